@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A source of samples by index. read() may be called from several threads at once. Errors name the file and the sample.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "layers/base/shape.h"
+
+namespace convoy {
+
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  [[nodiscard]] virtual std::int64_t size() const = 0;
+  /// [C, H, W] or [F]: the shape of one sample without the batch axis.
+  [[nodiscard]] virtual Shape sample_shape() const = 0;
+  /// kU8 for images (channels-last in memory), kF32 for inputs as the network takes them (channels-last too).
+  [[nodiscard]] virtual DType input_dtype() const = 0;
+  /// 0: samples carry class labels; else the length of each float32 target.
+  [[nodiscard]] virtual std::int64_t target_size() const = 0;
+  /// 1 + the largest label; 0 for regression.
+  [[nodiscard]] virtual std::int64_t classes() const = 0;
+  /// Empty when the source names none.
+  [[nodiscard]] virtual std::vector<std::string> class_names() const = 0;
+  /// Writes sample `index` to `input` (sample_shape().size() elements of input_dtype()), and its label to `*label`
+  /// or its target to `target` (target_size() floats); the one that does not apply is null.
+  virtual void read(std::int64_t index, void* input, std::int64_t* label, float* target) const = 0;
+};
+
+}  // namespace convoy

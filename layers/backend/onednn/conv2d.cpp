@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Convolutions of the CPU backend: oneDNN's direct algorithm on channels-last activations. The forward direction
+// chooses the weight format once, when the layer is built; the others take it or convert into their own.
+#include "layers/backend/onednn/dnnl_compat.h"
+#include "layers/backend/onednn/onednn_backend.h"
+#include "layers/backend/onednn/onednn_state.h"
+
+namespace convoy {
+
+namespace {
+
+using dnnl::memory;
+using Tag = dnnl::memory::format_tag;
+
+struct ConvShapes {
+  memory::desc src, dst, any_weights, any_weights_f32, bias_f32;
+  dnnl_compat::Window window;
+  dnnl::primitive_attr attributes;
+};
+
+ConvShapes conv_shapes(const Conv2dSpec& s, const Shape& x, DType compute) {
+  const std::int64_t out_h = (x[2] + 2 * s.padding - s.kernel) / s.stride + 1;
+  const std::int64_t out_w = (x[3] + 2 * s.padding - s.kernel) / s.stride + 1;
+  const auto type = onednn_type(compute);
+  const memory::dims weights{s.out_channels, s.in_channels, s.kernel, s.kernel};
+  ConvShapes c{memory::desc({x[0], x[1], x[2], x[3]}, type, Tag::nhwc),
+               memory::desc({x[0], s.out_channels, out_h, out_w}, type, Tag::nhwc),
+               memory::desc(weights, type, Tag::any),
+               memory::desc(weights, memory::data_type::f32, Tag::any),
+               memory::desc({s.out_channels}, memory::data_type::f32, Tag::a),
+               {{s.stride, s.stride}, {s.padding, s.padding}},
+               {}};
+  c.attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return c;
+}
+
+WeightedPlan& plan_for(OnednnState& state, const Conv2dSpec& s, const Shape& x, bool bias) {
+  return state.plans[{0, s.in_channels, s.out_channels, s.kernel, s.stride, s.padding, x[0], x[2], x[3], bias, 0, 0}];
+}
+
+const OnednnWeightLayout& layout_of(const Weight& w) { return static_cast<const OnednnWeightLayout&>(*w.layout); }
+
+}  // namespace
+
+std::unique_ptr<WeightLayout> OnednnBackend::conv2d_layout(const Conv2dSpec& spec, const Shape& input) {
+  const ConvShapes c = conv_shapes(spec, input, compute_);
+  const auto forward = dnnl_compat::convolution_forward(state_->engine, c.src, c.any_weights, memory::desc(), c.dst,
+                                                        c.window, c.attributes);
+  memory::desc native = forward.weights_desc();
+  if (compute_ != DType::kF32) {
+    native = dnnl_compat::convolution_backward_weights(state_->engine, c.src, c.any_weights_f32, memory::desc(), c.dst,
+                                                       c.window, forward, c.attributes)
+                 .diff_weights_desc();
+  }
+  return std::make_unique<OnednnWeightLayout>(
+      Shape{spec.out_channels, spec.in_channels, spec.kernel, spec.kernel}, native, forward.weights_desc());
+}
+
+void OnednnBackend::conv2d_forward(const Conv2dSpec& spec, const Tensor& x, const Weight& w, const Weight* bias,
+                                   const Tensor& y) {
+  auto& bound = plan_for(*state_, spec, x.shape(), bias != nullptr).forward;
+  if (!bound) {
+    const ConvShapes c = conv_shapes(spec, x.shape(), compute_);
+    const auto pd =
+        dnnl_compat::convolution_forward(state_->engine, c.src, layout_of(w).compute,
+                                         bias != nullptr ? c.bias_f32 : memory::desc(), c.dst, c.window, c.attributes);
+    std::vector<std::pair<int, memory::desc>> arguments{
+        {DNNL_ARG_SRC, c.src}, {DNNL_ARG_WEIGHTS, pd.weights_desc()}, {DNNL_ARG_DST, c.dst}};
+    if (bias != nullptr) arguments.emplace_back(DNNL_ARG_BIAS, c.bias_f32);
+    bound = std::make_unique<BoundPrimitive>(bind_primitive(*state_, dnnl::convolution_forward(pd), pd.weights_desc(),
+                                                            pd.scratchpad_desc(), arguments));
+  }
+  run_primitive(*state_, *this, *bound,
+                {{DNNL_ARG_SRC, x.raw()},
+                 {DNNL_ARG_WEIGHTS, w.compute.raw()},
+                 {DNNL_ARG_BIAS, bias != nullptr ? bias->master.raw() : nullptr},
+                 {DNNL_ARG_DST, y.raw()}});
+}
+
+void OnednnBackend::conv2d_backward_input(const Conv2dSpec& spec, const Tensor& dy, const Weight& w,
+                                          const Tensor& dx) {
+  auto& bound = plan_for(*state_, spec, dx.shape(), false).backward_input;
+  if (!bound) {
+    const ConvShapes c = conv_shapes(spec, dx.shape(), compute_);
+    const auto hint = dnnl_compat::convolution_forward(state_->engine, c.src, c.any_weights, memory::desc(), c.dst,
+                                                       c.window, c.attributes);
+    const auto pd = dnnl_compat::convolution_backward_data(state_->engine, c.src, c.any_weights, c.dst, c.window, hint,
+                                                           c.attributes);
+    bound = std::make_unique<BoundPrimitive>(bind_primitive(
+        *state_, dnnl::convolution_backward_data(pd), pd.weights_desc(), pd.scratchpad_desc(),
+        {{DNNL_ARG_DIFF_SRC, c.src}, {DNNL_ARG_WEIGHTS, pd.weights_desc()}, {DNNL_ARG_DIFF_DST, c.dst}}));
+  }
+  Tensor copy;
+  run_primitive(*state_, *this, *bound,
+                {{DNNL_ARG_DIFF_DST, dy.raw()},
+                 {DNNL_ARG_WEIGHTS, weight_for(*state_, *this, *bound, w, copy)},
+                 {DNNL_ARG_DIFF_SRC, dx.raw()}});
+}
+
+void OnednnBackend::conv2d_backward_weight(const Conv2dSpec& spec, const Tensor& x, const Tensor& dy, const Weight& w,
+                                           const Tensor& dw, const Tensor& dbias, bool accumulate) {
+  const bool bias = static_cast<bool>(dbias);
+  auto& bound = plan_for(*state_, spec, x.shape(), bias).backward_weight;
+  if (!bound) {
+    const ConvShapes c = conv_shapes(spec, x.shape(), compute_);
+    const memory::desc bias_md = bias ? c.bias_f32 : memory::desc();
+    const auto hint = dnnl_compat::convolution_forward(state_->engine, c.src, c.any_weights, bias_md, c.dst, c.window,
+                                                       c.attributes);
+    const auto pd = dnnl_compat::convolution_backward_weights(state_->engine, c.src, c.any_weights_f32, bias_md, c.dst,
+                                                              c.window, hint, c.attributes);
+    std::vector<std::pair<int, memory::desc>> arguments{
+        {DNNL_ARG_SRC, c.src}, {DNNL_ARG_DIFF_WEIGHTS, pd.diff_weights_desc()}, {DNNL_ARG_DIFF_DST, c.dst}};
+    if (bias) arguments.emplace_back(DNNL_ARG_DIFF_BIAS, c.bias_f32);
+    bound = std::make_unique<BoundPrimitive>(bind_primitive(*state_, dnnl::convolution_backward_weights(pd),
+                                                            pd.diff_weights_desc(), pd.scratchpad_desc(), arguments));
+  }
+  run_backward_weight(*state_, *this, *bound, x, dy, layout_of(w), dw, dbias, accumulate);
+}
+
+}  // namespace convoy

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The one place that knows oneDNN 2 from oneDNN 3: version 2 builds an operation descriptor and then a primitive
+// descriptor, version 3 builds the latter at once. Everything else here is written against these few functions.
+#pragma once
+
+#include <dnnl.hpp>
+
+namespace convoy::dnnl_compat {
+
+using dnnl::memory;
+
+struct Window {
+  memory::dims strides, padding;
+};
+
+#if DNNL_VERSION_MAJOR >= 3
+
+inline dnnl::convolution_forward::primitive_desc convolution_forward(
+    const dnnl::engine& engine, const memory::desc& src, const memory::desc& weights, const memory::desc& bias,
+    const memory::desc& dst, const Window& w, const dnnl::primitive_attr& attr) {
+  return {engine,   dnnl::prop_kind::forward_training, dnnl::algorithm::convolution_direct, src, weights, bias, dst,
+          w.strides, w.padding, w.padding, attr};
+}
+inline dnnl::convolution_backward_data::primitive_desc convolution_backward_data(
+    const dnnl::engine& engine, const memory::desc& diff_src, const memory::desc& weights,
+    const memory::desc& diff_dst, const Window& w, const dnnl::convolution_forward::primitive_desc& hint,
+    const dnnl::primitive_attr& attr) {
+  return {engine,    dnnl::algorithm::convolution_direct, diff_src, weights, diff_dst, w.strides, w.padding, w.padding,
+          hint, attr};
+}
+inline dnnl::convolution_backward_weights::primitive_desc convolution_backward_weights(
+    const dnnl::engine& engine, const memory::desc& src, const memory::desc& diff_weights,
+    const memory::desc& diff_bias, const memory::desc& diff_dst, const Window& w,
+    const dnnl::convolution_forward::primitive_desc& hint, const dnnl::primitive_attr& attr) {
+  return {engine,   dnnl::algorithm::convolution_direct, src, diff_weights, diff_bias, diff_dst, w.strides, w.padding,
+          w.padding, hint, attr};
+}
+inline dnnl::inner_product_forward::primitive_desc inner_product_forward(
+    const dnnl::engine& engine, const memory::desc& src, const memory::desc& weights, const memory::desc& bias,
+    const memory::desc& dst, const dnnl::primitive_attr& attr) {
+  return {engine, dnnl::prop_kind::forward_training, src, weights, bias, dst, attr};
+}
+inline dnnl::inner_product_backward_data::primitive_desc inner_product_backward_data(
+    const dnnl::engine& engine, const memory::desc& diff_src, const memory::desc& weights,
+    const memory::desc& diff_dst, const dnnl::inner_product_forward::primitive_desc& hint,
+    const dnnl::primitive_attr& attr) {
+  return {engine, diff_src, weights, diff_dst, hint, attr};
+}
+inline dnnl::inner_product_backward_weights::primitive_desc inner_product_backward_weights(
+    const dnnl::engine& engine, const memory::desc& src, const memory::desc& diff_weights,
+    const memory::desc& diff_bias, const memory::desc& diff_dst,
+    const dnnl::inner_product_forward::primitive_desc& hint, const dnnl::primitive_attr& attr) {
+  return {engine, src, diff_weights, diff_bias, diff_dst, hint, attr};
+}
+inline void append_relu(dnnl::post_ops& ops) { ops.append_eltwise(dnnl::algorithm::eltwise_relu, 0.0F, 0.0F); }
+
+#else
+
+inline dnnl::convolution_forward::primitive_desc convolution_forward(
+    const dnnl::engine& engine, const memory::desc& src, const memory::desc& weights, const memory::desc& bias,
+    const memory::desc& dst, const Window& w, const dnnl::primitive_attr& attr) {
+  return {{dnnl::prop_kind::forward_training, dnnl::algorithm::convolution_direct, src, weights, bias, dst, w.strides,
+           w.padding, w.padding},
+          attr,
+          engine};
+}
+inline dnnl::convolution_backward_data::primitive_desc convolution_backward_data(
+    const dnnl::engine& engine, const memory::desc& diff_src, const memory::desc& weights,
+    const memory::desc& diff_dst, const Window& w, const dnnl::convolution_forward::primitive_desc& hint,
+    const dnnl::primitive_attr& attr) {
+  return {{dnnl::algorithm::convolution_direct, diff_src, weights, diff_dst, w.strides, w.padding, w.padding},
+          attr,
+          engine,
+          hint};
+}
+inline dnnl::convolution_backward_weights::primitive_desc convolution_backward_weights(
+    const dnnl::engine& engine, const memory::desc& src, const memory::desc& diff_weights,
+    const memory::desc& diff_bias, const memory::desc& diff_dst, const Window& w,
+    const dnnl::convolution_forward::primitive_desc& hint, const dnnl::primitive_attr& attr) {
+  return {{dnnl::algorithm::convolution_direct, src, diff_weights, diff_bias, diff_dst, w.strides, w.padding,
+           w.padding},
+          attr,
+          engine,
+          hint};
+}
+inline dnnl::inner_product_forward::primitive_desc inner_product_forward(
+    const dnnl::engine& engine, const memory::desc& src, const memory::desc& weights, const memory::desc& bias,
+    const memory::desc& dst, const dnnl::primitive_attr& attr) {
+  return {{dnnl::prop_kind::forward_training, src, weights, bias, dst}, attr, engine};
+}
+inline dnnl::inner_product_backward_data::primitive_desc inner_product_backward_data(
+    const dnnl::engine& engine, const memory::desc& diff_src, const memory::desc& weights,
+    const memory::desc& diff_dst, const dnnl::inner_product_forward::primitive_desc& hint,
+    const dnnl::primitive_attr& attr) {
+  return {{diff_src, weights, diff_dst}, attr, engine, hint};
+}
+inline dnnl::inner_product_backward_weights::primitive_desc inner_product_backward_weights(
+    const dnnl::engine& engine, const memory::desc& src, const memory::desc& diff_weights,
+    const memory::desc& diff_bias, const memory::desc& diff_dst,
+    const dnnl::inner_product_forward::primitive_desc& hint, const dnnl::primitive_attr& attr) {
+  return {{src, diff_weights, diff_bias, diff_dst}, attr, engine, hint};
+}
+inline void append_relu(dnnl::post_ops& ops) { ops.append_eltwise(1.0F, dnnl::algorithm::eltwise_relu, 0.0F, 0.0F); }
+
+#endif
+
+}  // namespace convoy::dnnl_compat

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Linear layers of the CPU backend: oneDNN's inner product, bias and ReLU in its epilogue. The forward direction
+// chooses the weight format once, as in conv2d.cpp.
+#include "layers/backend/onednn/dnnl_compat.h"
+#include "layers/backend/onednn/onednn_backend.h"
+#include "layers/backend/onednn/onednn_state.h"
+
+namespace convoy {
+
+namespace {
+
+using dnnl::memory;
+using Tag = dnnl::memory::format_tag;
+
+struct LinearShapes {
+  memory::desc src, dst, any_weights, any_weights_f32, bias_f32;
+  dnnl::primitive_attr attributes;
+};
+
+LinearShapes linear_shapes(std::int64_t batch, std::int64_t in, std::int64_t out, DType compute, bool relu) {
+  const auto type = onednn_type(compute);
+  LinearShapes s{memory::desc({batch, in}, type, Tag::nc),
+                 memory::desc({batch, out}, type, Tag::nc),
+                 memory::desc({out, in}, type, Tag::any),
+                 memory::desc({out, in}, memory::data_type::f32, Tag::any),
+                 memory::desc({out}, memory::data_type::f32, Tag::a),
+                 {}};
+  s.attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  if (relu) {
+    dnnl::post_ops ops;
+    dnnl_compat::append_relu(ops);
+    s.attributes.set_post_ops(ops);
+  }
+  return s;
+}
+
+WeightedPlan& plan_for(OnednnState& state, std::int64_t batch, const Weight& w, bool bias, bool relu) {
+  return state.plans[{1, batch, w.layout->shape()[0], w.layout->shape()[1], bias, relu, 0, 0, 0, 0, 0, 0}];
+}
+
+const OnednnWeightLayout& layout_of(const Weight& w) { return static_cast<const OnednnWeightLayout&>(*w.layout); }
+
+}  // namespace
+
+std::unique_ptr<WeightLayout> OnednnBackend::linear_layout(std::int64_t in_features, std::int64_t out_features,
+                                                           std::int64_t batch) {
+  const LinearShapes s = linear_shapes(batch, in_features, out_features, compute_, false);
+  const auto forward = dnnl_compat::inner_product_forward(state_->engine, s.src, s.any_weights, s.bias_f32, s.dst,
+                                                          s.attributes);
+  memory::desc native = forward.weights_desc();
+  if (compute_ != DType::kF32) {
+    native = dnnl_compat::inner_product_backward_weights(state_->engine, s.src, s.any_weights_f32, s.bias_f32, s.dst,
+                                                         forward, s.attributes)
+                 .diff_weights_desc();
+  }
+  return std::make_unique<OnednnWeightLayout>(Shape{out_features, in_features}, native, forward.weights_desc());
+}
+
+void OnednnBackend::linear_forward(const Tensor& x, const Weight& w, const Weight* bias, bool relu, const Tensor& y) {
+  const std::int64_t batch = x.shape()[0];
+  auto& bound = plan_for(*state_, batch, w, bias != nullptr, relu).forward;
+  if (!bound) {
+    const LinearShapes s = linear_shapes(batch, x.shape()[1], y.shape()[1], compute_, relu);
+    const auto pd = dnnl_compat::inner_product_forward(state_->engine, s.src, layout_of(w).compute,
+                                                       bias != nullptr ? s.bias_f32 : memory::desc(), s.dst,
+                                                       s.attributes);
+    std::vector<std::pair<int, memory::desc>> arguments{
+        {DNNL_ARG_SRC, s.src}, {DNNL_ARG_WEIGHTS, pd.weights_desc()}, {DNNL_ARG_DST, s.dst}};
+    if (bias != nullptr) arguments.emplace_back(DNNL_ARG_BIAS, s.bias_f32);
+    bound = std::make_unique<BoundPrimitive>(bind_primitive(
+        *state_, dnnl::inner_product_forward(pd), pd.weights_desc(), pd.scratchpad_desc(), arguments));
+  }
+  run_primitive(*state_, *this, *bound,
+                {{DNNL_ARG_SRC, x.raw()},
+                 {DNNL_ARG_WEIGHTS, w.compute.raw()},
+                 {DNNL_ARG_BIAS, bias != nullptr ? bias->master.raw() : nullptr},
+                 {DNNL_ARG_DST, y.raw()}});
+}
+
+void OnednnBackend::linear_backward_input(const Tensor& dy, const Weight& w, const Tensor& dx) {
+  const std::int64_t batch = dy.shape()[0];
+  auto& bound = plan_for(*state_, batch, w, false, false).backward_input;
+  if (!bound) {
+    const LinearShapes s = linear_shapes(batch, dx.shape()[1], dy.shape()[1], compute_, false);
+    const auto hint = dnnl_compat::inner_product_forward(state_->engine, s.src, s.any_weights, memory::desc(), s.dst,
+                                                         s.attributes);
+    const auto pd = dnnl_compat::inner_product_backward_data(state_->engine, s.src, s.any_weights, s.dst, hint,
+                                                             s.attributes);
+    bound = std::make_unique<BoundPrimitive>(bind_primitive(
+        *state_, dnnl::inner_product_backward_data(pd), pd.weights_desc(), pd.scratchpad_desc(),
+        {{DNNL_ARG_DIFF_SRC, s.src}, {DNNL_ARG_WEIGHTS, pd.weights_desc()}, {DNNL_ARG_DIFF_DST, s.dst}}));
+  }
+  Tensor copy;
+  run_primitive(*state_, *this, *bound,
+                {{DNNL_ARG_DIFF_DST, dy.raw()},
+                 {DNNL_ARG_WEIGHTS, weight_for(*state_, *this, *bound, w, copy)},
+                 {DNNL_ARG_DIFF_SRC, dx.raw()}});
+}
+
+void OnednnBackend::linear_backward_weight(const Tensor& x, const Tensor& dy, const Weight& w, const Tensor& dw,
+                                           const Tensor& dbias, bool accumulate) {
+  const std::int64_t batch = x.shape()[0];
+  const bool bias = static_cast<bool>(dbias);
+  auto& bound = plan_for(*state_, batch, w, bias, false).backward_weight;
+  if (!bound) {
+    const LinearShapes s = linear_shapes(batch, x.shape()[1], dy.shape()[1], compute_, false);
+    const memory::desc bias_md = bias ? s.bias_f32 : memory::desc();
+    const auto hint =
+        dnnl_compat::inner_product_forward(state_->engine, s.src, s.any_weights, bias_md, s.dst, s.attributes);
+    const auto pd = dnnl_compat::inner_product_backward_weights(state_->engine, s.src, s.any_weights_f32, bias_md,
+                                                                s.dst, hint, s.attributes);
+    std::vector<std::pair<int, memory::desc>> arguments{
+        {DNNL_ARG_SRC, s.src}, {DNNL_ARG_DIFF_WEIGHTS, pd.diff_weights_desc()}, {DNNL_ARG_DIFF_DST, s.dst}};
+    if (bias) arguments.emplace_back(DNNL_ARG_DIFF_BIAS, s.bias_f32);
+    bound = std::make_unique<BoundPrimitive>(bind_primitive(*state_, dnnl::inner_product_backward_weights(pd),
+                                                            pd.diff_weights_desc(), pd.scratchpad_desc(), arguments));
+  }
+  run_backward_weight(*state_, *this, *bound, x, dy, layout_of(w), dw, dbias, accumulate);
+}
+
+}  // namespace convoy

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Construction of the CPU backend, and weights on their way between files (row-major float32), the flat buffers
+// (native format) and the primitives (compute format).
+#include "layers/backend/onednn/onednn_backend.h"
+
+#include <omp.h>
+
+#include <cstring>
+
+#include "layers/backend/onednn/onednn_state.h"
+#include "layers/base/error.h"
+
+namespace convoy {
+
+namespace {
+
+std::string isa_name() {
+  switch (dnnl::get_effective_cpu_isa()) {
+    case dnnl::cpu_isa::sse41: return "SSE4.1";
+    case dnnl::cpu_isa::avx: return "AVX";
+    case dnnl::cpu_isa::avx2: return "AVX2";
+    case dnnl::cpu_isa::avx2_vnni: return "AVX2 with VNNI";
+    case dnnl::cpu_isa::avx512_core: return "AVX-512";
+    case dnnl::cpu_isa::avx512_core_vnni: return "AVX-512 with VNNI";
+    case dnnl::cpu_isa::avx512_core_bf16: return "AVX-512 with BF16";
+    case dnnl::cpu_isa::avx512_core_amx: return "AVX-512 with AMX";
+    default: return "generic instructions";
+  }
+}
+
+dnnl::memory::desc row_major(const Shape& shape) {
+  using Tag = dnnl::memory::format_tag;
+  if (shape.rank() == 4) return {{shape[0], shape[1], shape[2], shape[3]}, dnnl::memory::data_type::f32, Tag::oihw};
+  return {{shape[0], shape[1]}, dnnl::memory::data_type::f32, Tag::oi};
+}
+
+}  // namespace
+
+OnednnBackend::OnednnBackend(int threads, DType compute)
+    : threads_(threads), compute_(compute), state_(std::make_unique<OnednnState>()) {
+  if (compute == DType::kBF16 && !supports_bf16()) {
+    fail_usage(
+        "train.precision: bf16 needs a CPU with AVX-512 BF16, and this one has {} (set train.precision = \"fp32\")",
+        isa_name());
+  }
+  omp_set_dynamic(0);
+  omp_set_num_threads(threads);
+}
+
+OnednnBackend::~OnednnBackend() = default;
+
+bool OnednnBackend::supports_bf16() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512bf16") != 0;
+#else
+  return false;
+#endif
+}
+
+std::string OnednnBackend::library_description() {
+  const dnnl_version_t* v = dnnl_version();
+  return fmt::format("oneDNN {}.{}.{}, {}", v->major, v->minor, v->patch, isa_name());
+}
+
+std::string OnednnBackend::description() const {
+  return fmt::format("cpu, {}, {} thread{}, {}", library_description(), threads_, threads_ == 1 ? "" : "s",
+                     dtype_name(compute_));
+}
+
+void OnednnBackend::import_weight(const WeightLayout& layout, const float* host, const Tensor& native) {
+  const auto* blocked = dynamic_cast<const OnednnWeightLayout*>(&layout);
+  if (blocked == nullptr) {
+    copy_from_host(host, native);
+    return;
+  }
+  const dnnl::memory::desc plain_md = row_major(layout.shape());
+  reorder(*state_, plain_md, const_cast<float*>(host), blocked->native, native.raw());
+}
+
+void OnednnBackend::export_weight(const WeightLayout& layout, const Tensor& native, float* host) {
+  const auto* blocked = dynamic_cast<const OnednnWeightLayout*>(&layout);
+  if (blocked == nullptr) {
+    copy_to_host(native, host);
+    return;
+  }
+  const dnnl::memory::desc plain_md = row_major(layout.shape());
+  reorder(*state_, blocked->native, native.raw(), plain_md, host);
+}
+
+void OnednnBackend::refresh_compute(Weight& weight) {
+  const auto* blocked = dynamic_cast<const OnednnWeightLayout*>(weight.layout);
+  if (blocked == nullptr || compute_ == DType::kF32) {
+    if (!weight.compute) weight.compute = weight.master;  // biases and batch norm stay float32
+    return;
+  }
+  if (!weight.compute) {
+    weight.compute = tensor({static_cast<std::int64_t>(blocked->compute.get_size() / dtype_size(compute_))}, compute_);
+  }
+  reorder(*state_, blocked->native, weight.master.raw(), blocked->compute, weight.compute.raw());
+}
+
+}  // namespace convoy

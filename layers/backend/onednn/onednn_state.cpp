@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layers/backend/onednn/onednn_state.h"
+
+#include "layers/base/error.h"
+
+namespace convoy {
+
+dnnl::memory::data_type onednn_type(DType dtype) {
+  if (dtype == DType::kF32) return dnnl::memory::data_type::f32;
+  if (dtype == DType::kBF16) return dnnl::memory::data_type::bf16;
+  fail("oneDNN operations do not take {}", dtype_name(dtype));
+}
+
+BoundPrimitive bind_primitive(OnednnState& state, const dnnl::primitive& primitive, const dnnl::memory::desc& weights,
+                              const dnnl::memory::desc& scratchpad,
+                              const std::vector<std::pair<int, dnnl::memory::desc>>& arguments) {
+  BoundPrimitive bound;
+  bound.primitive = primitive;
+  bound.weights = weights;
+  bound.scratchpad_bytes = scratchpad.get_size();
+  for (const auto& [index, md] : arguments) {
+    bound.arguments.emplace(index, dnnl::memory(md, state.engine, DNNL_MEMORY_NONE));
+  }
+  if (bound.scratchpad_bytes > 0) {
+    bound.arguments.emplace(DNNL_ARG_SCRATCHPAD, dnnl::memory(scratchpad, state.engine, DNNL_MEMORY_NONE));
+  }
+  return bound;
+}
+
+void reorder(OnednnState& state, const dnnl::memory::desc& from_md, void* from, const dnnl::memory::desc& to_md,
+             void* to) {
+  dnnl::memory source(from_md, state.engine, from);
+  dnnl::memory destination(to_md, state.engine, to);
+  dnnl::reorder(source, destination).execute(state.stream, source, destination);
+  state.stream.wait();
+}
+
+void run_primitive(OnednnState& state, Backend& backend, BoundPrimitive& bound,
+                   std::initializer_list<std::pair<int, void*>> handles) {
+  for (const auto& [index, data] : handles) {
+    const auto found = bound.arguments.find(index);
+    if (found != bound.arguments.end()) found->second.set_data_handle(data);
+  }
+  Tensor scratchpad;
+  if (bound.scratchpad_bytes > 0) {
+    scratchpad = backend.tensor({static_cast<std::int64_t>(bound.scratchpad_bytes)}, DType::kU8);
+    bound.arguments.at(DNNL_ARG_SCRATCHPAD).set_data_handle(scratchpad.raw());
+  }
+  bound.primitive.execute(state.stream, bound.arguments);
+  state.stream.wait();
+}
+
+void run_backward_weight(OnednnState& state, Backend& backend, BoundPrimitive& bound, const Tensor& x, const Tensor& dy,
+                         const OnednnWeightLayout& layout, const Tensor& dw, const Tensor& dbias, bool accumulate) {
+  const bool same_format = bound.weights == layout.native;
+  Tensor result = dw;
+  if (accumulate || !same_format) {
+    result = backend.tensor({static_cast<std::int64_t>(bound.weights.get_size() / sizeof(float))}, DType::kF32);
+  }
+  Tensor bias_result = dbias;
+  if (dbias && accumulate) bias_result = backend.tensor(dbias.shape(), DType::kF32);
+  run_primitive(state, backend, bound,
+                {{DNNL_ARG_SRC, x.raw()},
+                 {DNNL_ARG_DIFF_DST, dy.raw()},
+                 {DNNL_ARG_DIFF_WEIGHTS, result.raw()},
+                 {DNNL_ARG_DIFF_BIAS, bias_result.raw()}});
+  if (!same_format) {
+    const Tensor native = accumulate ? backend.tensor({layout.elements()}, DType::kF32) : dw;
+    reorder(state, bound.weights, result.raw(), layout.native, native.raw());
+    result = native;
+  }
+  if (accumulate) {
+    backend.axpy(1.0F, result, dw);
+    if (dbias) backend.axpy(1.0F, bias_result, dbias);
+  }
+}
+
+void* weight_for(OnednnState& state, Backend& backend, const BoundPrimitive& bound, const Weight& weight,
+                 Tensor& copy) {
+  const auto& layout = static_cast<const OnednnWeightLayout&>(*weight.layout);
+  if (bound.weights == layout.compute) return weight.compute.raw();
+  copy = backend.tensor({static_cast<std::int64_t>(bound.weights.get_size())}, DType::kU8);
+  reorder(state, layout.compute, weight.compute.raw(), bound.weights, copy.raw());
+  return copy.raw();
+}
+
+}  // namespace convoy

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// oneDNN's side of the CPU backend: engine, stream, the weight layouts, and one plan per operation and shape. A plan
+// holds the primitives of one convolution or linear layer and the memory formats they asked for; it is built on
+// first use and kept, since building takes milliseconds. Private to layers/backend/onednn.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <dnnl.hpp>
+#include <functional>
+#include <map>
+#include <memory>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "layers/backend/backend.h"
+
+namespace convoy {
+
+/// How oneDNN keeps a weight: `native` (float32) in the flat buffers, `compute` as the forward primitive reads it.
+/// In float32 both are the same.
+class OnednnWeightLayout final : public WeightLayout {
+ public:
+  OnednnWeightLayout(const Shape& shape, const dnnl::memory::desc& native_md, const dnnl::memory::desc& compute_md)
+      : WeightLayout(shape, static_cast<std::int64_t>(native_md.get_size() / sizeof(float))),
+        native(native_md),
+        compute(compute_md) {}
+  dnnl::memory::desc native, compute;
+};
+
+/// One primitive with the buffers it will be pointed at; arguments are filled in by the caller.
+struct BoundPrimitive {
+  dnnl::primitive primitive;
+  dnnl::memory::desc weights;  ///< the format in which this direction reads or writes the weight
+  std::size_t scratchpad_bytes = 0;
+  std::unordered_map<int, dnnl::memory> arguments;
+};
+
+/// The three directions of one convolution or linear layer at one input shape.
+struct WeightedPlan {
+  std::unique_ptr<BoundPrimitive> forward, backward_input, backward_weight;
+};
+
+using PlanKey = std::array<std::int64_t, 12>;
+
+struct OnednnState {
+  dnnl::engine engine{dnnl::engine::kind::cpu, 0};
+  dnnl::stream stream{engine};
+  std::map<PlanKey, WeightedPlan> plans;
+};
+
+/// The oneDNN name of an element type.
+dnnl::memory::data_type onednn_type(DType dtype);
+
+/// Turns what a primitive descriptor says into a BoundPrimitive: `arguments` maps argument index to its descriptor.
+BoundPrimitive bind_primitive(OnednnState& state, const dnnl::primitive& primitive, const dnnl::memory::desc& weights,
+                              const dnnl::memory::desc& scratchpad,
+                              const std::vector<std::pair<int, dnnl::memory::desc>>& arguments);
+
+/// Converts between two memory formats of the same logical tensor.
+void reorder(OnednnState& state, const dnnl::memory::desc& from_md, void* from, const dnnl::memory::desc& to_md,
+             void* to);
+
+/// Runs a bound primitive with `handles` (argument index, data) and a scratchpad out of `backend`'s pool.
+void run_primitive(OnednnState& state, Backend& backend, BoundPrimitive& bound,
+                   std::initializer_list<std::pair<int, void*>> handles);
+
+/// Runs a weight-gradient primitive and leaves the result in dw (and dbias) in `layout`'s native format: set, or added
+/// when `accumulate`.
+void run_backward_weight(OnednnState& state, Backend& backend, BoundPrimitive& bound, const Tensor& x, const Tensor& dy,
+                         const OnednnWeightLayout& layout, const Tensor& dw, const Tensor& dbias, bool accumulate);
+
+/// The weight in the format that `bound` reads: weight.compute itself, or a converted copy held by `copy`.
+void* weight_for(OnednnState& state, Backend& backend, const BoundPrimitive& bound, const Weight& weight,
+                 Tensor& copy);
+
+}  // namespace convoy

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How the CPU kernels spread over threads and element types: static equal parts over OpenMP threads, so that
+// a given thread count always gives the same parts, and so the same bits.
+#pragma once
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "layers/backend/onednn/bfloat16.h"
+#include "layers/base/error.h"
+#include "layers/base/shape.h"
+
+namespace convoy {
+
+/// Calls body(first, last, thread) on [0, count) cut into one contiguous part per thread; fewer threads when a part
+/// would have under `grain` items. The body must not throw.
+template <class Body>
+void parallel_ranges(std::int64_t count, std::int64_t grain, Body&& body) {
+  const std::int64_t wanted = std::max<std::int64_t>(1, count / std::max<std::int64_t>(1, grain));
+  const int threads = static_cast<int>(std::min<std::int64_t>(omp_get_max_threads(), wanted));
+  if (threads == 1) {
+    body(std::int64_t{0}, count, 0);
+    return;
+  }
+#pragma omp parallel num_threads(threads)
+  {
+    const std::int64_t thread = omp_get_thread_num();
+    const std::int64_t team = omp_get_num_threads();
+    body(count * thread / team, count * (thread + 1) / team, static_cast<int>(thread));
+  }
+}
+
+/// Calls f(T{}) with T = float or BFloat16 for an activation type.
+template <class F>
+void dispatch_activation(DType dtype, F&& f) {
+  if (dtype == DType::kF32) {
+    f(float{});
+  } else if (dtype == DType::kBF16) {
+    f(BFloat16{});
+  } else {
+    fail("activations of type {} are not supported on the CPU", dtype_name(dtype));
+  }
+}
+
+}  // namespace convoy
+
+// Compiles a function for several instruction sets and picks the best at start. Only for leaf functions: code inside
+// an OpenMP region is not cloned. Off under sanitizers, whose runtime is not up when the choice is made, and for
+// compilers that do not know the x86-64 levels.
+#if defined(CONVOY_SANITIZED) || !defined(__x86_64__) || !defined(__GNUC__) || __GNUC__ < 12 || defined(__clang__)
+#define CONVOY_VECTORIZED
+#else
+#define CONVOY_VECTORIZED __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default"), noinline))
+#endif

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A named array in ordinary host memory, row-major in its logical shape (a convolution weight is
+// [out, in, kh, kw]): the form in which parameters, buffers and optimizer state enter and leave files.
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "layers/base/shape.h"
+
+namespace convoy {
+
+struct HostTensor {
+  std::string name;  ///< dotted torchvision path, e.g. "layer1.0.conv1.weight"
+  Shape shape;
+  DType dtype = DType::kF32;
+  std::vector<std::byte> bytes;
+
+  HostTensor() = default;
+  HostTensor(std::string name_, const Shape& shape_, DType dtype_)
+      : name(std::move(name_)),
+        shape(shape_),
+        dtype(dtype_),
+        bytes(static_cast<std::size_t>(shape_.size()) * dtype_size(dtype_)) {}
+
+  template <class T>
+  [[nodiscard]] T* data() {
+    return reinterpret_cast<T*>(bytes.data());
+  }
+  template <class T>
+  [[nodiscard]] const T* data() const {
+    return reinterpret_cast<const T*>(bytes.data());
+  }
+};
+
+}  // namespace convoy

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layers/base/memory_pool.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace convoy {
+
+namespace {
+
+// Sizes are rounded up so that nearly equal tensors share blocks: to 64 bytes when small, above that to an
+// eighth of the power of two below, which wastes at most 12.5 %.
+std::size_t rounded(std::size_t bytes) {
+  bytes = std::max<std::size_t>(bytes, 64);
+  const std::size_t step = std::max<std::size_t>(64, std::bit_floor(bytes) / 8);
+  return (bytes + step - 1) / step * step;
+}
+
+}  // namespace
+
+MemoryPool::~MemoryPool() {
+  for (auto& block : blocks_) memory_.release(block->data);
+}
+
+Block* MemoryPool::acquire(std::size_t bytes) {
+  const std::size_t size = rounded(bytes);
+  auto& list = free_[size];
+  Block* block = nullptr;
+  if (!list.empty()) {
+    block = list.back();
+    list.pop_back();
+  } else {
+    auto fresh = std::make_unique<Block>();
+    fresh->data = memory_.allocate(size);
+    fresh->bytes = size;
+    fresh->pool = this;
+    block = fresh.get();
+    blocks_.push_back(std::move(fresh));
+    list.reserve(blocks_.size());  // so that give_back never allocates
+    ++raw_allocations_;
+    bytes_held_ += size;
+  }
+  block->references = 1;
+  return block;
+}
+
+void MemoryPool::give_back(Block* block) noexcept { free_.find(block->bytes)->second.push_back(block); }
+
+}  // namespace convoy

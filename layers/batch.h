@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One microbatch in host memory: what a loader hands to an executor. The memory is the loader's and
+// stays valid until the loader is asked for the next batch.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "layers/base/shape.h"
+
+namespace convoy {
+
+struct Batch {
+  std::int64_t samples = 0;             ///< may be 0 in the last, partial batch of an epoch
+  Shape input_shape;                    ///< [samples, C, H, W] or [samples, F]
+  DType input_dtype = DType::kF32;      ///< kU8: images 0..255; kF32: inputs as the network takes them
+  const void* inputs = nullptr;         ///< channels-last (NHWC) in memory for rank 4
+  const std::int64_t* labels = nullptr;  ///< [samples], or null for regression
+  const float* targets = nullptr;       ///< [samples, target_size], or null for classification
+  std::int64_t target_size = 0;
+};
+
+/// Scaling of uint8 images before the network: (x / 255 - mean[c]) / std[c].
+struct Normalization {
+  std::vector<float> mean;  ///< per channel, or one value for all
+  std::vector<float> std;
+};
+
+}  // namespace convoy

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layers/batch_norm2d.h"
+
+#include <algorithm>
+
+#include "layers/base/error.h"
+
+namespace convoy {
+
+namespace {
+
+constexpr float kEpsilon = 1e-5F;
+enum Slot { kInput, kOutput, kMean, kVariance, kDgamma, kDbeta };
+
+}  // namespace
+
+Shape BatchNorm2d::build(BuildContext& context, const std::string& path, const Shape& input) {
+  join(context);
+  if (input.rank() != 4 && input.rank() != 2) {
+    fail_usage("{}: batch norm takes [N, C, H, W] or [N, C], not {}", path, input.str());
+  }
+  path_ = path;
+  channels_ = input[1];
+  reducer_ = context.reducer;
+  weight_ = &context.store.declare(path + ".weight", backend_->vector_layout(channels_),
+                                   {Initializer::Kind::kConstant, initial_weight_}, false);
+  bias_ = &context.store.declare(path + ".bias", backend_->vector_layout(channels_), {}, false);
+  running_ = &context.store.declare_statistics(path, channels_);
+  host_.resize(static_cast<std::size_t>(2 * channels_ + 1));
+  return input;
+}
+
+// Replaces this replica's mean and biased variance by those over all replicas: sums of count, count * mean and
+// count * (variance + mean^2) in float64, so that the subtraction loses nothing that float32 could hold.
+void BatchNorm2d::reduce_statistics(double count, const Tensor& mean, const Tensor& variance) {
+  const auto c = static_cast<std::size_t>(channels_);
+  std::vector<float> m(c), v(c);
+  backend_->copy_to_host(mean, m.data());
+  backend_->copy_to_host(variance, v.data());
+  for (std::size_t i = 0; i < c; ++i) {
+    host_[i] = count * m[i];
+    host_[c + i] = count * (static_cast<double>(v[i]) + static_cast<double>(m[i]) * m[i]);
+  }
+  host_[2 * c] = count;
+  reducer_->sum(host_);
+  for (std::size_t i = 0; i < c; ++i) {
+    const double mean_all = host_[i] / host_[2 * c];
+    m[i] = static_cast<float>(mean_all);
+    v[i] = static_cast<float>(std::max(0.0, host_[c + i] / host_[2 * c] - mean_all * mean_all));
+  }
+  backend_->copy_from_host(m.data(), mean);
+  backend_->copy_from_host(v.data(), variance);
+}
+
+Tensor BatchNorm2d::forward_add(const Tensor& x, const Tensor& addend, Cache& cache, Mode mode) {
+  Tensor y = output(x.shape());
+  if (mode == Mode::kEvaluation) {
+    backend_->batch_norm_apply(x, running_->mean, running_->variance, weight_->weight.master, bias_->weight.master,
+                               kEpsilon, addend, relu_, y);
+    return y;
+  }
+  auto& slots = saved(cache);
+  slots[kMean] = backend_->tensor({channels_}, DType::kF32);
+  slots[kVariance] = backend_->tensor({channels_}, DType::kF32);
+  backend_->batch_norm_statistics(x, slots[kMean], slots[kVariance]);
+  auto count = static_cast<double>(values_per_channel(x));
+  if (reducer_ != nullptr) {
+    reduce_statistics(count, slots[kMean], slots[kVariance]);
+    count = host_.back();
+  }
+  if (count < 2) {
+    fail("{}: batch norm needs more than one value per channel in training, and this batch has one (a larger batch, "
+         "larger images, or data.drop_last = true)",
+         path_);
+  }
+  backend_->batch_norm_apply(x, slots[kMean], slots[kVariance], weight_->weight.master, bias_->weight.master, kEpsilon,
+                             addend, relu_, y);
+  backend_->axpy(cache.share, slots[kMean], running_->step_mean);
+  backend_->axpy(static_cast<float>(cache.share * (count / (count - 1))), slots[kVariance], running_->step_variance);
+  slots[kInput] = x;
+  if (relu_) slots[kOutput] = y;
+  return y;
+}
+
+Tensor BatchNorm2d::backward_add(const Tensor& dy, Cache& cache, Tensor* daddend) {
+  auto& slots = saved(cache);
+  const Tensor& x = slots[kInput];
+  slots[kDgamma] = backend_->tensor({channels_}, DType::kF32);
+  slots[kDbeta] = backend_->tensor({channels_}, DType::kF32);
+  backend_->batch_norm_backward_reduce(dy, x, slots[kOutput], slots[kMean], slots[kVariance], kEpsilon, slots[kDgamma],
+                                       slots[kDbeta]);
+  Tensor dgamma = slots[kDgamma], dbeta = slots[kDbeta];
+  auto count = static_cast<double>(values_per_channel(x));
+  if (reducer_ != nullptr) {  // the input's gradient needs the sums over all replicas, the parameters' only our own
+    const auto c = static_cast<std::size_t>(channels_);
+    std::vector<float> sums(2 * c);
+    backend_->copy_to_host(dgamma, sums.data());
+    backend_->copy_to_host(dbeta, sums.data() + c);
+    std::copy(sums.begin(), sums.end(), host_.begin());
+    host_.back() = count;
+    reducer_->sum(host_);
+    count = host_.back();
+    std::transform(host_.begin(), host_.end() - 1, sums.begin(), [](double s) { return static_cast<float>(s); });
+    dgamma = backend_->tensor({channels_}, DType::kF32);
+    dbeta = backend_->tensor({channels_}, DType::kF32);
+    backend_->copy_from_host(sums.data(), dgamma);
+    backend_->copy_from_host(sums.data() + c, dbeta);
+  }
+  Tensor dx = output(x.shape());
+  if (daddend != nullptr) *daddend = output(x.shape());
+  backend_->batch_norm_backward_apply(dy, x, slots[kOutput], slots[kMean], slots[kVariance], weight_->weight.master,
+                                      dgamma, dbeta, count, kEpsilon, dx, daddend != nullptr ? *daddend : Tensor());
+  slots[kInput].reset();
+  slots[kOutput].reset();
+  slots[kMean].reset();
+  slots[kVariance].reset();
+  return dx;
+}
+
+void BatchNorm2d::backward_weight(Cache& cache) {
+  auto& slots = saved(cache);
+  for (auto [parameter, slot] : {std::pair{weight_, kDgamma}, std::pair{bias_, kDbeta}}) {
+    if (parameter->take_first()) backend_->zero(parameter->gradient);
+    backend_->axpy(1.0F, slots[slot], parameter->gradient);
+    slots[slot].reset();
+  }
+}
+
+}  // namespace convoy

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Batch normalisation (Ioffe & Szegedy 2015) over N, H, W, fused with an addition and a ReLU that follow it.
+// Training normalises with the microbatch's statistics, or with those of all replicas when the build context has a
+// reducer. Parameters weight [C], bias [C]; buffers running_mean, running_var, num_batches_tracked, updated once a
+// step from the sample-weighted mean of the statistics of all microbatches (parameters.h). epsilon 1e-5.
+#pragma once
+
+#include "layers/layer.h"
+
+namespace convoy {
+
+class BatchNorm2d final : public Layer {
+ public:
+  explicit BatchNorm2d(bool relu, float initial_weight = 1) : relu_(relu), initial_weight_(initial_weight) {}
+  /// [N, C, H, W] or [N, C], unchanged.
+  Shape build(BuildContext& context, const std::string& path, const Shape& input) override;
+  Tensor forward(const Tensor& x, Cache& cache, Mode mode) override { return forward_add(x, Tensor(), cache, mode); }
+  /// With `addend` (x's shape) added before the ReLU.
+  Tensor forward_add(const Tensor& x, const Tensor& addend, Cache& cache, Mode mode);
+  Tensor backward_input(const Tensor& dy, Cache& cache) override { return backward_add(dy, cache, nullptr); }
+  /// Also hands out the addend's gradient unless `daddend` is null.
+  Tensor backward_add(const Tensor& dy, Cache& cache, Tensor* daddend);
+  void backward_weight(Cache& cache) override;
+
+ private:
+  void reduce_statistics(double count, const Tensor& mean, const Tensor& variance);
+  [[nodiscard]] static std::int64_t values_per_channel(const Tensor& x) { return x.size() / x.shape()[1]; }
+
+  bool relu_;
+  float initial_weight_;
+  std::int64_t channels_ = 0;
+  Parameter* weight_ = nullptr;
+  Parameter* bias_ = nullptr;
+  RunningStatistics* running_ = nullptr;
+  StatisticsReducer* reducer_ = nullptr;
+  std::string path_;
+  std::vector<double> host_;  // sums on their way through the reducer
+};
+
+}  // namespace convoy

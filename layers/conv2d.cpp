@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layers/conv2d.h"
+
+#include <cmath>
+
+#include "layers/base/error.h"
+
+namespace convoy {
+
+namespace {
+enum Slot { kInput, kGradient };
+}
+
+Shape Conv2d::output_shape(const Shape& input) const {
+  const auto extent = [&](std::int64_t x) { return (x + 2 * spec_.padding - spec_.kernel) / spec_.stride + 1; };
+  return {input[0], spec_.out_channels, extent(input[2]), extent(input[3])};
+}
+
+Shape Conv2d::build(BuildContext& context, const std::string& path, const Shape& input) {
+  join(context);
+  if (input.rank() != 4) fail_usage("{}: a convolution takes images [N, C, H, W], not {}", path, input.str());
+  if (input[2] + 2 * spec_.padding < spec_.kernel || input[3] + 2 * spec_.padding < spec_.kernel) {
+    fail_usage("{}: the image {} is smaller than the {}x{} kernel (larger images, or a smaller stem)", path,
+               input.str(), spec_.kernel, spec_.kernel);
+  }
+  spec_.in_channels = input[1];
+  const double window = static_cast<double>(spec_.kernel * spec_.kernel);
+  const Initializer init{Initializer::Kind::kNormal,
+                         static_cast<float>(std::sqrt(2.0 / (window * static_cast<double>(spec_.out_channels))))};
+  weight_ = &context.store.declare(path + ".weight", backend_->conv2d_layout(spec_, input), init, true);
+  if (has_bias_) {
+    const double fan_in = window * static_cast<double>(spec_.in_channels);
+    bias_ = &context.store.declare(path + ".bias", backend_->vector_layout(spec_.out_channels),
+                                   {Initializer::Kind::kUniform, static_cast<float>(1 / std::sqrt(fan_in))}, false);
+  }
+  return output_shape(input);
+}
+
+Tensor Conv2d::forward(const Tensor& x, Cache& cache, Mode mode) {
+  Tensor y = output(output_shape(x.shape()));
+  backend_->conv2d_forward(spec_, x, weight_->weight, bias_ != nullptr ? &bias_->weight : nullptr, y);
+  if (mode == Mode::kTraining) saved(cache)[kInput] = x;
+  return y;
+}
+
+Tensor Conv2d::backward_input(const Tensor& dy, Cache& cache) {
+  auto& slots = saved(cache);
+  slots[kGradient] = dy;
+  if (!needs_input_gradient_) return {};
+  Tensor dx = output(slots[kInput].shape());
+  backend_->conv2d_backward_input(spec_, dy, weight_->weight, dx);
+  return dx;
+}
+
+void Conv2d::backward_weight(Cache& cache) {
+  auto& slots = saved(cache);
+  const bool first = weight_->take_first();
+  if (bias_ != nullptr) bias_->take_first();
+  backend_->conv2d_backward_weight(spec_, slots[kInput], slots[kGradient], weight_->weight, weight_->gradient,
+                                   bias_ != nullptr ? bias_->gradient : Tensor(), !first);
+  slots[kInput].reset();
+  slots[kGradient].reset();
+}
+
+}  // namespace convoy

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What every layer is. Building declares its parameters; forward keeps what backward needs in a Cache, one per
+// microbatch in flight, never in the layer. backward_input and backward_weight are apart because pipeline schedules
+// may run them at different times; backward does both.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "layers/backend/backend.h"
+#include "layers/parameters.h"
+#include "layers/statistics_reducer.h"
+
+namespace convoy {
+
+enum class Mode { kTraining, kEvaluation };
+
+/// What the layers of a model keep of one microbatch between forward and backward: a few tensors per layer.
+class Cache {
+ public:
+  static constexpr int kSlots = 6;
+  using Entry = std::array<Tensor, kSlots>;
+
+  explicit Cache(int layers) : entries_(static_cast<std::size_t>(layers)) {}
+  Entry& operator[](int layer) { return entries_[static_cast<std::size_t>(layer)]; }
+  void clear() {
+    for (auto& entry : entries_) {
+      for (auto& tensor : entry) tensor.reset();
+    }
+  }
+  /// This microbatch's share of the step's samples: weighs its batch-norm statistics.
+  float share = 1;
+
+ private:
+  std::vector<Entry> entries_;
+};
+
+/// What a layer needs to build itself.
+struct BuildContext {
+  Backend& backend;
+  ParameterStore& store;
+  StatisticsReducer* reducer = nullptr;  ///< not null: batch norm statistics over all replicas
+  int replicas = 1;                      ///< that the reducer sums over
+  int layers = 0;                        ///< cache entries handed out so far
+};
+
+class Layer {
+ public:
+  virtual ~Layer() = default;
+
+  /// Declares parameters named `path` + "." + ..., for `input` (a microbatch's shape); returns the output's shape.
+  /// Throws a usage Error when the layer does not fit its input.
+  virtual Shape build(BuildContext& context, const std::string& path, const Shape& input) = 0;
+  virtual Tensor forward(const Tensor& x, Cache& cache, Mode mode) = 0;
+  /// Returns dx; keeps dy for backward_weight. An empty tensor when the input needs no gradient.
+  virtual Tensor backward_input(const Tensor& dy, Cache& cache) = 0;
+  /// Sets or adds the gradients of this layer's parameters, and frees what the cache held for them.
+  virtual void backward_weight(Cache& cache) { static_cast<void>(cache); }
+  /// Both at once.
+  virtual Tensor backward(const Tensor& dy, Cache& cache) {
+    Tensor dx = backward_input(dy, cache);
+    backward_weight(cache);
+    return dx;
+  }
+  /// Called on the first layer of a network: nobody needs its dx.
+  virtual void skip_input_gradient() { needs_input_gradient_ = false; }
+
+ protected:
+  /// Takes part in the build: remembers the backend and gets a cache entry.
+  void join(BuildContext& context) {
+    backend_ = &context.backend;
+    id_ = context.layers++;
+  }
+  [[nodiscard]] Cache::Entry& saved(Cache& cache) const { return cache[id_]; }
+  [[nodiscard]] Tensor output(const Shape& shape) const { return backend_->tensor(shape, backend_->compute_type()); }
+
+  Backend* backend_ = nullptr;
+  int id_ = -1;
+  bool needs_input_gradient_ = true;
+};
+
+/// "a" + "b" -> "a.b"; an empty side is left out.
+inline std::string join_path(const std::string& path, const std::string& name) {
+  return path.empty() ? name : path + "." + name;
+}
+
+}  // namespace convoy

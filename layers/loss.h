@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The losses. Each adds its per-sample sums to `totals` and, in training, leaves the gradient of the mean over the
+// global batch, so that gradients only ever need summing.
+#pragma once
+
+#include "layers/backend/backend.h"
+
+namespace convoy {
+
+struct Loss {
+  enum class Kind {
+    kCrossEntropy,  ///< softmax cross-entropy against class labels (torch.nn.CrossEntropyLoss)
+    kMse            ///< mean squared error (torch.nn.MSELoss) against targets, or against one-hot class labels
+  } kind = Kind::kCrossEntropy;
+  float label_smoothing = 0;  ///< training only; evaluation reports the plain loss
+
+  /// outputs [n, K]; truth: int64 [n] labels or float32 [n, K] targets; totals float64 [3], see Backend.
+  /// doutputs (set): gradient of sum / global_samples; empty in evaluation.
+  void apply(Backend& backend, const Tensor& outputs, const Tensor& truth, std::int64_t global_samples,
+             const Tensor& doutputs, const Tensor& totals) const {
+    const float scale = 1.0F / static_cast<float>(global_samples);
+    if (kind == Kind::kMse) {
+      backend.mse(outputs, truth, scale, doutputs, totals);
+    } else {
+      backend.softmax_cross_entropy(outputs, truth, doutputs ? label_smoothing : 0.0F, scale, doutputs, totals);
+    }
+  }
+};
+
+}  // namespace convoy

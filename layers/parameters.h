@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// All parameters of a model in one contiguous float32 buffer, their gradients in another at the same offsets, in the
+// reverse of the order in which layers declare them: the order in which backward finishes them, so that a growing
+// prefix of the gradient buffer is final while backward still runs. Batch norm's statistics of a step lie in a third.
+// Invariant: after finalize() nothing here moves or is allocated again.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "layers/backend/backend.h"
+#include "layers/base/host_tensor.h"
+
+namespace convoy {
+
+/// How a parameter starts. Random values are a pure function of (seed, parameter name).
+struct Initializer {
+  enum class Kind { kConstant, kUniform, kNormal } kind = Kind::kConstant;
+  float scale = 0;  ///< the constant; the bound of U(-scale, scale); the standard deviation
+};
+
+struct Parameter {
+  std::string name;  ///< dotted torchvision path
+  std::unique_ptr<WeightLayout> layout;
+  Initializer init;
+  bool adapt = false;  ///< LARS adapts it (weights, not biases or batch norm)
+  Weight weight;
+  Tensor gradient;           ///< float32 [layout->elements()], a view of the flat gradient buffer
+  std::int64_t offset = 0;   ///< elements from the start of both buffers
+  bool has_gradient = false;  ///< set by the first backward of a step; later ones add
+
+  /// True for the first gradient of a step, which is set; later ones are added.
+  bool take_first() {
+    const bool first = !has_gradient;
+    has_gradient = true;
+    return first;
+  }
+};
+
+/// The buffers of one batch norm.
+struct RunningStatistics {
+  std::string name;  ///< of the batch norm; buffers are name.running_mean, name.running_var, name.num_batches_tracked
+  std::int64_t channels = 0;
+  Tensor mean, variance;            ///< float32 [channels], what evaluation uses
+  Tensor step_mean, step_variance;  ///< weighted sums over this step's microbatches and replicas
+  std::int64_t batches = 0;         ///< num_batches_tracked
+};
+
+class ParameterStore {
+ public:
+  explicit ParameterStore(Backend& backend) : backend_(backend) {}
+
+  // ---- while layers are built
+  Parameter& declare(const std::string& name, std::unique_ptr<WeightLayout> layout, Initializer init, bool adapt);
+  RunningStatistics& declare_statistics(const std::string& name, std::int64_t channels);
+  /// Allocates the flat buffers and initialises every parameter from `seed`.
+  void finalize(std::uint64_t seed);
+
+  // ---- a step
+  /// Forgets the gradients and statistics of the last step.
+  void begin_step();
+  /// One update of every running statistic from the step's sums (torch.nn.BatchNorm2d, momentum 0.1).
+  void update_running_statistics();
+  /// After the optimizer: the compute-type copies of all weights.
+  void refresh_compute();
+
+  [[nodiscard]] const Tensor& values() const { return values_; }
+  [[nodiscard]] const Tensor& gradients() const { return gradients_; }
+  [[nodiscard]] const Tensor& statistics() const { return statistics_; }
+  /// Running means and variances, float32, flat.
+  [[nodiscard]] const Tensor& running() const { return running_; }
+  [[nodiscard]] std::vector<std::int64_t> batch_counts() const;
+  void set_batch_counts(const std::vector<std::int64_t>& counts);
+  [[nodiscard]] std::vector<Segment> segments() const;
+  /// Elements at the front of the gradient buffer that are final once `parameter` and all declared after it are.
+  [[nodiscard]] static std::int64_t final_elements(const Parameter& parameter);
+  [[nodiscard]] std::int64_t parameter_count() const;
+  [[nodiscard]] const std::vector<std::unique_ptr<Parameter>>& parameters() const { return parameters_; }
+
+  // ---- files
+  /// Parameters and buffers in declaration order, or the values of another flat buffer (an optimizer slot).
+  [[nodiscard]] std::vector<HostTensor> export_model() const;
+  [[nodiscard]] std::vector<HostTensor> export_slot(const Tensor& flat) const;
+  /// Sets everything from `tensors`; throws one usage Error that lists all missing, unknown and mis-shaped names.
+  /// Names for which `skip` starts the name are left as they are. `source` names the file in errors.
+  void import_model(const std::vector<HostTensor>& tensors, const std::string& source, const std::string& skip = "");
+  void import_slot(const std::vector<HostTensor>& tensors, const Tensor& flat, const std::string& source);
+
+ private:
+  void initialize(Parameter& parameter, std::uint64_t seed);
+
+  Backend& backend_;
+  std::vector<std::unique_ptr<Parameter>> parameters_;
+  std::vector<std::unique_ptr<RunningStatistics>> batch_norms_;
+  Tensor values_, gradients_;     ///< float32 [total]
+  Tensor running_, statistics_;  ///< float32 [sum of 2 * channels]
+};
+
+}  // namespace convoy

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layers/pooling.h"
+
+#include "layers/base/error.h"
+
+namespace convoy {
+
+namespace {
+
+void require_image(const char* layer, const std::string& path, const Shape& input) {
+  if (input.rank() != 4) fail_usage("{}: {} takes images [N, C, H, W], not {}", path, layer, input.str());
+}
+
+}  // namespace
+
+Shape MaxPool2d::output_shape(const Shape& input) const {
+  const auto extent = [&](std::int64_t x) { return (x + 2 * spec_.padding - spec_.kernel) / spec_.stride + 1; };
+  return {input[0], input[1], extent(input[2]), extent(input[3])};
+}
+
+Shape MaxPool2d::build(BuildContext& context, const std::string& path, const Shape& input) {
+  join(context);
+  require_image("max_pool2d", path, input);
+  if (spec_.kernel > 15) fail_usage("{}: kernel_size {} (at most 15)", path, spec_.kernel);
+  if (2 * spec_.padding > spec_.kernel) {
+    fail_usage("{}: padding {} is more than half of kernel_size {}", path, spec_.padding, spec_.kernel);
+  }
+  if (input[2] + 2 * spec_.padding < spec_.kernel || input[3] + 2 * spec_.padding < spec_.kernel) {
+    fail_usage("{}: the image {} is smaller than the {}x{} window", path, input.str(), spec_.kernel, spec_.kernel);
+  }
+  input_ = input;
+  return output_shape(input);
+}
+
+Tensor MaxPool2d::forward(const Tensor& x, Cache& cache, Mode mode) {
+  Tensor y = output(output_shape(x.shape()));
+  Tensor argmax = backend_->tensor(y.shape(), DType::kU8);
+  backend_->max_pool_forward(spec_, x, y, argmax);
+  if (mode == Mode::kTraining) saved(cache)[0] = argmax;
+  return y;
+}
+
+Tensor MaxPool2d::backward_input(const Tensor& dy, Cache& cache) {
+  Tensor dx = output(input_.with_batch(dy.shape()[0]));
+  backend_->max_pool_backward(spec_, dy, saved(cache)[0], dx);
+  saved(cache)[0].reset();
+  return dx;
+}
+
+Shape GlobalAvgPool::build(BuildContext& context, const std::string& path, const Shape& input) {
+  join(context);
+  require_image("global_avg_pool", path, input);
+  input_ = input;
+  return {input[0], input[1]};
+}
+
+Tensor GlobalAvgPool::forward(const Tensor& x, Cache& /*cache*/, Mode /*mode*/) {
+  Tensor y = output({x.shape()[0], x.shape()[1]});
+  backend_->global_avg_pool_forward(x, y);
+  return y;
+}
+
+Tensor GlobalAvgPool::backward_input(const Tensor& dy, Cache& /*cache*/) {
+  Tensor dx = output(input_.with_batch(dy.shape()[0]));
+  backend_->global_avg_pool_backward(dy, dx);
+  return dx;
+}
+
+Shape Flatten::build(BuildContext& context, const std::string& /*path*/, const Shape& input) {
+  join(context);
+  input_ = input;
+  return {input[0], input.sample_size()};
+}
+
+Tensor Flatten::forward(const Tensor& x, Cache& /*cache*/, Mode /*mode*/) {
+  if (x.shape().rank() == 2) return x;
+  Tensor y = output({x.shape()[0], x.shape().sample_size()});
+  backend_->flatten(x, y);
+  return y;
+}
+
+Tensor Flatten::backward_input(const Tensor& dy, Cache& /*cache*/) {
+  if (!needs_input_gradient_) return {};
+  if (input_.rank() == 2) return dy;
+  Tensor dx = output(input_.with_batch(dy.shape()[0]));
+  backend_->unflatten(dy, dx);
+  return dx;
+}
+
+}  // namespace convoy

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// y = max(0, x), any shape. No parameters.
+#pragma once
+
+#include "layers/layer.h"
+
+namespace convoy {
+
+class Relu final : public Layer {
+ public:
+  Shape build(BuildContext& context, const std::string& path, const Shape& input) override;
+  Tensor forward(const Tensor& x, Cache& cache, Mode mode) override;
+  Tensor backward_input(const Tensor& dy, Cache& cache) override;
+};
+
+}  // namespace convoy

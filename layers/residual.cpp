@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layers/residual.h"
+
+#include "layers/base/error.h"
+
+namespace convoy {
+
+Shape ResidualBlock::build(BuildContext& context, const std::string& path, const Shape& input) {
+  join(context);
+  if (input.rank() != 4) fail_usage("{}: a residual block takes images [N, C, H, W], not {}", path, input.str());
+  const auto conv_norm = [](std::int64_t out, std::int64_t kernel, std::int64_t stride, bool relu) {
+    const Conv2dSpec spec{0, out, kernel, stride, kernel / 2};
+    return std::make_unique<ConvNorm>(ConvNorm{Conv2d(spec, false), BatchNorm2d(relu)});
+  };
+  std::int64_t out = channels_;
+  if (kind_ == Kind::kBasic) {
+    path_.push_back(conv_norm(channels_, 3, stride_, true));
+    path_.push_back(conv_norm(channels_, 3, 1, true));
+  } else {
+    out = kExpansion * channels_;
+    path_.push_back(conv_norm(channels_, 1, 1, true));
+    path_.push_back(conv_norm(channels_, 3, stride_, true));
+    path_.push_back(conv_norm(out, 1, 1, true));
+  }
+  Shape shape = input;
+  for (std::size_t i = 0; i < path_.size(); ++i) {
+    shape = path_[i]->conv.build(context, fmt::format("{}.conv{}", path, i + 1), shape);
+    shape = path_[i]->norm.build(context, fmt::format("{}.bn{}", path, i + 1), shape);
+  }
+  if (stride_ != 1 || input[1] != out) {
+    downsample_ = conv_norm(out, 1, stride_, false);
+    Shape shortcut = downsample_->conv.build(context, path + ".downsample.0", input);
+    downsample_->norm.build(context, path + ".downsample.1", shortcut);
+  }
+  return shape;
+}
+
+Tensor ResidualBlock::forward(const Tensor& x, Cache& cache, Mode mode) {
+  Tensor shortcut = x;
+  if (downsample_) shortcut = downsample_->norm.forward(downsample_->conv.forward(x, cache, mode), cache, mode);
+  Tensor y = x;
+  for (std::size_t i = 0; i < path_.size(); ++i) {
+    y = path_[i]->conv.forward(y, cache, mode);
+    const bool last = i + 1 == path_.size();
+    y = path_[i]->norm.forward_add(y, last ? shortcut : Tensor(), cache, mode);
+  }
+  return y;
+}
+
+Tensor ResidualBlock::propagate(const Tensor& dy, Cache& cache, bool weights) {
+  const auto through = [&](ConvNorm& layers, const Tensor& gradient, Tensor* daddend) {
+    Tensor dx = layers.norm.backward_add(gradient, cache, daddend);
+    if (weights) layers.norm.backward_weight(cache);
+    return weights ? layers.conv.backward(dx, cache) : layers.conv.backward_input(dx, cache);
+  };
+  Tensor dshortcut;
+  Tensor dx = through(*path_.back(), dy, &dshortcut);
+  for (auto it = path_.rbegin() + 1; it != path_.rend(); ++it) dx = through(**it, dx, nullptr);
+  if (downsample_) dshortcut = through(*downsample_, dshortcut, nullptr);
+  backend_->add(dshortcut, dx);
+  return dx;
+}
+
+void ResidualBlock::backward_weight(Cache& cache) {
+  for (auto it = path_.rbegin(); it != path_.rend(); ++it) {
+    (*it)->norm.backward_weight(cache);
+    (*it)->conv.backward_weight(cache);
+  }
+  if (downsample_) {
+    downsample_->norm.backward_weight(cache);
+    downsample_->conv.backward_weight(cache);
+  }
+}
+
+}  // namespace convoy

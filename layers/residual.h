@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The residual blocks of ResNet (He et al. 2016), torchvision's names and variant: y = relu(bn(convs(x)) + shortcut(x)),
+// the shortcut being x or a strided 1x1 convolution with batch norm ("downsample"). The last addition and ReLU are
+// fused into the last batch norm.
+#pragma once
+
+#include <memory>
+
+#include "layers/batch_norm2d.h"
+#include "layers/conv2d.h"
+
+namespace convoy {
+
+class ResidualBlock final : public Layer {
+ public:
+  enum class Kind {
+    kBasic,       ///< two 3x3; the stride in the first; out = channels
+    kBottleneck,  ///< 1x1, 3x3, 1x1; the stride in the 3x3 (v1.5); out = 4 * channels
+  };
+  static constexpr std::int64_t kExpansion = 4;
+
+  /// channels: torchvision's "planes". A downsample path is made when shape or stride ask for one.
+  ResidualBlock(Kind kind, std::int64_t channels, std::int64_t stride) : kind_(kind), channels_(channels), stride_(stride) {}
+
+  Shape build(BuildContext& context, const std::string& path, const Shape& input) override;
+  Tensor forward(const Tensor& x, Cache& cache, Mode mode) override;
+  Tensor backward_input(const Tensor& dy, Cache& cache) override { return propagate(dy, cache, false); }
+  void backward_weight(Cache& cache) override;
+  Tensor backward(const Tensor& dy, Cache& cache) override { return propagate(dy, cache, true); }
+
+ private:
+  struct ConvNorm {
+    Conv2d conv;
+    BatchNorm2d norm;
+  };
+  /// The way back through all paths; with `weights` each layer's weight gradient follows its input gradient.
+  Tensor propagate(const Tensor& dy, Cache& cache, bool weights);
+
+  Kind kind_;
+  std::int64_t channels_, stride_;
+  std::vector<std::unique_ptr<ConvNorm>> path_;
+  std::unique_ptr<ConvNorm> downsample_;
+};
+
+}  // namespace convoy

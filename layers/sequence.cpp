@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layers/sequence.h"
+
+namespace convoy {
+
+Sequence& Sequence::add(std::string name, std::unique_ptr<Layer> layer) {
+  layers_.emplace_back(std::move(name), std::move(layer));
+  return *this;
+}
+
+Shape Sequence::build(BuildContext& context, const std::string& path, const Shape& input) {
+  Shape shape = input;
+  for (auto& [name, layer] : layers_) shape = layer->build(context, join_path(path, name), shape);
+  return shape;
+}
+
+Tensor Sequence::forward(const Tensor& x, Cache& cache, Mode mode) {
+  Tensor y = x;
+  for (auto& [name, layer] : layers_) y = layer->forward(y, cache, mode);
+  return y;
+}
+
+Tensor Sequence::backward_input(const Tensor& dy, Cache& cache) {
+  Tensor dx = dy;
+  for (auto it = layers_.rbegin(); it != layers_.rend(); ++it) dx = it->second->backward_input(dx, cache);
+  return dx;
+}
+
+void Sequence::backward_weight(Cache& cache) {
+  for (auto it = layers_.rbegin(); it != layers_.rend(); ++it) it->second->backward_weight(cache);
+}
+
+Tensor Sequence::backward(const Tensor& dy, Cache& cache) {
+  Tensor dx = dy;
+  for (auto it = layers_.rbegin(); it != layers_.rend(); ++it) dx = it->second->backward(dx, cache);
+  return dx;
+}
+
+void Sequence::skip_input_gradient() {
+  if (!layers_.empty()) layers_.front().second->skip_input_gradient();
+}
+
+}  // namespace convoy

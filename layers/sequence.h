@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Layers one after the other. Child i is built under its own name below the sequence's path.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "layers/layer.h"
+
+namespace convoy {
+
+class Sequence final : public Layer {
+ public:
+  /// Appends a layer; returns *this for chaining.
+  Sequence& add(std::string name, std::unique_ptr<Layer> layer);
+
+  Shape build(BuildContext& context, const std::string& path, const Shape& input) override;
+  Tensor forward(const Tensor& x, Cache& cache, Mode mode) override;
+  Tensor backward_input(const Tensor& dy, Cache& cache) override;
+  void backward_weight(Cache& cache) override;
+  Tensor backward(const Tensor& dy, Cache& cache) override;
+  void skip_input_gradient() override;
+
+ private:
+  std::vector<std::pair<std::string, std::unique_ptr<Layer>>> layers_;
+};
+
+}  // namespace convoy

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A group of ranks that talk to each other, and the asynchronous operations between them. Every member
+// calls the same collectives in the same order. Every operation has a sequence number, a name and a
+// deadline; waiting past it throws an Error that says which operation, on which rank, is late.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "layers/base/tensor.h"
+
+namespace convoy {
+
+enum class ReduceOp { kSum, kMax, kMin };
+
+/// An operation under way. Its buffers must live until wait() returns. Destroying a handle waits.
+class PendingOperation {
+ public:
+  virtual ~PendingOperation() = default;
+  /// Gives the library a chance to move data; true once complete. Cheap.
+  virtual bool test() = 0;
+  /// Blocks until complete; throws Error past the deadline.
+  virtual void wait() = 0;
+};
+using Pending = std::unique_ptr<PendingOperation>;
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  [[nodiscard]] virtual int rank() const = 0;
+  [[nodiscard]] virtual int size() const = 0;
+
+  /// In place over `buffer`. `what` names the operation in reports ("gradient bucket 3").
+  virtual Pending all_reduce(const Tensor& buffer, ReduceOp op, const std::string& what) = 0;
+  virtual Pending broadcast(const Tensor& buffer, int root, const std::string& what) = 0;
+  /// In place on the root; other members' buffers are inputs only.
+  virtual Pending reduce(const Tensor& buffer, ReduceOp op, int root, const std::string& what) = 0;
+  /// Root's `whole` in size() equal parts along the first axis <-> each member's `part`.
+  virtual Pending scatter(const Tensor& whole, const Tensor& part, int root, const std::string& what) = 0;
+  virtual Pending gather(const Tensor& part, const Tensor& whole, int root, const std::string& what) = 0;
+  virtual Pending send(const Tensor& buffer, int peer, int tag, const std::string& what) = 0;
+  virtual Pending receive(const Tensor& buffer, int peer, int tag, const std::string& what) = 0;
+
+  // Small host-side exchanges; blocking.
+  virtual void all_reduce(std::span<double> values, ReduceOp op, const std::string& what) = 0;
+  /// Every member gets the root's text.
+  virtual std::string broadcast(const std::string& text, int root, const std::string& what) = 0;
+  /// Every member gets every member's text, in rank order.
+  virtual std::vector<std::string> all_gather(const std::string& text, const std::string& what) = 0;
+  virtual void barrier(const std::string& what) = 0;
+};
+
+}  // namespace convoy
