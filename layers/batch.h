@@ -12,12 +12,12 @@
 namespace convoy {
 
 struct Batch {
-  std::int64_t samples = 0;             ///< may be 0 in the last, partial batch of an epoch
-  Shape input_shape;                    ///< [samples, C, H, W] or [samples, F]
-  DType input_dtype = DType::kF32;      ///< kU8: images 0..255; kF32: inputs as the network takes them
-  const void* inputs = nullptr;         ///< channels-last (NHWC) in memory for rank 4
+  std::int64_t samples = 0;              ///< may be 0 in the last, partial batch of an epoch
+  Shape input_shape;                     ///< [samples, C, H, W] or [samples, F]
+  DType input_dtype = DType::kF32;       ///< kU8: images 0..255; kF32: inputs as the network takes them
+  const void* inputs = nullptr;          ///< channels-last (NHWC) in memory for rank 4
   const std::int64_t* labels = nullptr;  ///< [samples], or null for regression
-  const float* targets = nullptr;       ///< [samples, target_size], or null for classification
+  const float* targets = nullptr;        ///< [samples, target_size], or null for classification
   std::int64_t target_size = 0;
 };
 

@@ -69,9 +69,10 @@ Tensor BatchNorm2d::forward_add(const Tensor& x, const Tensor& addend, Cache& ca
     count = host_.back();
   }
   if (count < 2) {
-    fail("{}: batch norm needs more than one value per channel in training, and this batch has one (a larger batch, "
-         "larger images, or data.drop_last = true)",
-         path_);
+    fail(
+        "{}: batch norm needs more than one value per channel in training, and this batch has one (a larger batch, "
+        "larger images, or data.drop_last = true)",
+        path_);
   }
   backend_->batch_norm_apply(x, slots[kMean], slots[kVariance], weight_->weight.master, bias_->weight.master, kEpsilon,
                              addend, relu_, y);

@@ -28,8 +28,8 @@ struct Parameter {
   Initializer init;
   bool adapt = false;  ///< LARS adapts it (weights, not biases or batch norm)
   Weight weight;
-  Tensor gradient;           ///< float32 [layout->elements()], a view of the flat gradient buffer
-  std::int64_t offset = 0;   ///< elements from the start of both buffers
+  Tensor gradient;            ///< float32 [layout->elements()], a view of the flat gradient buffer
+  std::int64_t offset = 0;    ///< elements from the start of both buffers
   bool has_gradient = false;  ///< set by the first backward of a step; later ones add
 
   /// True for the first gradient of a step, which is set; later ones are added.
@@ -95,7 +95,7 @@ class ParameterStore {
   Backend& backend_;
   std::vector<std::unique_ptr<Parameter>> parameters_;
   std::vector<std::unique_ptr<RunningStatistics>> batch_norms_;
-  Tensor values_, gradients_;     ///< float32 [total]
+  Tensor values_, gradients_;    ///< float32 [total]
   Tensor running_, statistics_;  ///< float32 [sum of 2 * channels]
 };
 

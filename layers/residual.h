@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The residual blocks of ResNet (He et al. 2016), torchvision's names and variant: y = relu(bn(convs(x)) + shortcut(x)),
-// the shortcut being x or a strided 1x1 convolution with batch norm ("downsample"). The last addition and ReLU are
-// fused into the last batch norm.
+// The residual blocks of ResNet (He et al. 2016), torchvision's names and variant: y = relu(bn(convs(x)) +
+// shortcut(x)), the shortcut being x or a strided 1x1 convolution with batch norm ("downsample"). The last addition and
+// ReLU are fused into the last batch norm.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,8 @@ class ResidualBlock final : public Layer {
   static constexpr std::int64_t kExpansion = 4;
 
   /// channels: torchvision's "planes". A downsample path is made when shape or stride ask for one.
-  ResidualBlock(Kind kind, std::int64_t channels, std::int64_t stride) : kind_(kind), channels_(channels), stride_(stride) {}
+  ResidualBlock(Kind kind, std::int64_t channels, std::int64_t stride)
+      : kind_(kind), channels_(channels), stride_(stride) {}
 
   Shape build(BuildContext& context, const std::string& path, const Shape& input) override;
   Tensor forward(const Tensor& x, Cache& cache, Mode mode) override;

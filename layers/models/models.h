@@ -27,8 +27,9 @@ std::vector<Unit> resnet_model(int depth, Stem stem, std::int64_t outputs);
 
 /// One layer of a [[model.layers]] list. Fields that a type does not use are ignored here and refused by the reader.
 struct LayerSpec {
-  std::string type;  ///< linear, relu, conv2d, batch_norm2d, max_pool2d, global_avg_pool, flatten, basic_block, bottleneck
-  std::string name;  ///< path of its parameters
+  std::string
+      type;  ///< linear, relu, conv2d, batch_norm2d, max_pool2d, global_avg_pool, flatten, basic_block, bottleneck
+  std::string name;          ///< path of its parameters
   std::int64_t outputs = 0;  ///< out_features, out_channels or a block's channels
   std::int64_t kernel = 1, stride = 1, padding = 0;
   bool bias = true;

@@ -53,8 +53,8 @@ std::unique_ptr<WeightLayout> OnednnBackend::conv2d_layout(const Conv2dSpec& spe
                                                        c.window, forward, c.attributes)
                  .diff_weights_desc();
   }
-  return std::make_unique<OnednnWeightLayout>(
-      Shape{spec.out_channels, spec.in_channels, spec.kernel, spec.kernel}, native, forward.weights_desc());
+  return std::make_unique<OnednnWeightLayout>(Shape{spec.out_channels, spec.in_channels, spec.kernel, spec.kernel},
+                                              native, forward.weights_desc());
 }
 
 void OnednnBackend::conv2d_forward(const Conv2dSpec& spec, const Tensor& x, const Weight& w, const Weight* bias,
@@ -68,8 +68,8 @@ void OnednnBackend::conv2d_forward(const Conv2dSpec& spec, const Tensor& x, cons
     std::vector<std::pair<int, memory::desc>> arguments{
         {DNNL_ARG_SRC, c.src}, {DNNL_ARG_WEIGHTS, pd.weights_desc()}, {DNNL_ARG_DST, c.dst}};
     if (bias != nullptr) arguments.emplace_back(DNNL_ARG_BIAS, c.bias_f32);
-    bound = std::make_unique<BoundPrimitive>(bind_primitive(*state_, dnnl::convolution_forward(pd), pd.weights_desc(),
-                                                            pd.scratchpad_desc(), arguments));
+    bound = std::make_unique<BoundPrimitive>(
+        bind_primitive(*state_, dnnl::convolution_forward(pd), pd.weights_desc(), pd.scratchpad_desc(), arguments));
   }
   run_primitive(*state_, *this, *bound,
                 {{DNNL_ARG_SRC, x.raw()},
@@ -78,8 +78,7 @@ void OnednnBackend::conv2d_forward(const Conv2dSpec& spec, const Tensor& x, cons
                  {DNNL_ARG_DST, y.raw()}});
 }
 
-void OnednnBackend::conv2d_backward_input(const Conv2dSpec& spec, const Tensor& dy, const Weight& w,
-                                          const Tensor& dx) {
+void OnednnBackend::conv2d_backward_input(const Conv2dSpec& spec, const Tensor& dy, const Weight& w, const Tensor& dx) {
   auto& bound = plan_for(*state_, spec, dx.shape(), false).backward_input;
   if (!bound) {
     const ConvShapes c = conv_shapes(spec, dx.shape(), compute_);
@@ -105,8 +104,8 @@ void OnednnBackend::conv2d_backward_weight(const Conv2dSpec& spec, const Tensor&
   if (!bound) {
     const ConvShapes c = conv_shapes(spec, x.shape(), compute_);
     const memory::desc bias_md = bias ? c.bias_f32 : memory::desc();
-    const auto hint = dnnl_compat::convolution_forward(state_->engine, c.src, c.any_weights, bias_md, c.dst, c.window,
-                                                       c.attributes);
+    const auto hint =
+        dnnl_compat::convolution_forward(state_->engine, c.src, c.any_weights, bias_md, c.dst, c.window, c.attributes);
     const auto pd = dnnl_compat::convolution_backward_weights(state_->engine, c.src, c.any_weights_f32, bias_md, c.dst,
                                                               c.window, hint, c.attributes);
     std::vector<std::pair<int, memory::desc>> arguments{

@@ -19,22 +19,35 @@ struct Window {
 inline dnnl::convolution_forward::primitive_desc convolution_forward(
     const dnnl::engine& engine, const memory::desc& src, const memory::desc& weights, const memory::desc& bias,
     const memory::desc& dst, const Window& w, const dnnl::primitive_attr& attr) {
-  return {engine,   dnnl::prop_kind::forward_training, dnnl::algorithm::convolution_direct, src, weights, bias, dst,
-          w.strides, w.padding, w.padding, attr};
+  return {engine,
+          dnnl::prop_kind::forward_training,
+          dnnl::algorithm::convolution_direct,
+          src,
+          weights,
+          bias,
+          dst,
+          w.strides,
+          w.padding,
+          w.padding,
+          attr};
 }
 inline dnnl::convolution_backward_data::primitive_desc convolution_backward_data(
-    const dnnl::engine& engine, const memory::desc& diff_src, const memory::desc& weights,
-    const memory::desc& diff_dst, const Window& w, const dnnl::convolution_forward::primitive_desc& hint,
-    const dnnl::primitive_attr& attr) {
-  return {engine,    dnnl::algorithm::convolution_direct, diff_src, weights, diff_dst, w.strides, w.padding, w.padding,
-          hint, attr};
+    const dnnl::engine& engine, const memory::desc& diff_src, const memory::desc& weights, const memory::desc& diff_dst,
+    const Window& w, const dnnl::convolution_forward::primitive_desc& hint, const dnnl::primitive_attr& attr) {
+  return {
+      engine, dnnl::algorithm::convolution_direct, diff_src, weights, diff_dst, w.strides, w.padding, w.padding, hint,
+      attr};
 }
 inline dnnl::convolution_backward_weights::primitive_desc convolution_backward_weights(
     const dnnl::engine& engine, const memory::desc& src, const memory::desc& diff_weights,
     const memory::desc& diff_bias, const memory::desc& diff_dst, const Window& w,
     const dnnl::convolution_forward::primitive_desc& hint, const dnnl::primitive_attr& attr) {
-  return {engine,   dnnl::algorithm::convolution_direct, src, diff_weights, diff_bias, diff_dst, w.strides, w.padding,
-          w.padding, hint, attr};
+  return {engine,    dnnl::algorithm::convolution_direct,
+          src,       diff_weights,
+          diff_bias, diff_dst,
+          w.strides, w.padding,
+          w.padding, hint,
+          attr};
 }
 inline dnnl::inner_product_forward::primitive_desc inner_product_forward(
     const dnnl::engine& engine, const memory::desc& src, const memory::desc& weights, const memory::desc& bias,
@@ -42,9 +55,8 @@ inline dnnl::inner_product_forward::primitive_desc inner_product_forward(
   return {engine, dnnl::prop_kind::forward_training, src, weights, bias, dst, attr};
 }
 inline dnnl::inner_product_backward_data::primitive_desc inner_product_backward_data(
-    const dnnl::engine& engine, const memory::desc& diff_src, const memory::desc& weights,
-    const memory::desc& diff_dst, const dnnl::inner_product_forward::primitive_desc& hint,
-    const dnnl::primitive_attr& attr) {
+    const dnnl::engine& engine, const memory::desc& diff_src, const memory::desc& weights, const memory::desc& diff_dst,
+    const dnnl::inner_product_forward::primitive_desc& hint, const dnnl::primitive_attr& attr) {
   return {engine, diff_src, weights, diff_dst, hint, attr};
 }
 inline dnnl::inner_product_backward_weights::primitive_desc inner_product_backward_weights(
@@ -66,9 +78,8 @@ inline dnnl::convolution_forward::primitive_desc convolution_forward(
           engine};
 }
 inline dnnl::convolution_backward_data::primitive_desc convolution_backward_data(
-    const dnnl::engine& engine, const memory::desc& diff_src, const memory::desc& weights,
-    const memory::desc& diff_dst, const Window& w, const dnnl::convolution_forward::primitive_desc& hint,
-    const dnnl::primitive_attr& attr) {
+    const dnnl::engine& engine, const memory::desc& diff_src, const memory::desc& weights, const memory::desc& diff_dst,
+    const Window& w, const dnnl::convolution_forward::primitive_desc& hint, const dnnl::primitive_attr& attr) {
   return {{dnnl::algorithm::convolution_direct, diff_src, weights, diff_dst, w.strides, w.padding, w.padding},
           attr,
           engine,
@@ -78,11 +89,11 @@ inline dnnl::convolution_backward_weights::primitive_desc convolution_backward_w
     const dnnl::engine& engine, const memory::desc& src, const memory::desc& diff_weights,
     const memory::desc& diff_bias, const memory::desc& diff_dst, const Window& w,
     const dnnl::convolution_forward::primitive_desc& hint, const dnnl::primitive_attr& attr) {
-  return {{dnnl::algorithm::convolution_direct, src, diff_weights, diff_bias, diff_dst, w.strides, w.padding,
-           w.padding},
-          attr,
-          engine,
-          hint};
+  return {
+      {dnnl::algorithm::convolution_direct, src, diff_weights, diff_bias, diff_dst, w.strides, w.padding, w.padding},
+      attr,
+      engine,
+      hint};
 }
 inline dnnl::inner_product_forward::primitive_desc inner_product_forward(
     const dnnl::engine& engine, const memory::desc& src, const memory::desc& weights, const memory::desc& bias,
@@ -90,9 +101,8 @@ inline dnnl::inner_product_forward::primitive_desc inner_product_forward(
   return {{dnnl::prop_kind::forward_training, src, weights, bias, dst}, attr, engine};
 }
 inline dnnl::inner_product_backward_data::primitive_desc inner_product_backward_data(
-    const dnnl::engine& engine, const memory::desc& diff_src, const memory::desc& weights,
-    const memory::desc& diff_dst, const dnnl::inner_product_forward::primitive_desc& hint,
-    const dnnl::primitive_attr& attr) {
+    const dnnl::engine& engine, const memory::desc& diff_src, const memory::desc& weights, const memory::desc& diff_dst,
+    const dnnl::inner_product_forward::primitive_desc& hint, const dnnl::primitive_attr& attr) {
   return {{diff_src, weights, diff_dst}, attr, engine, hint};
 }
 inline dnnl::inner_product_backward_weights::primitive_desc inner_product_backward_weights(

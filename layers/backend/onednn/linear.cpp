@@ -46,8 +46,8 @@ const OnednnWeightLayout& layout_of(const Weight& w) { return static_cast<const 
 std::unique_ptr<WeightLayout> OnednnBackend::linear_layout(std::int64_t in_features, std::int64_t out_features,
                                                            std::int64_t batch) {
   const LinearShapes s = linear_shapes(batch, in_features, out_features, compute_, false);
-  const auto forward = dnnl_compat::inner_product_forward(state_->engine, s.src, s.any_weights, s.bias_f32, s.dst,
-                                                          s.attributes);
+  const auto forward =
+      dnnl_compat::inner_product_forward(state_->engine, s.src, s.any_weights, s.bias_f32, s.dst, s.attributes);
   memory::desc native = forward.weights_desc();
   if (compute_ != DType::kF32) {
     native = dnnl_compat::inner_product_backward_weights(state_->engine, s.src, s.any_weights_f32, s.bias_f32, s.dst,
@@ -62,14 +62,14 @@ void OnednnBackend::linear_forward(const Tensor& x, const Weight& w, const Weigh
   auto& bound = plan_for(*state_, batch, w, bias != nullptr, relu).forward;
   if (!bound) {
     const LinearShapes s = linear_shapes(batch, x.shape()[1], y.shape()[1], compute_, relu);
-    const auto pd = dnnl_compat::inner_product_forward(state_->engine, s.src, layout_of(w).compute,
-                                                       bias != nullptr ? s.bias_f32 : memory::desc(), s.dst,
-                                                       s.attributes);
+    const auto pd =
+        dnnl_compat::inner_product_forward(state_->engine, s.src, layout_of(w).compute,
+                                           bias != nullptr ? s.bias_f32 : memory::desc(), s.dst, s.attributes);
     std::vector<std::pair<int, memory::desc>> arguments{
         {DNNL_ARG_SRC, s.src}, {DNNL_ARG_WEIGHTS, pd.weights_desc()}, {DNNL_ARG_DST, s.dst}};
     if (bias != nullptr) arguments.emplace_back(DNNL_ARG_BIAS, s.bias_f32);
-    bound = std::make_unique<BoundPrimitive>(bind_primitive(
-        *state_, dnnl::inner_product_forward(pd), pd.weights_desc(), pd.scratchpad_desc(), arguments));
+    bound = std::make_unique<BoundPrimitive>(
+        bind_primitive(*state_, dnnl::inner_product_forward(pd), pd.weights_desc(), pd.scratchpad_desc(), arguments));
   }
   run_primitive(*state_, *this, *bound,
                 {{DNNL_ARG_SRC, x.raw()},
@@ -83,10 +83,10 @@ void OnednnBackend::linear_backward_input(const Tensor& dy, const Weight& w, con
   auto& bound = plan_for(*state_, batch, w, false, false).backward_input;
   if (!bound) {
     const LinearShapes s = linear_shapes(batch, dx.shape()[1], dy.shape()[1], compute_, false);
-    const auto hint = dnnl_compat::inner_product_forward(state_->engine, s.src, s.any_weights, memory::desc(), s.dst,
-                                                         s.attributes);
-    const auto pd = dnnl_compat::inner_product_backward_data(state_->engine, s.src, s.any_weights, s.dst, hint,
-                                                             s.attributes);
+    const auto hint =
+        dnnl_compat::inner_product_forward(state_->engine, s.src, s.any_weights, memory::desc(), s.dst, s.attributes);
+    const auto pd =
+        dnnl_compat::inner_product_backward_data(state_->engine, s.src, s.any_weights, s.dst, hint, s.attributes);
     bound = std::make_unique<BoundPrimitive>(bind_primitive(
         *state_, dnnl::inner_product_backward_data(pd), pd.weights_desc(), pd.scratchpad_desc(),
         {{DNNL_ARG_DIFF_SRC, s.src}, {DNNL_ARG_WEIGHTS, pd.weights_desc()}, {DNNL_ARG_DIFF_DST, s.dst}}));

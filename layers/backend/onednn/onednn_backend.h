@@ -51,8 +51,8 @@ class OnednnBackend final : public Backend {
 
   void linear_forward(const Tensor& x, const Weight& w, const Weight* bias, bool relu, const Tensor& y) override;
   void linear_backward_input(const Tensor& dy, const Weight& w, const Tensor& dx) override;
-  void linear_backward_weight(const Tensor& x, const Tensor& dy, const Weight& w, const Tensor& dw,
-                              const Tensor& dbias, bool accumulate) override;
+  void linear_backward_weight(const Tensor& x, const Tensor& dy, const Weight& w, const Tensor& dw, const Tensor& dbias,
+                              bool accumulate) override;
 
   void conv2d_forward(const Conv2dSpec& spec, const Tensor& x, const Weight& w, const Weight* bias,
                       const Tensor& y) override;
@@ -67,9 +67,8 @@ class OnednnBackend final : public Backend {
                                   const Tensor& variance, float epsilon, const Tensor& dgamma,
                                   const Tensor& dbeta) override;
   void batch_norm_backward_apply(const Tensor& dy, const Tensor& x, const Tensor& y, const Tensor& mean,
-                                 const Tensor& variance, const Tensor& gamma, const Tensor& dgamma,
-                                 const Tensor& dbeta, double count, float epsilon, const Tensor& dx,
-                                 const Tensor& daddend) override;
+                                 const Tensor& variance, const Tensor& gamma, const Tensor& dgamma, const Tensor& dbeta,
+                                 double count, float epsilon, const Tensor& dx, const Tensor& daddend) override;
 
   void relu_forward(const Tensor& x, const Tensor& y) override;
   void relu_backward(const Tensor& dy, const Tensor& y, const Tensor& dx) override;

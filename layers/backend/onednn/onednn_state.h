@@ -73,7 +73,6 @@ void run_backward_weight(OnednnState& state, Backend& backend, BoundPrimitive& b
                          const OnednnWeightLayout& layout, const Tensor& dw, const Tensor& dbias, bool accumulate);
 
 /// The weight in the format that `bound` reads: weight.compute itself, or a converted copy held by `copy`.
-void* weight_for(OnednnState& state, Backend& backend, const BoundPrimitive& bound, const Weight& weight,
-                 Tensor& copy);
+void* weight_for(OnednnState& state, Backend& backend, const BoundPrimitive& bound, const Weight& weight, Tensor& copy);
 
 }  // namespace convoy

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Batch normalisation of the CPU backend, on activations seen as rows of contiguous channels. Sums run in float over
+// a few rows and in double beyond. Variances are sums of squares around a pivot that follows the running mean, merged
+// by Chan's formula: the running mean differs from a block's mean by so little that the squares of all those
+// differences add up to at most twice the total sum of squares, so float is enough whatever |mean| / std is.
+// Partial sums of threads are merged in thread order.
+#include <algorithm>
+#include <cmath>
+
+#include "layers/backend/onednn/element.h"
+#include "layers/backend/onednn/onednn_backend.h"
+#include "layers/backend/onednn/parallel.h"
+
+namespace convoy {
+
+namespace {
+
+constexpr std::int64_t kBlockRows = 32;  // summed in float: 8 additions of 4 rows, an error of a few 1e-7 at worst
+
+// Distance between two threads' or two arrays' parts in a shared buffer: no cache line belongs to two of them.
+std::int64_t padded(std::int64_t channels) { return (channels + 15) / 16 * 16; }
+
+// Adds to sums and squares [channels] those of x - pivot over x [rows, channels].
+template <class T>
+CONVOY_VECTORIZED void add_moments(const T* x, std::int64_t rows, std::int64_t channels, const float* pivot,
+                                   float* sums, float* squares) {
+  std::int64_t row = 0;
+  for (; row + 4 <= rows; row += 4, x += 4 * channels) {
+    const T *x1 = x + channels, *x2 = x1 + channels, *x3 = x2 + channels;
+    CONVOY_INDEPENDENT
+    for (std::int64_t c = 0; c < channels; ++c) {
+      const float p = pivot[c];
+      const float d0 = load(x[c]) - p, d1 = load(x1[c]) - p, d2 = load(x2[c]) - p, d3 = load(x3[c]) - p;
+      sums[c] += (d0 + d1) + (d2 + d3);
+      squares[c] += (d0 * d0 + d1 * d1) + (d2 * d2 + d3 * d3);
+    }
+  }
+  for (; row < rows; ++row, x += channels) {
+    CONVOY_INDEPENDENT
+    for (std::int64_t c = 0; c < channels; ++c) {
+      const float d = load(x[c]) - pivot[c];
+      sums[c] += d;
+      squares[c] += d * d;
+    }
+  }
+}
+
+// Merges a block of `rows` rows, known by its sums around pivot, into mean and m2 (the sum of squares around mean) of
+// `before` rows; clears the sums and sets pivot to the new mean. All [channels].
+CONVOY_VECTORIZED void merge_block(std::int64_t channels, double rows, double before, float* sums, float* squares,
+                                   float* pivot, double* mean, double* m2) {
+  const double weight = rows / (before + rows);
+  const double spread = before * weight;
+  const double inverse = 1.0 / rows;
+  CONVOY_INDEPENDENT
+  for (std::int64_t c = 0; c < channels; ++c) {
+    const double sum = sums[c], shift = sum * inverse;
+    const double inside = squares[c] - sum * shift;
+    const double distance = pivot[c] + shift - mean[c];
+    mean[c] += distance * weight;
+    m2[c] += (inside < 0.0 ? 0.0 : inside) + distance * distance * spread;
+    pivot[c] = static_cast<float>(mean[c]);
+    sums[c] = 0.0F;
+    squares[c] = 0.0F;
+  }
+}
+
+// One thread's part: sets mean and m2 [channels] over x [rows, channels], rows > 0. work: float [3 * padded].
+template <class T>
+void moments(const T* x, std::int64_t rows, std::int64_t channels, float* work, double* mean, double* m2) {
+  float *pivot = work, *sums = pivot + padded(channels), *squares = sums + padded(channels);
+  std::fill_n(work, 3 * padded(channels), 0.0F);
+  std::fill_n(mean, channels, 0.0);
+  std::fill_n(m2, channels, 0.0);
+  // The first block goes twice: its mean first, as the pivot.
+  const std::int64_t head = std::min(rows, kBlockRows);
+  add_moments(x, head, channels, pivot, sums, squares);
+  for (std::int64_t c = 0; c < channels; ++c) pivot[c] = sums[c] / static_cast<float>(head);
+  std::fill_n(sums, 2 * padded(channels), 0.0F);
+  for (std::int64_t row = 0; row < rows; row += kBlockRows) {
+    const std::int64_t block = std::min(kBlockRows, rows - row);
+    add_moments(x + row * channels, block, channels, pivot, sums, squares);
+    merge_block(channels, static_cast<double>(block), static_cast<double>(row), sums, squares, pivot, mean, m2);
+  }
+}
+
+// x, addend, y [rows, channels]; scale, shift [channels].
+template <class T, bool kAddend, bool kRelu>
+CONVOY_VECTORIZED void apply_kernel(const T* x, const float* scale, const float* shift, const T* addend,
+                                    std::int64_t rows, std::int64_t channels, T* y) {
+  for (std::int64_t row = 0; row < rows; ++row) {
+    CONVOY_INDEPENDENT
+    for (std::int64_t c = 0; c < channels; ++c) {
+      float value = load(x[c]) * scale[c] + shift[c];
+      if constexpr (kAddend) value += load(addend[c]);
+      if constexpr (kRelu) value = positive_part(value);
+      store(value, y + c);
+    }
+    x += channels;
+    y += channels;
+    if constexpr (kAddend) addend += channels;
+  }
+}
+
+template <bool kRelu, class T>
+inline float gated(T dy, const T* y, std::int64_t at) {
+  const float g = load(dy);
+  if constexpr (kRelu) return load(y[at]) > 0.0F ? g : 0.0F;
+  return g;
+}
+
+// Adds to sums [channels] those of g, to products those of g * (x - mean), over [rows, channels].
+template <class T, bool kRelu>
+CONVOY_VECTORIZED void add_gradients(const T* dy, const T* x, const T* y, const float* mean, std::int64_t rows,
+                                     std::int64_t channels, float* sums, float* products) {
+  std::int64_t row = 0;
+  const std::int64_t n = channels;
+  for (; row + 2 <= rows; row += 2) {
+    CONVOY_INDEPENDENT
+    for (std::int64_t c = 0; c < n; ++c) {
+      const float g0 = gated<kRelu>(dy[c], y, c), g1 = gated<kRelu>(dy[c + n], y, c + n);
+      sums[c] += g0 + g1;
+      products[c] += g0 * (load(x[c]) - mean[c]) + g1 * (load(x[c + n]) - mean[c]);
+    }
+    dy += 2 * n;
+    x += 2 * n;
+    if constexpr (kRelu) y += 2 * n;
+  }
+  if (row < rows) {
+    CONVOY_INDEPENDENT
+    for (std::int64_t c = 0; c < n; ++c) {
+      const float g = gated<kRelu>(dy[c], y, c);
+      sums[c] += g;
+      products[c] += g * (load(x[c]) - mean[c]);
+    }
+  }
+}
+
+// Adds the float sums to the double ones and clears them.
+CONVOY_VECTORIZED void flush(std::int64_t count, float* sums, double* totals) {
+  CONVOY_INDEPENDENT
+  for (std::int64_t i = 0; i < count; ++i) {
+    totals[i] += sums[i];
+    sums[i] = 0.0F;
+  }
+}
+
+// What the backward pass needs of each channel: dx = scale * g + slope * (x - mean) + shift.
+struct BackwardCoefficients {
+  const float *scale, *slope, *shift, *mean;
+};
+
+template <class T, bool kRelu, bool kAddend>
+CONVOY_VECTORIZED void backward_kernel(const T* dy, const T* x, const T* y, BackwardCoefficients k, std::int64_t rows,
+                                       std::int64_t channels, T* dx, T* daddend) {
+  for (std::int64_t row = 0; row < rows; ++row) {
+    CONVOY_INDEPENDENT
+    for (std::int64_t c = 0; c < channels; ++c) {
+      const float g = gated<kRelu>(dy[c], y, c);
+      const float value = k.scale[c] * g + (k.slope[c] * (load(x[c]) - k.mean[c]) + k.shift[c]);
+      if constexpr (kAddend) store(g, daddend + c);
+      store(value, dx + c);
+    }
+    dy += channels;
+    x += channels;
+    dx += channels;
+    if constexpr (kRelu) y += channels;
+    if constexpr (kAddend) daddend += channels;
+  }
+}
+
+// Calls f with two std::bool_constants.
+template <class F>
+void dispatch_flags(bool first, bool second, F&& f) {
+  if (first) {
+    second ? f(std::true_type{}, std::true_type{}) : f(std::true_type{}, std::false_type{});
+  } else {
+    second ? f(std::false_type{}, std::true_type{}) : f(std::false_type{}, std::false_type{});
+  }
+}
+
+double inverse_std(float variance, float epsilon) {
+  return 1.0 / std::sqrt(static_cast<double>(variance) + static_cast<double>(epsilon));
+}
+
+}  // namespace
+
+void OnednnBackend::batch_norm_statistics(const Tensor& x, const Tensor& mean, const Tensor& variance) {
+  const ChannelRows view(x.shape());
+  const std::int64_t channels = view.channels, threads = omp_get_max_threads();
+  const std::int64_t stride = 2 * padded(channels) + 8;  // per thread: its rows, 7 unused, mean, m2
+  double* partial = scratch(static_cast<std::size_t>(threads * stride));
+  for (std::int64_t t = 0; t < threads; ++t) partial[t * stride] = 0.0;
+  const Tensor work = tensor({threads, 3 * padded(channels)}, DType::kF32);
+  dispatch_activation(x.dtype(), [&](auto type) {
+    using T = decltype(type);
+    const T* data = x.data<T>();
+    float* floats = work.data<float>();
+    parallel_ranges(view.rows, view.grain(), [=](std::int64_t first, std::int64_t last, int thread) {
+      if (first == last) return;
+      double* mine = partial + thread * stride;
+      mine[0] = static_cast<double>(last - first);
+      moments(data + first * channels, last - first, channels, floats + thread * 3 * padded(channels), mine + 8,
+              mine + 8 + padded(channels));
+    });
+  });
+  for (std::int64_t c = 0; c < channels; ++c) {
+    double rows = 0.0, center = 0.0, m2 = 0.0;
+    for (std::int64_t t = 0; t < threads; ++t) {
+      const double* part = partial + t * stride;
+      if (part[0] == 0.0) continue;
+      const double distance = part[8 + c] - center, together = rows + part[0];
+      center += distance * part[0] / together;
+      m2 += part[8 + padded(channels) + c] + distance * distance * rows * part[0] / together;
+      rows = together;
+    }
+    mean.data<float>()[c] = static_cast<float>(center);
+    variance.data<float>()[c] = static_cast<float>(rows > 0.0 ? m2 / rows : 0.0);
+  }
+}
+
+void OnednnBackend::batch_norm_apply(const Tensor& x, const Tensor& mean, const Tensor& variance, const Tensor& gamma,
+                                     const Tensor& beta, float epsilon, const Tensor& addend, bool relu,
+                                     const Tensor& y) {
+  const ChannelRows view(x.shape());
+  const std::int64_t channels = view.channels;
+  const Tensor coefficients = tensor({2, padded(channels)}, DType::kF32);
+  float *scale = coefficients.data<float>(), *shift = scale + padded(channels);
+  for (std::int64_t c = 0; c < channels; ++c) {
+    const double factor = gamma.data<float>()[c] * inverse_std(variance.data<float>()[c], epsilon);
+    scale[c] = static_cast<float>(factor);
+    shift[c] = static_cast<float>(beta.data<float>()[c] - mean.data<float>()[c] * factor);
+  }
+  dispatch_activation(x.dtype(), [&](auto type) {
+    using T = decltype(type);
+    dispatch_flags(static_cast<bool>(addend), relu, [&](auto has_addend, auto has_relu) {
+      constexpr bool kAddend = decltype(has_addend)::value, kRelu = decltype(has_relu)::value;
+      const T *input = x.data<T>(), *other = addend.data<T>();
+      T* output = y.data<T>();
+      parallel_ranges(view.rows, view.grain(), [=](std::int64_t first, std::int64_t last, int) {
+        const std::int64_t at = first * channels;
+        apply_kernel<T, kAddend, kRelu>(input + at, scale, shift, kAddend ? other + at : nullptr, last - first,
+                                        channels, output + at);
+      });
+    });
+  });
+}
+
+void OnednnBackend::batch_norm_backward_reduce(const Tensor& dy, const Tensor& x, const Tensor& y, const Tensor& mean,
+                                               const Tensor& variance, float epsilon, const Tensor& dgamma,
+                                               const Tensor& dbeta) {
+  const ChannelRows view(x.shape());
+  const std::int64_t channels = view.channels, threads = omp_get_max_threads();
+  const std::int64_t stride = 2 * padded(channels);  // per thread: sums of g, sums of g * (x - mean)
+  double* partial = scratch(static_cast<std::size_t>(threads * stride));
+  std::fill_n(partial, threads * stride, 0.0);
+  const Tensor work = tensor({threads, stride}, DType::kF32);
+  const float* center = mean.data<float>();
+  dispatch_activation(x.dtype(), [&](auto type) {
+    using T = decltype(type);
+    dispatch_flags(static_cast<bool>(y), false, [&](auto has_relu, auto) {
+      constexpr bool kRelu = decltype(has_relu)::value;
+      const T *gradient = dy.data<T>(), *input = x.data<T>(), *output = y.data<T>();
+      float* floats = work.data<float>();
+      parallel_ranges(view.rows, view.grain(), [=](std::int64_t first, std::int64_t last, int thread) {
+        float* sums = floats + thread * stride;
+        std::fill_n(sums, stride, 0.0F);
+        for (std::int64_t row = first; row < last; row += kBlockRows) {
+          const std::int64_t at = row * channels;
+          add_gradients<T, kRelu>(gradient + at, input + at, kRelu ? output + at : nullptr, center,
+                                  std::min(kBlockRows, last - row), channels, sums, sums + stride / 2);
+          flush(stride, sums, partial + thread * stride);
+        }
+      });
+    });
+  });
+  for (std::int64_t c = 0; c < channels; ++c) {
+    double sum = 0.0, product = 0.0;
+    for (std::int64_t t = 0; t < threads; ++t) {
+      sum += partial[t * stride + c];
+      product += partial[t * stride + stride / 2 + c];
+    }
+    dbeta.data<float>()[c] = static_cast<float>(sum);
+    dgamma.data<float>()[c] = static_cast<float>(product * inverse_std(variance.data<float>()[c], epsilon));
+  }
+}
+
+void OnednnBackend::batch_norm_backward_apply(const Tensor& dy, const Tensor& x, const Tensor& y, const Tensor& mean,
+                                              const Tensor& variance, const Tensor& gamma, const Tensor& dgamma,
+                                              const Tensor& dbeta, double count, float epsilon, const Tensor& dx,
+                                              const Tensor& daddend) {
+  const ChannelRows view(x.shape());
+  const std::int64_t channels = view.channels;
+  const Tensor coefficients = tensor({3, padded(channels)}, DType::kF32);
+  float *scale = coefficients.data<float>(), *slope = scale + padded(channels), *shift = slope + padded(channels);
+  for (std::int64_t c = 0; c < channels; ++c) {
+    const double inverse = inverse_std(variance.data<float>()[c], epsilon);
+    const double factor = gamma.data<float>()[c] * inverse;
+    scale[c] = static_cast<float>(factor);
+    slope[c] = static_cast<float>(-factor * inverse * dgamma.data<float>()[c] / count);
+    shift[c] = static_cast<float>(-factor * dbeta.data<float>()[c] / count);
+  }
+  const BackwardCoefficients k{scale, slope, shift, mean.data<float>()};
+  dispatch_activation(x.dtype(), [&](auto type) {
+    using T = decltype(type);
+    dispatch_flags(static_cast<bool>(y), static_cast<bool>(daddend), [&](auto has_relu, auto has_addend) {
+      constexpr bool kRelu = decltype(has_relu)::value, kAddend = decltype(has_addend)::value;
+      const T *gradient = dy.data<T>(), *input = x.data<T>(), *output = y.data<T>();
+      T *dinput = dx.data<T>(), *dother = daddend.data<T>();
+      parallel_ranges(view.rows, view.grain(), [=](std::int64_t first, std::int64_t last, int) {
+        const std::int64_t at = first * channels;
+        backward_kernel<T, kRelu, kAddend>(gradient + at, input + at, kRelu ? output + at : nullptr, k, last - first,
+                                           channels, dinput + at, kAddend ? dother + at : nullptr);
+      });
+    });
+  });
+}
+
+}  // namespace convoy

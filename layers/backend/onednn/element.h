@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the CPU kernels share about elements: float32 or bfloat16 in memory and float in registers, and an activation
+// seen as rows of channels. store() is written as a select and not as a branch, and takes a pointer and not a class
+// value, so that loops over bfloat16 are vectorised too.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "layers/backend/onednn/bfloat16.h"
+#include "layers/base/shape.h"
+
+// Before a loop whose iterations are independent. Each may still read and write one and the same place, so an
+// output may be an input of the same call.
+#if defined(__GNUC__) && !defined(__clang__)
+#define CONVOY_INDEPENDENT _Pragma("GCC ivdep")
+#else
+#define CONVOY_INDEPENDENT
+#endif
+
+namespace convoy {
+
+inline float load(float value) { return value; }
+inline float load(BFloat16 value) { return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16); }
+
+inline void store(float value, float* slot) { *slot = value; }
+/// Rounds to nearest even; a NaN stays one.
+inline void store(float value, BFloat16* slot) {
+  const auto word = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t rounded = (word + 0x7fffU + ((word >> 16) & 1U)) >> 16;
+  const std::uint32_t quiet = (word >> 16) | 0x40U;
+  slot->bits = static_cast<std::uint16_t>((word & 0x7fffffffU) > 0x7f800000U ? quiet : rounded);
+}
+
+/// max(0, value); a NaN stays one.
+inline float positive_part(float value) { return value < 0.0F ? 0.0F : value; }
+
+/// An activation as it lies in memory: [N, C, H, W] is N*H*W rows of C channels, [N, C] is N rows.
+struct ChannelRows {
+  std::int64_t rows = 0, channels = 0;
+  explicit ChannelRows(const Shape& shape)
+      : rows(shape.rank() == 4 ? shape[0] * shape[2] * shape[3] : shape[0]), channels(shape[1]) {}
+  /// Rows that make a part worth a thread.
+  [[nodiscard]] std::int64_t grain() const { return 1 + 16384 / (channels + 1); }
+};
+
+}  // namespace convoy

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Element-wise kernels of the CPU backend and those that only move elements. All run over equal parts of the flat
+// memory; relu_backward may work in place.
+#include <algorithm>
+#include <vector>
+
+#include "layers/backend/onednn/element.h"
+#include "layers/backend/onednn/onednn_backend.h"
+#include "layers/backend/onednn/parallel.h"
+
+namespace convoy {
+
+namespace {
+
+constexpr std::int64_t kGrain = 16384;  // elements that make a part worth a thread
+
+// x and y [rows, pattern]; mean and std [pattern]. In torchvision's order of operations, so equal to it in bits.
+template <class T>
+CONVOY_VECTORIZED void normalize_kernel(const std::uint8_t* x, const float* mean, const float* std, std::int64_t count,
+                                        T* y) {
+  CONVOY_INDEPENDENT
+  for (std::int64_t i = 0; i < count; ++i) store((static_cast<float>(x[i]) / 255.0F - mean[i]) / std[i], y + i);
+}
+
+template <class From, class To>
+CONVOY_VECTORIZED void cast_kernel(const From* x, To* y, std::int64_t count) {
+  CONVOY_INDEPENDENT
+  for (std::int64_t i = 0; i < count; ++i) store(load(x[i]), y + i);
+}
+
+template <class T>
+CONVOY_VECTORIZED void relu_kernel(const T* x, T* y, std::int64_t count) {
+  CONVOY_INDEPENDENT
+  for (std::int64_t i = 0; i < count; ++i) store(positive_part(load(x[i])), y + i);
+}
+
+template <class T>
+CONVOY_VECTORIZED void relu_backward_kernel(const T* dy, const T* y, T* dx, std::int64_t count) {
+  CONVOY_INDEPENDENT
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float g = load(dy[i]);
+    store(load(y[i]) > 0.0F ? g : 0.0F, dx + i);
+  }
+}
+
+template <class T>
+CONVOY_VECTORIZED void add_kernel(const T* x, T* y, std::int64_t count) {
+  CONVOY_INDEPENDENT
+  for (std::int64_t i = 0; i < count; ++i) store(load(y[i]) + load(x[i]), y + i);
+}
+
+CONVOY_VECTORIZED void axpy_kernel(float scale, const float* x, float* y, std::int64_t count) {
+  CONVOY_INDEPENDENT
+  for (std::int64_t i = 0; i < count; ++i) y[i] += scale * x[i];
+}
+
+// Sets to [N, b, a] from from [N, a, b], in tiles that stay in the nearest cache on both sides.
+template <class T>
+void transpose_inner(const T* from, T* to, std::int64_t samples, std::int64_t a, std::int64_t b) {
+  constexpr std::int64_t kTile = 16;
+  const std::int64_t strips = (b + kTile - 1) / kTile;
+  parallel_ranges(samples * strips, 1 + kGrain / (a * kTile), [=](std::int64_t first, std::int64_t last, int) {
+    for (std::int64_t strip = first; strip < last; ++strip) {
+      const T* source = from + strip / strips * a * b;
+      T* target = to + strip / strips * a * b;
+      const std::int64_t j0 = strip % strips * kTile, j1 = std::min(b, j0 + kTile);
+      for (std::int64_t i0 = 0; i0 < a; i0 += kTile) {
+        const std::int64_t i1 = std::min(a, i0 + kTile);
+        for (std::int64_t j = j0; j < j1; ++j) {
+          for (std::int64_t i = i0; i < i1; ++i) target[j * a + i] = source[i * b + j];
+        }
+      }
+    }
+  });
+}
+
+// `image` is the shape [N, C, H, W] of either x or y.
+void transpose_image(const Tensor& x, const Tensor& y, const Shape& image, bool to_channels_first) {
+  if (y.size() == 0) return;
+  const std::int64_t channels = image[1], pixels = image[2] * image[3];
+  const std::int64_t a = to_channels_first ? pixels : channels, b = to_channels_first ? channels : pixels;
+  dispatch_activation(x.dtype(), [&](auto type) {
+    using T = decltype(type);
+    if (a == 1 || b == 1) {
+      std::copy_n(x.data<T>(), x.size(), y.data<T>());
+    } else {
+      transpose_inner(x.data<T>(), y.data<T>(), image[0], a, b);
+    }
+  });
+}
+
+}  // namespace
+
+void OnednnBackend::normalize_images(const Tensor& x, const Tensor& mean, const Tensor& std, const Tensor& y) {
+  // The per-channel values are repeated to some hundred elements, so that three channels are as quick as many.
+  const std::int64_t channels = x.shape()[1];
+  const std::int64_t pattern = channels * (1 + 255 / channels);
+  const Tensor repeated = tensor({2, pattern}, DType::kF32);
+  float* means = repeated.data<float>();
+  float* stds = means + pattern;
+  for (std::int64_t i = 0; i < pattern; ++i) {
+    means[i] = mean.data<float>()[mean.size() == 1 ? 0 : i % channels];
+    stds[i] = std.data<float>()[std.size() == 1 ? 0 : i % channels];
+  }
+  const std::int64_t total = x.size(), rows = (total + pattern - 1) / pattern;
+  dispatch_activation(y.dtype(), [&](auto type) {
+    using T = decltype(type);
+    const auto* source = x.data<std::uint8_t>();
+    T* target = y.data<T>();
+    parallel_ranges(rows, 1 + kGrain / pattern, [=](std::int64_t first, std::int64_t last, int) {
+      for (std::int64_t at = first * pattern; at < std::min(total, last * pattern); at += pattern) {
+        normalize_kernel(source + at, means, stds, std::min(pattern, total - at), target + at);
+      }
+    });
+  });
+}
+
+void OnednnBackend::cast(const Tensor& x, const Tensor& y) {
+  dispatch_activation(x.dtype(), [&](auto from) {
+    dispatch_activation(y.dtype(), [&](auto to) {
+      const auto* source = x.data<decltype(from)>();
+      auto* target = y.data<decltype(to)>();
+      parallel_ranges(x.size(), kGrain, [=](std::int64_t first, std::int64_t last, int) {
+        cast_kernel(source + first, target + first, last - first);
+      });
+    });
+  });
+}
+
+void OnednnBackend::flatten(const Tensor& x, const Tensor& y) { transpose_image(x, y, x.shape(), true); }
+
+void OnednnBackend::unflatten(const Tensor& dy, const Tensor& dx) { transpose_image(dy, dx, dx.shape(), false); }
+
+void OnednnBackend::relu_forward(const Tensor& x, const Tensor& y) {
+  dispatch_activation(x.dtype(), [&](auto type) {
+    using T = decltype(type);
+    const T* source = x.data<T>();
+    T* target = y.data<T>();
+    parallel_ranges(x.size(), kGrain, [=](std::int64_t first, std::int64_t last, int) {
+      relu_kernel(source + first, target + first, last - first);
+    });
+  });
+}
+
+void OnednnBackend::relu_backward(const Tensor& dy, const Tensor& y, const Tensor& dx) {
+  dispatch_activation(dy.dtype(), [&](auto type) {
+    using T = decltype(type);
+    const T* gradient = dy.data<T>();
+    const T* output = y.data<T>();
+    T* target = dx.data<T>();
+    parallel_ranges(dy.size(), kGrain, [=](std::int64_t first, std::int64_t last, int) {
+      relu_backward_kernel(gradient + first, output + first, target + first, last - first);
+    });
+  });
+}
+
+void OnednnBackend::add(const Tensor& x, const Tensor& y) {
+  dispatch_activation(x.dtype(), [&](auto type) {
+    using T = decltype(type);
+    const T* source = x.data<T>();
+    T* target = y.data<T>();
+    parallel_ranges(x.size(), kGrain, [=](std::int64_t first, std::int64_t last, int) {
+      add_kernel(source + first, target + first, last - first);
+    });
+  });
+}
+
+void OnednnBackend::axpy(float scale, const Tensor& x, const Tensor& y) {
+  const float* source = x.data<float>();
+  float* target = y.data<float>();
+  parallel_ranges(x.size(), kGrain, [=](std::int64_t first, std::int64_t last, int) {
+    axpy_kernel(scale, source + first, target + first, last - first);
+  });
+}
+
+}  // namespace convoy

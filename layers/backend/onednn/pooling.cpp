@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Pooling of the CPU backend. Max pooling records for every output which place of its window won; backward then
+// gathers: each input pixel adds the gradients of those windows that cover it and chose it, in row-major order, so
+// every pixel is written once, by one thread, whatever the windows' overlap.
+#include <algorithm>
+#include <limits>
+
+#include "layers/backend/onednn/element.h"
+#include "layers/backend/onednn/onednn_backend.h"
+#include "layers/backend/onednn/parallel.h"
+
+namespace convoy {
+
+namespace {
+
+constexpr std::int64_t kChunk = 256;  // channels whose float sums are held on the stack
+
+struct PoolGeometry {
+  std::int64_t channels, height, width, out_height, out_width, kernel, stride, padding;
+};
+
+PoolGeometry geometry(const PoolSpec& spec, const Shape& x, const Shape& y) {
+  if (spec.kernel < 1 || spec.kernel > 15 || spec.stride < 1 || spec.padding < 0 || 2 * spec.padding > spec.kernel) {
+    fail_usage(
+        "max pooling wants kernel 1 to 15, stride at least 1 and padding at most half the kernel, not {}, {}, {}",
+        spec.kernel, spec.stride, spec.padding);
+  }
+  return {x[1], x[2], x[3], y[2], y[3], spec.kernel, spec.stride, spec.padding};
+}
+
+// Where up to kChunk float sums or maxima are gathered: in the result itself where that is float, else in `buffer`.
+inline float* gathered(float* result, float*) { return result; }
+inline float* gathered(BFloat16*, float* buffer) { return buffer; }
+inline void finish(const float*, std::int64_t, float*) {}
+inline void finish(const float* values, std::int64_t count, BFloat16* result) {
+  CONVOY_INDEPENDENT
+  for (std::int64_t i = 0; i < count; ++i) store(values[i], result + i);
+}
+
+// One row of outputs. image [height, width, channels]; y, argmax [out_width, channels].
+template <class T>
+CONVOY_VECTORIZED void max_pool_row(const T* image, PoolGeometry g, std::int64_t out_row, T* y, std::uint8_t* argmax) {
+  const std::int64_t top = out_row * g.stride - g.padding;
+  const std::int64_t first_row = std::max<std::int64_t>(0, top), end_row = std::min(g.height, top + g.kernel);
+  float buffer[kChunk];
+  std::int32_t places[kChunk];  // as wide as the values, so that one vector mask serves both
+  for (std::int64_t out = 0; out < g.out_width; ++out, y += g.channels, argmax += g.channels) {
+    const std::int64_t left = out * g.stride - g.padding;
+    const std::int64_t first_column = std::max<std::int64_t>(0, left), end_column = std::min(g.width, left + g.kernel);
+    for (std::int64_t c = 0; c < g.channels; c += kChunk) {
+      const std::int64_t count = std::min(kChunk, g.channels - c);
+      const auto first_place = static_cast<std::int32_t>((first_row - top) * g.kernel + first_column - left);
+      float* best = gathered(y + c, buffer);
+      CONVOY_INDEPENDENT
+      for (std::int64_t i = 0; i < count; ++i) {
+        best[i] = -std::numeric_limits<float>::infinity();
+        places[i] = first_place;
+      }
+      for (std::int64_t row = first_row; row < end_row; ++row) {
+        for (std::int64_t column = first_column; column < end_column; ++column) {
+          const T* pixel = image + (row * g.width + column) * g.channels + c;
+          const auto place = static_cast<std::int32_t>((row - top) * g.kernel + column - left);
+          CONVOY_INDEPENDENT
+          for (std::int64_t i = 0; i < count; ++i) {
+            const float value = load(pixel[i]), held = best[i];
+            const bool take = static_cast<int>(value > held) | static_cast<int>(value != value);  // greater, or NaN
+            best[i] = take ? value : held;
+            places[i] = take ? place : places[i];
+          }
+        }
+      }
+      finish(best, count, y + c);
+      CONVOY_INDEPENDENT
+      for (std::int64_t i = 0; i < count; ++i) argmax[c + i] = static_cast<std::uint8_t>(places[i]);
+    }
+  }
+}
+
+// dy where the window's choice is `place`, 0 elsewhere: sums [channels] is set to that, or it is added.
+template <bool kAdd, class T>
+inline void gather(const T* dy, const std::uint8_t* argmax, std::int32_t place, std::int64_t channels, float* sums) {
+  CONVOY_INDEPENDENT
+  for (std::int64_t c = 0; c < channels; ++c) {
+    const float g = load(dy[c]);
+    const float chosen = argmax[c] == place ? g : 0.0F;
+    sums[c] = kAdd ? sums[c] + chosen : chosen;
+  }
+}
+
+// One row of input gradients. dy, argmax [out_height, out_width, channels] of the image; dx [width, channels].
+template <class T>
+CONVOY_VECTORIZED void max_pool_backward_row(const T* dy, const std::uint8_t* argmax, PoolGeometry g, std::int64_t row,
+                                             T* dx) {
+  const auto first_window = [&](std::int64_t at) {
+    const std::int64_t beyond = at + g.padding - g.kernel + 1;
+    return beyond <= 0 ? std::int64_t{0} : (beyond + g.stride - 1) / g.stride;
+  };
+  const std::int64_t first_row = first_window(row);
+  const std::int64_t last_row = std::min(g.out_height - 1, (row + g.padding) / g.stride);
+  float buffer[kChunk];
+  for (std::int64_t column = 0; column < g.width; ++column, dx += g.channels) {
+    const std::int64_t first_column = first_window(column);
+    const std::int64_t last_column = std::min(g.out_width - 1, (column + g.padding) / g.stride);
+    for (std::int64_t c = 0; c < g.channels; c += kChunk) {
+      const std::int64_t count = std::min(kChunk, g.channels - c);
+      float* sums = gathered(dx + c, buffer);
+      bool fresh = true;
+      for (std::int64_t out_row = first_row; out_row <= last_row; ++out_row) {
+        for (std::int64_t out = first_column; out <= last_column; ++out) {
+          const std::int64_t at = (out_row * g.out_width + out) * g.channels + c;
+          const auto place = static_cast<std::int32_t>((row + g.padding - out_row * g.stride) * g.kernel + column +
+                                                       g.padding - out * g.stride);
+          if (fresh) {
+            gather<false>(dy + at, argmax + at, place, count, sums);
+          } else {
+            gather<true>(dy + at, argmax + at, place, count, sums);
+          }
+          fresh = false;
+        }
+      }
+      if (fresh) std::fill_n(sums, count, 0.0F);  // between the windows
+      finish(sums, count, dx + c);
+    }
+  }
+}
+
+// y [channels] = mean over x [height * width, channels]. Sums of rows are summed, so that rounding grows with
+// height + width and not with their product.
+template <class T>
+CONVOY_VECTORIZED void average_image(const T* x, std::int64_t height, std::int64_t width, std::int64_t channels, T* y) {
+  float total[kChunk], line[kChunk];
+  const float scale = 1.0F / static_cast<float>(height * width);
+  for (std::int64_t c = 0; c < channels; c += kChunk) {
+    const std::int64_t count = std::min(kChunk, channels - c);
+    std::fill_n(total, count, 0.0F);
+    for (std::int64_t row = 0; row < height; ++row) {
+      std::fill_n(line, count, 0.0F);
+      for (std::int64_t column = 0; column < width; ++column) {
+        const T* pixel = x + (row * width + column) * channels + c;
+        CONVOY_INDEPENDENT
+        for (std::int64_t i = 0; i < count; ++i) line[i] += load(pixel[i]);
+      }
+      CONVOY_INDEPENDENT
+      for (std::int64_t i = 0; i < count; ++i) total[i] += line[i];
+    }
+    CONVOY_INDEPENDENT
+    for (std::int64_t i = 0; i < count; ++i) store(total[i] * scale, y + c + i);
+  }
+}
+
+template <class T>
+CONVOY_VECTORIZED void spread_image(const T* dy, std::int64_t pixels, std::int64_t channels, T* dx) {
+  const float scale = 1.0F / static_cast<float>(pixels);
+  CONVOY_INDEPENDENT
+  for (std::int64_t c = 0; c < channels; ++c) store(load(dy[c]) * scale, dx + c);
+  for (std::int64_t pixel = 1; pixel < pixels; ++pixel) std::copy_n(dx, channels, dx + pixel * channels);
+}
+
+}  // namespace
+
+void OnednnBackend::max_pool_forward(const PoolSpec& spec, const Tensor& x, const Tensor& y, const Tensor& argmax) {
+  const PoolGeometry g = geometry(spec, x.shape(), y.shape());
+  const std::int64_t in_image = x.shape().sample_size(), out_line = g.out_width * g.channels;
+  dispatch_activation(x.dtype(), [&](auto type) {
+    using T = decltype(type);
+    const T* input = x.data<T>();
+    T* output = y.data<T>();
+    auto* places = argmax.data<std::uint8_t>();
+    parallel_ranges(x.shape()[0] * g.out_height, 1 + 4096 / (out_line + 1),
+                    [=](std::int64_t first, std::int64_t last, int) {
+                      for (std::int64_t line = first; line < last; ++line) {
+                        max_pool_row(input + line / g.out_height * in_image, g, line % g.out_height,
+                                     output + line * out_line, places + line * out_line);
+                      }
+                    });
+  });
+}
+
+void OnednnBackend::max_pool_backward(const PoolSpec& spec, const Tensor& dy, const Tensor& argmax, const Tensor& dx) {
+  const PoolGeometry g = geometry(spec, dx.shape(), dy.shape());
+  const std::int64_t out_image = dy.shape().sample_size(), in_line = g.width * g.channels;
+  dispatch_activation(dy.dtype(), [&](auto type) {
+    using T = decltype(type);
+    const T* gradient = dy.data<T>();
+    T* dinput = dx.data<T>();
+    const auto* places = argmax.data<std::uint8_t>();
+    parallel_ranges(dx.shape()[0] * g.height, 1 + 4096 / (in_line + 1),
+                    [=](std::int64_t first, std::int64_t last, int) {
+                      for (std::int64_t line = first; line < last; ++line) {
+                        const std::int64_t at = line / g.height * out_image;
+                        max_pool_backward_row(gradient + at, places + at, g, line % g.height, dinput + line * in_line);
+                      }
+                    });
+  });
+}
+
+void OnednnBackend::global_avg_pool_forward(const Tensor& x, const Tensor& y) {
+  const std::int64_t channels = x.shape()[1], height = x.shape()[2], width = x.shape()[3];
+  dispatch_activation(x.dtype(), [&](auto type) {
+    using T = decltype(type);
+    const T* input = x.data<T>();
+    T* output = y.data<T>();
+    parallel_ranges(
+        x.shape()[0], 1 + 16384 / (height * width * channels + 1), [=](std::int64_t first, std::int64_t last, int) {
+          for (std::int64_t n = first; n < last; ++n) {
+            average_image(input + n * height * width * channels, height, width, channels, output + n * channels);
+          }
+        });
+  });
+}
+
+void OnednnBackend::global_avg_pool_backward(const Tensor& dy, const Tensor& dx) {
+  const std::int64_t channels = dx.shape()[1], pixels = dx.shape()[2] * dx.shape()[3];
+  dispatch_activation(dy.dtype(), [&](auto type) {
+    using T = decltype(type);
+    const T* gradient = dy.data<T>();
+    T* dinput = dx.data<T>();
+    parallel_ranges(dx.shape()[0], 1 + 16384 / (pixels * channels + 1),
+                    [=](std::int64_t first, std::int64_t last, int) {
+                      for (std::int64_t n = first; n < last; ++n) {
+                        spread_image(gradient + n * channels, pixels, channels, dinput + n * pixels * channels);
+                      }
+                    });
+  });
+}
+
+}  // namespace convoy
