@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "layers/base/error.h"
 #include "layers/base/shape.h"
 
 namespace convoy {
@@ -25,6 +26,11 @@ class Dataset {
   [[nodiscard]] virtual std::int64_t classes() const = 0;
   /// Empty when the source names none.
   [[nodiscard]] virtual std::vector<std::string> class_names() const = 0;
+  /// Throws an Error of bad input unless every label is below `classes`. Sources that know more name the sample.
+  virtual void check_labels(std::int64_t classes) const {
+    if (this->classes() > classes)
+      fail_usage("labels reach {}, but there are {} classes", this->classes() - 1, classes);
+  }
   /// Writes sample `index` to `input` (sample_shape().size() elements of input_dtype()), and its label to `*label`
   /// or its target to `target` (target_size() floats); the one that does not apply is null.
   virtual void read(std::int64_t index, void* input, std::int64_t* label, float* target) const = 0;

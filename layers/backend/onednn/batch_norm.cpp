@@ -16,17 +16,21 @@ namespace convoy {
 
 namespace {
 
-constexpr std::int64_t kBlockRows = 32;  // summed in float: 8 additions of 4 rows, an error of a few 1e-7 at worst
+constexpr std::int64_t kBlockRows = 32;  // summed in float: an error of some 1e-7
 
 // Distance between two threads' or two arrays' parts in a shared buffer: no cache line belongs to two of them.
 std::int64_t padded(std::int64_t channels) { return (channels + 15) / 16 * 16; }
+
+// Whether the summing kernels take several rows at once, which saves stores: narrow rows lie side by side, very wide
+// ones are whole pages apart. Those between go one by one, in the order in which the processor reads memory ahead.
+inline bool together(std::int64_t channels) { return channels <= 64 || channels >= 1024; }
 
 // Adds to sums and squares [channels] those of x - pivot over x [rows, channels].
 template <class T>
 CONVOY_VECTORIZED void add_moments(const T* x, std::int64_t rows, std::int64_t channels, const float* pivot,
                                    float* sums, float* squares) {
   std::int64_t row = 0;
-  for (; row + 4 <= rows; row += 4, x += 4 * channels) {
+  for (; together(channels) && row + 4 <= rows; row += 4, x += 4 * channels) {
     const T *x1 = x + channels, *x2 = x1 + channels, *x3 = x2 + channels;
     CONVOY_INDEPENDENT
     for (std::int64_t c = 0; c < channels; ++c) {
@@ -116,7 +120,7 @@ CONVOY_VECTORIZED void add_gradients(const T* dy, const T* x, const T* y, const 
                                      std::int64_t channels, float* sums, float* products) {
   std::int64_t row = 0;
   const std::int64_t n = channels;
-  for (; row + 2 <= rows; row += 2) {
+  for (; together(n) && row + 2 <= rows; row += 2) {
     CONVOY_INDEPENDENT
     for (std::int64_t c = 0; c < n; ++c) {
       const float g0 = gated<kRelu>(dy[c], y, c), g1 = gated<kRelu>(dy[c + n], y, c + n);
@@ -127,13 +131,16 @@ CONVOY_VECTORIZED void add_gradients(const T* dy, const T* x, const T* y, const 
     x += 2 * n;
     if constexpr (kRelu) y += 2 * n;
   }
-  if (row < rows) {
+  for (; row < rows; ++row) {
     CONVOY_INDEPENDENT
     for (std::int64_t c = 0; c < n; ++c) {
       const float g = gated<kRelu>(dy[c], y, c);
       sums[c] += g;
       products[c] += g * (load(x[c]) - mean[c]);
     }
+    dy += n;
+    x += n;
+    if constexpr (kRelu) y += n;
   }
 }
 

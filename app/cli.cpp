@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// CLI11 takes the arguments apart; its complaints come out as usage Errors, so that they look like all others.
+#include "app/cli.h"
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <iostream>
+
+#include "app/config_keys.h"
+#include "app/did_you_mean.h"
+#include "app/version.h"
+#include "layers/base/error.h"
+
+namespace convoy {
+
+namespace {
+
+constexpr auto kCommands = std::to_array<std::string_view>({"train", "eval", "bench", "check", "inspect", "doctor"});
+
+void add_config(CLI::App* command, std::string& config, std::vector<std::string>& overrides) {
+  command->add_option("CONFIG", config, "the run, a TOML file")->required();
+  command->add_option("--set", overrides, "SECTION.KEY=VALUE: a value that wins over the file's; may be repeated")
+      ->allow_extra_args(false)
+      ->type_name("KEY=VALUE");
+}
+
+std::vector<Sweep> parse_sweeps(const std::vector<std::string>& texts) {
+  std::vector<Sweep> sweeps;
+  for (const std::string& text : texts) {
+    const std::size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
+      fail_usage("--sweep: \"{}\" is not a sweep (write section.key=value1,value2)", text);
+    }
+    sweeps.push_back({text.substr(0, equals), split_values(text.substr(equals + 1))});
+    for (const std::string& value : sweeps.back().values) {
+      if (value.empty()) fail_usage("--sweep: \"{}\" has an empty value", text);
+    }
+  }
+  return sweeps;
+}
+
+void refuse_unknown_command(std::string_view word) {
+  if (word.empty() || word.front() == '-') return;
+  if (std::find(kCommands.begin(), kCommands.end(), word) != kCommands.end()) return;
+  const std::string near = did_you_mean(word, kCommands);
+  fail_usage("unknown command \"{}\" ({})", word,
+             near.empty() ? "the commands: " + join(kCommands) : fmt::format("did you mean \"{}\"?", near));
+}
+
+}  // namespace
+
+std::vector<std::string> split_values(const std::string& text) {
+  std::vector<std::string> values(1);
+  int depth = 0;
+  char quote = '\0';
+  for (const char c : text) {
+    if (quote != '\0') {
+      if (c == quote) quote = '\0';
+    } else if (c == '"' || c == '\'') {
+      quote = c;
+    } else if (c == '[' || c == '{') {
+      ++depth;
+    } else if (c == ']' || c == '}') {
+      --depth;
+    } else if (c == ',' && depth <= 0) {
+      values.emplace_back();
+      continue;
+    }
+    values.back() += c;
+  }
+  return values;
+}
+
+std::optional<Command> parse_command_line(int argc, const char* const* argv) {
+  CLI::App app{"convoy trains neural networks on one machine or many: start it plainly, with mpirun or with srun.",
+               "convoy"};
+  app.set_help_flag("-h,--help", "show this and end");
+  bool show_version = false;
+  app.add_flag("--version", show_version, "show the versions of the program and its libraries, and end");
+  app.require_subcommand(0, 1);
+
+  TrainArguments train;
+  CLI::App* train_app = app.add_subcommand("train", "train a network");
+  add_config(train_app, train.config, train.overrides);
+  train_app->add_flag("--dry-run", train.dry_run, "build everything, say what would be trained, and end");
+
+  EvalArguments eval;
+  CLI::App* eval_app = app.add_subcommand("eval", "loss, top-1 and top-5 of a checkpoint on the validation data");
+  add_config(eval_app, eval.config, eval.overrides);
+  eval_app->add_option("--checkpoint", eval.checkpoint, "the HDF5 file with the weights")
+      ->required()
+      ->type_name("FILE");
+
+  BenchArguments bench;
+  std::vector<std::string> sweeps;
+  CLI::App* bench_app = app.add_subcommand("bench", "time training steps");
+  add_config(bench_app, bench.config, bench.overrides);
+  const CLI::Range many(std::int64_t{1}, std::int64_t{1000000000}), some(std::int64_t{0}, std::int64_t{1000000000});
+  bench_app->add_option("--steps", bench.steps, "steps to time")->check(many)->type_name("N")->capture_default_str();
+  bench_app->add_option("--warmup", bench.warmup, "steps before those")
+      ->check(some)
+      ->type_name("N")
+      ->capture_default_str();
+  bench_app->add_option("--repeat", bench.repeat, "times to do it")->check(many)->type_name("R")->capture_default_str();
+  bench_app->add_option("--sweep", sweeps, "time each of these values; may be repeated, for every combination")
+      ->allow_extra_args(false)
+      ->type_name("KEY=V1,V2,...");
+  bench_app->add_option("--json", bench.json, "write the results to this file too")->type_name("FILE");
+
+  CheckArguments check;
+  CLI::App* check_app = app.add_subcommand("check", "validate a config and print it with the origin of each value");
+  add_config(check_app, check.config, check.overrides);
+  check_app->footer([] { return config_key_list(); });
+
+  InspectArguments inspect;
+  CLI::App* inspect_app =
+      app.add_subcommand("inspect", "show what a checkpoint or data file holds, and whether it is whole");
+  inspect_app->add_option("FILE", inspect.file, "an HDF5 file")->required();
+
+  CLI::App* doctor_app = app.add_subcommand("doctor", "look at this machine: what works, what does not, what to do");
+
+  if (argc > 1) refuse_unknown_command(argv[1]);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    std::cout << app.help() << std::flush;
+    return std::nullopt;
+  } catch (const CLI::ParseError& error) {
+    const auto used = app.get_subcommands();
+    fail_usage("{} (see convoy {}--help)", error.what(), used.empty() ? "" : used.front()->get_name() + " ");
+  }
+  if (show_version) {
+    std::cout << version_text() << std::flush;
+    return std::nullopt;
+  }
+  bench.sweeps = parse_sweeps(sweeps);
+  if (train_app->parsed()) return train;
+  if (eval_app->parsed()) return eval;
+  if (bench_app->parsed()) return bench;
+  if (check_app->parsed()) return check;
+  if (inspect_app->parsed()) return inspect;
+  if (doctor_app->parsed()) return DoctorArguments{};
+  fail_usage("no command given (one of {}; see convoy --help)", join(kCommands));
+}
+
+}  // namespace convoy

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// convoy doctor: one line for each thing that a run needs, `ok`, `warn` with what to do, or `fail` with what to do.
+// Starts no MPI: it reads the variables that launchers set, so that it also speaks where MPI cannot start.
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+
+#include "app/commands/commands.h"
+#include "app/version.h"
+#include "io/hdf5.h"
+#include "layers/backend/onednn/onednn_backend.h"
+#include "layers/base/error.h"
+#include "parallel/cpu_binding.h"
+#include "parallel/world.h"
+
+namespace convoy {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The lines of the report, and whether one is a failure.
+class Report {
+ public:
+  void ok(const char* subject, const std::string& text) { line("ok", subject, text); }
+  void warn(const char* subject, const std::string& text) { line("warn", subject, text); }
+  void fail(const char* subject, const std::string& text) {
+    line("fail", subject, text);
+    failed_ = true;
+  }
+  [[nodiscard]] bool failed() const { return failed_; }
+
+ private:
+  static void line(const char* verdict, const char* subject, const std::string& text) {
+    std::cout << fmt::format("{:<4}  {:<10}  {}\n", verdict, subject, text);
+  }
+  bool failed_ = false;
+};
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+/// The number after `key` in a file of "key: number kB" lines, in bytes; 0 when it is not there.
+std::int64_t meminfo(const std::string& key) {
+  std::ifstream file("/proc/meminfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with(key + ":")) return std::strtoll(line.c_str() + key.size() + 1, nullptr, 10) * 1024;
+  }
+  return 0;
+}
+
+void check_versions(Report& report) {
+  report.ok("convoy", fmt::format("{}, built with {}", program_version(), compiler_version()));
+  report.ok("MPI", World::mpi_version());
+  report.ok("HDF5", hdf5::library_version());
+}
+
+void check_cpu(Report& report) {
+  report.ok("CPU", OnednnBackend::library_description());
+  if (OnednnBackend::supports_bf16()) {
+    report.ok("bf16", "this CPU trains in bfloat16");
+  } else {
+    report.warn("bf16", "not on this CPU (needs AVX-512 BF16 or AMX): use train.precision = \"fp32\"");
+  }
+  report.ok("GPU", "not used: this version has the CPU backend only");
+}
+
+void check_threads(Report& report) {
+  const CpuMask mask = current_cpu_mask();
+  const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+  const std::string bound = fmt::format("{} of {} CPUs may be used ({})", mask.count(), cpus, mask.str());
+  const bool launched = read_launch_facts(process_environment()).open_mpi_size > 1;
+  if (mask.count() == 1 && cpus > 1) {
+    report.warn("binding",
+                bound + (launched ? ": with fewer ranks than cores, use mpirun --bind-to none or --map-by slot:PE=N"
+                                  : ": only one thread will compute; look for taskset or a job's limit"));
+  } else {
+    report.ok("binding", bound);
+  }
+  const std::string omp = variable("OMP_NUM_THREADS");
+  if (omp.empty()) {
+    report.ok("threads", "device.threads = 0 takes a rank's share of its node's cores");
+  } else {
+    report.ok("threads", fmt::format("OMP_NUM_THREADS={} is set; convoy goes by device.threads", omp));
+  }
+}
+
+void check_memory(Report& report) {
+  const double gib = 1024.0 * 1024.0 * 1024.0;
+  const double total = static_cast<double>(meminfo("MemTotal")) / gib,
+               free = static_cast<double>(meminfo("MemAvailable")) / gib;
+  const std::string text = fmt::format("{:.1f} GiB free of {:.1f} GiB", free, total);
+  std::string limit;
+  std::ifstream("/sys/fs/cgroup/memory.max") >> limit;
+  const bool limited = !limit.empty() && limit != "max";
+  const double allowed = limited ? std::strtod(limit.c_str(), nullptr) / gib : total;
+  const std::string where = limited ? fmt::format("{}, this job may use {:.1f} GiB", text, allowed) : text;
+  if (std::min(free, allowed) < 2) {
+    report.warn("memory", where + ": ResNets at 224x224 may not fit; use a smaller train.global_batch_size");
+  } else {
+    report.ok("memory", where);
+  }
+  std::error_code error;
+  const fs::space_info shared = fs::space("/dev/shm", error);
+  if (!error && shared.available < (64u << 20)) {
+    report.warn("/dev/shm",
+                fmt::format("{} MiB free: ranks of one node exchange data there; make it larger (docker run "
+                            "--shm-size=1g)",
+                            shared.available >> 20));
+  }
+}
+
+void check_launch(Report& report) {
+  const LaunchFacts facts = read_launch_facts(process_environment());
+  try {
+    check_launch_before_init(facts);
+  } catch (const Error& error) {
+    std::string text = error.what();
+    for (char& c : text) c = c == '\n' ? ' ' : c;
+    report.fail("launch", text);
+    return;
+  }
+  const char* pmix = facts.pmix ? "with PMIx" : "without PMIx";
+  if (facts.pmi_size > 1) {
+    report.fail("launch",
+                fmt::format("{} ranks by another MPI's launcher: convoy was built with {}; use its mpirun, or build "
+                            "convoy with the launcher's MPI",
+                            facts.pmi_size, World::mpi_version()));
+  } else if (facts.open_mpi_size > 0) {
+    report.ok("launch", fmt::format("mpirun, {} ranks, {}", facts.open_mpi_size, pmix));
+  } else if (facts.slurm_step_tasks > 0) {
+    report.ok("launch", fmt::format("srun, {} tasks, {}", facts.slurm_step_tasks, pmix));
+  } else {
+    report.ok("launch", "started plainly: one rank (several: mpirun -n N convoy ..., or srun --mpi=pmix)");
+  }
+  if (geteuid() == 0 && variable("OMPI_ALLOW_RUN_AS_ROOT").empty()) {
+    report.warn("root",
+                "Open MPI's mpirun refuses to run as root: set OMPI_ALLOW_RUN_AS_ROOT=1 and "
+                "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1, or use another account");
+  }
+}
+
+/// Writes and reads back a small HDF5 file where runs are kept by default.
+void check_disk(Report& report) {
+  const fs::path folder = fs::is_directory("runs") ? "runs" : ".";
+  const fs::path path = folder / fmt::format(".convoy-doctor-{}.h5", getpid());
+  std::error_code ignored;
+  try {
+    hdf5::FileImage image(path.string(), 4096);
+    image.write_attribute("/", "doctor", std::int64_t{42});
+    const auto bytes = image.bytes();
+    std::ofstream file(path, std::ios::binary);
+    file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+    file.close();
+    if (!file) convoy::fail("{} cannot be written", path.string());
+    const auto value = hdf5::File(path.string()).int_attribute("/", "doctor");
+    if (value != 42) convoy::fail("{} reads back differently", path.string());
+    const auto free = fs::space(folder, ignored).available >> 20;
+    const std::string text = fmt::format("HDF5 files can be written, and read without file locks, in {} ({} MiB free)",
+                                         fs::absolute(folder).lexically_normal().string(), free);
+    if (free < 1024) {
+      report.warn("disk", text + ": little room for checkpoints; set run.dir to a larger disk");
+    } else {
+      report.ok("disk", text);
+    }
+  } catch (const Error& error) {
+    report.fail("disk", fmt::format("{}: set run.dir to a folder that you may write", error.what()));
+  }
+  fs::remove(path, ignored);
+}
+
+}  // namespace
+
+int doctor_command() {
+  if (World::launch_rank() != 0) return 0;
+  Report report;
+  check_versions(report);
+  check_cpu(report);
+  check_threads(report);
+  check_memory(report);
+  check_launch(report);
+  check_disk(report);
+  std::cout << std::flush;
+  return report.failed() ? static_cast<int>(ExitCode::kFailure) : 0;
+}
+
+}  // namespace convoy

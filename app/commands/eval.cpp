@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// convoy eval: validation loss, top-1 and top-5 of a checkpoint, or of any HDF5 file with a /model group.
+#include <iostream>
+
+#include "app/commands/commands.h"
+#include "app/evaluate.h"
+#include "app/run_state.h"
+#include "layers/base/error.h"
+
+namespace convoy {
+
+int eval_command(World& world, const EvalArguments& arguments) {
+  const auto run = build_run(world, load_config(world, arguments.config, arguments.overrides));
+  load_model(*run, arguments.checkpoint);
+  const bool held_out = run->validation != nullptr;
+  const Dataset& data = held_out ? *run->validation : *run->train;
+  const EvalResult result = evaluate(*run, data);
+  if (!run->is_root()) return 0;
+  std::cout << fmt::format("{} on {} samples of {}\n", arguments.checkpoint, result.samples,
+                           held_out ? "data.validation" : "data.train (no data.validation in the config)")
+            << fmt::format("loss   {:.9g}\n", result.loss);
+  if (data.target_size() == 0) {
+    std::cout << fmt::format("top-1  {:.4f} %\ntop-5  {:.4f} %\n", 100 * result.top1, 100 * result.top5);
+  }
+  std::cout << std::flush;
+  return 0;
+}
+
+}  // namespace convoy

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// convoy inspect: what an HDF5 file holds. A checkpoint: where the run stood, its config, every tensor and whether its
+// checksum holds. A data file: every data set, class names, how labels are spread. A damaged file is described too,
+// then reported as an error.
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <limits>
+#include <map>
+
+#include "app/commands/commands.h"
+#include "io/checkpoint.h"
+#include "layers/base/error.h"
+
+namespace convoy {
+
+namespace {
+
+using hdf5::File;
+
+constexpr std::int64_t kRowsAtOnce = 1 << 20;
+
+std::string size_in_words(std::uintmax_t bytes) {
+  if (bytes < 10'000) return fmt::format("{} bytes", bytes);
+  if (bytes < 10'000'000) return fmt::format("{:.1f} kB", static_cast<double>(bytes) / 1e3);
+  return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6);
+}
+
+bool is_checkpoint(const File& file) {
+  return file.string_attribute("/", "format").value_or("").starts_with("convoy-checkpoint");
+}
+
+void print_attributes(const File& file) {
+  const auto line = [](const char* name, const std::string& value) { fmt::print("{:<16} {}\n", name, value); };
+  for (const char* name : {"step", "epoch", "samples_seen", "lr_step", "ranks", "format_version", "complete"}) {
+    if (const auto value = file.int_attribute("/", name)) line(name, std::to_string(*value));
+  }
+  if (const auto seed = file.uint_attribute("/", "seed")) line("seed", std::to_string(*seed));
+  if (const auto scale = file.double_attribute("/", "loss_scale")) line("loss_scale", fmt::format("{}", *scale));
+  for (const char* name : {"mode", "program_version", "created"}) {
+    if (const auto value = file.string_attribute("/", name)) line(name, *value);
+  }
+  if (const auto config = file.string_attribute("/", "config")) fmt::print("\nconfig:\n{}\n", *config);
+}
+
+/// How often each label is there, in one line.
+std::string label_spread(const File& file, const hdf5::DatasetInfo& labels) {
+  std::map<std::int64_t, std::int64_t> counts;
+  const std::int64_t size = labels.dims.front();
+  std::vector<std::int64_t> values(static_cast<std::size_t>(std::min(size, kRowsAtOnce)));
+  const hdf5::RowReader reader(file, labels.path);
+  for (std::int64_t first = 0; first < size; first += kRowsAtOnce) {
+    const std::int64_t count = std::min(kRowsAtOnce, size - first);
+    reader.read(first, count, DType::kI64, values.data());
+    for (std::int64_t i = 0; i < count; ++i) ++counts[values[static_cast<std::size_t>(i)]];
+  }
+  if (counts.empty()) return "no labels";
+  const auto fewer = [](const auto& a, const auto& b) { return a.second < b.second; };
+  const auto [least, most] = std::minmax_element(counts.begin(), counts.end(), fewer);
+  return fmt::format("{} different, {} to {}; {} to {} samples each", counts.size(), counts.begin()->first,
+                     counts.rbegin()->first, least->second, most->second);
+}
+
+void print_labels(const File& file, const std::vector<DatasetCheck>& checks) {
+  for (const DatasetCheck& check : checks) {
+    const std::string& path = check.info.path;
+    const bool labels = path.ends_with("/labels") && check.info.dims.size() == 1 && check.info.dtype == DType::kI64;
+    if (!labels || !check.problem.empty()) continue;
+    fmt::print("\n{}: {}\n", path, label_spread(file, check.info));
+    const std::string group = path == "/labels" ? "/" : path.substr(0, path.rfind('/'));
+    const auto names = file.strings_attribute(group, "class_names");
+    if (!names.empty()) fmt::print("class names ({}): {}\n", names.size(), fmt::join(names, ", "));
+  }
+}
+
+std::string verdict(const DatasetCheck& check) {
+  if (!check.problem.empty()) return "DAMAGED";
+  return check.verifiable ? "ok" : "readable";
+}
+
+/// Prints a line for each data set; returns how many are damaged.
+std::size_t print_datasets(const std::vector<DatasetCheck>& checks) {
+  std::size_t path_width = 8, shape_width = 5;
+  for (const DatasetCheck& check : checks) {
+    path_width = std::max(path_width, check.info.path.size());
+    shape_width = std::max(shape_width, check.info.shape_text().size());
+  }
+  fmt::print("{:<{}}  {:<{}}  {:<8}  {}\n", "data set", path_width, "shape", shape_width, "type", "checksum");
+  for (const DatasetCheck& check : checks) {
+    fmt::print("{:<{}}  {:<{}}  {:<8}  {}\n", check.info.path, path_width, check.info.shape_text(), shape_width,
+               check.info.type_name, verdict(check));
+  }
+  const auto good = [](const DatasetCheck& check) { return check.problem.empty() && check.verifiable; };
+  const auto bad = [](const DatasetCheck& check) { return !check.problem.empty(); };
+  const auto held = std::count_if(checks.begin(), checks.end(), good);
+  const auto damaged = std::count_if(checks.begin(), checks.end(), bad);
+  fmt::print("{} data sets: {} with a checksum that holds, {} without one, {} damaged\n", checks.size(), held,
+             static_cast<std::ptrdiff_t>(checks.size()) - held - damaged, damaged);
+  return static_cast<std::size_t>(damaged);
+}
+
+}  // namespace
+
+int inspect_command(const std::string& path) {
+  const File file = hdf5::input_errors([&] { return File(path); });
+  const bool checkpoint = is_checkpoint(file);
+  std::error_code ignored;
+  fmt::print("{}: {}, {}\n\n", path, checkpoint ? "a checkpoint" : "an HDF5 file",
+             size_in_words(std::filesystem::file_size(path, ignored)));
+  if (checkpoint) print_attributes(file);
+
+  const std::vector<DatasetCheck> checks = check_datasets(path);
+  const std::size_t damaged = print_datasets(checks);
+  if (!checkpoint) print_labels(file, checks);
+  std::fflush(stdout);
+  const std::string problem = checkpoint ? checkpoint_problem(path) : "";
+  if (!problem.empty()) fail("{}", problem);
+  if (damaged > 0) fail("{}: {} of {} data sets are damaged", path, damaged, checks.size());
+  if (checkpoint) fmt::print("the checkpoint is whole\n");
+  return 0;
+}
+
+}  // namespace convoy

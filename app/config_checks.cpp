@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One function per subject; each names the key to change.
+#include "app/config_checks.h"
+
+#include <algorithm>
+#include <cctype>
+#include <set>
+
+#include "layers/base/error.h"
+
+namespace convoy {
+
+namespace {
+
+using Place = std::function<std::string(std::string_view)>;
+
+/// Throws "PLACE: key: problem" when `wrong`.
+template <class... Args>
+void refuse_if(bool wrong, const Place& place, std::string_view key, fmt::format_string<Args...> format,
+               Args&&... args) {
+  if (wrong) fail_usage("{}: {}: {}", place(key), key, fmt::format(format, std::forward<Args>(args)...));
+}
+
+bool is_resnet(ModelKind kind) { return kind >= ModelKind::kResnet18 && kind <= ModelKind::kResnet152; }
+
+void check_run(const Config& c, const Place& place) {
+  const std::string& name = c.run.name;
+  const bool bad = name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos;
+  refuse_if(bad, place, "run.name", "\"{}\" cannot be a folder's name (use letters, digits, '-', '_' and '.')", name);
+  refuse_if(c.run.dir.empty(), place, "run.dir", "is empty (\".\" is the current folder)");
+}
+
+void check_device(const Config& c, const Place& place) {
+  refuse_if(c.device.kind == DeviceKind::kCuda, place, "device.kind",
+            "this build has no CUDA backend (use \"cpu\" or \"auto\")");
+  const PrecisionKind precision = c.train.precision;
+  refuse_if(precision == PrecisionKind::kTf32 || precision == PrecisionKind::kFp16, place, "train.precision",
+            "\"{}\" needs a CUDA device (on the CPU: fp32 or bf16)", to_string(precision));
+}
+
+void check_layers(const Config& c, const Place& place) {
+  if (c.model.name != ModelKind::kSequential) return;
+  refuse_if(c.model.layers.empty(), place, "model.layers", "missing (a sequential model needs [[model.layers]])");
+  std::set<std::string_view> names;
+  for (std::size_t i = 0; i < c.model.layers.size(); ++i) {
+    const std::string& name = c.model.layers[i].name;
+    const std::string key = fmt::format("model.layers[{}].name", i);
+    const bool plain = !name.empty() && std::all_of(name.begin(), name.end(), [](unsigned char letter) {
+      return std::isalnum(letter) || letter == '_' || letter == '-';
+    });
+    refuse_if(!plain, place, key, "\"{}\" cannot be a layer's name (use letters, digits, '-' and '_')", name);
+    refuse_if(!names.insert(name).second, place, key, "\"{}\" is the name of an earlier layer too (names must differ)",
+              name);
+  }
+}
+
+void check_model_and_data(const Config& c, const Place& place) {
+  const DataConfig& d = c.data;
+  const bool synthetic = d.kind == DataKind::kSynthetic;
+  const bool vectors = synthetic && d.features > 0, regression = synthetic && d.targets > 0;
+  refuse_if(is_resnet(c.model.name) && vectors, place, "data.features",
+            "{} takes images (leave it out, or use mlp or sequential)", to_string(c.model.name));
+  if (c.model.name == ModelKind::kToy) {
+    refuse_if(synthetic && d.features != 10, place, "data.features", "{} (toy takes vectors of 10)", d.features);
+    refuse_if(regression && d.targets != 5, place, "data.targets", "{} (toy puts out 5)", d.targets);
+    refuse_if(c.model.classes != 0 && c.model.classes != 5, place, "model.classes", "{} (toy puts out 5)",
+              c.model.classes);
+  }
+  refuse_if(regression && c.model.classes != 0, place, "model.classes",
+            "means nothing with data.targets (leave it out: the output is as long as the targets)");
+  refuse_if(regression && c.train.loss == LossKind::kCrossEntropy, place, "train.loss",
+            "cross_entropy needs class labels, but data.targets asks for float targets (use mse, or leave data.targets "
+            "out)");
+  refuse_if(synthetic && !regression && c.model.classes == 0 && c.model.name != ModelKind::kToy, place, "model.classes",
+            "missing (synthetic labels need the number of classes)");
+  const auto fits = [&](const std::vector<double>& values) {
+    return values.size() == 1 || d.channels == 0 || static_cast<std::int64_t>(values.size()) == d.channels;
+  };
+  if (!vectors) {
+    refuse_if(!fits(d.mean), place, "data.mean", "{} values for {} channels (give one for all, or one each)",
+              d.mean.size(), d.channels);
+    refuse_if(!fits(d.std), place, "data.std", "{} values for {} channels (give one for all, or one each)",
+              d.std.size(), d.channels);
+  }
+}
+
+void check_training(const Config& c, const Place& place) {
+  const TrainConfig& t = c.train;
+  refuse_if(!t.epochs && !t.steps, place, "train.epochs", "missing (give train.epochs or train.steps)");
+  refuse_if(t.epochs && t.steps, place, "train.steps", "given beside train.epochs (give one of the two)");
+  refuse_if(c.data.kind == DataKind::kSynthetic && c.data.drop_last && c.data.samples < t.global_batch_size, place,
+            "data.samples", "{} samples do not fill one batch of {} (give at least that many, or drop_last = false)",
+            c.data.samples, t.global_batch_size);
+  const std::string problem = batch_problem(t.global_batch_size, 1, c.parallel.microbatches);
+  if (!problem.empty()) fail_usage("{}: {}", place("train.global_batch_size"), problem);
+}
+
+void check_optimizer(const Config& c, const Place& place) {
+  const OptimizerConfig& o = c.optimizer;
+  refuse_if(o.name == OptimizerKind::kSgd && o.nesterov && o.momentum == 0, place, "optimizer.nesterov",
+            "needs momentum (set optimizer.momentum above 0)");
+  const LrScheduleConfig& s = c.lr_schedule;
+  const bool falls = s.name == LrScheduleKind::kCosine || s.name == LrScheduleKind::kPolynomial;
+  refuse_if(falls && s.final_lr > o.lr, place, "lr_schedule.final_lr", "{} is above optimizer.lr, {} (the rate falls)",
+            s.final_lr, o.lr);
+  if (s.name == LrScheduleKind::kStep) {
+    const bool rising =
+        std::adjacent_find(s.milestones.begin(), s.milestones.end(), std::greater_equal<>()) == s.milestones.end();
+    refuse_if(!rising, place, "lr_schedule.milestones", "[{}] is not rising (list each epoch once, in order)",
+              fmt::join(s.milestones, ", "));
+  }
+}
+
+}  // namespace
+
+void check_config(const Config& config, const Place& place) {
+  check_run(config, place);
+  check_device(config, place);
+  check_layers(config, place);
+  check_model_and_data(config, place);
+  check_training(config, place);
+  check_optimizer(config, place);
+}
+
+}  // namespace convoy

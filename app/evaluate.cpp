@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/evaluate.h"
+
+#include <array>
+
+#include "io/loader.h"
+
+namespace convoy {
+
+EvalResult evaluate(Run& run, const Dataset& data) {
+  const Config& c = run.config;
+  LoaderOptions options;
+  options.global_batch = c.train.global_batch_size;
+  options.drop_last = false;
+  options.replica = run.replica();
+  options.replicas = run.mesh.replicas();
+  options.microbatches = static_cast<int>(c.parallel.microbatches);
+  options.threads = static_cast<int>(c.data.loader_threads);
+  options.evaluation = true;
+  const Sampler sampler(data.size(), c.run.seed, false);
+  Loader loader(data, sampler, options);
+  const std::int64_t steps = BatchPlan{data.size(), options.global_batch, false}.steps_per_epoch();
+
+  std::array<double, 3> sums{};
+  for (std::int64_t i = 0; i < steps; ++i) {
+    for (const Batch& batch : loader.next().microbatches) {
+      const LossTotals totals = run.executor->evaluate(batch);
+      sums[0] += totals.loss;
+      sums[1] += totals.top1;
+      sums[2] += totals.top5;
+    }
+  }
+  run.communicator->all_reduce(std::span<double>(sums), ReduceOp::kSum, "evaluation sums");
+  const auto n = static_cast<double>(data.size());
+  return {sums[0] / n, sums[1] / n, sums[2] / n, data.size()};
+}
+
+}  // namespace convoy

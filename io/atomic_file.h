@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Files that are there whole or not at all: written beside the final name, synced, renamed. Relies on rename() being
+// atomic within a folder. Invariant: when write_file_atomically() throws, what was at `path` before is still there, and
+// nothing of the attempt is left.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+namespace convoy {
+
+/// The end of the name under which a file is written before it has its own.
+inline constexpr const char* kTemporarySuffix = ".tmp";
+
+/// Puts a file with these bytes at `path`, replacing one that is there, and returns once it is on disk.
+void write_file_atomically(const std::string& path, std::span<const std::byte> bytes);
+
+/// Writes all bytes to an open file; `path` is for the message of the Error.
+void write_all(int descriptor, std::span<const std::byte> bytes, const std::string& path);
+
+}  // namespace convoy

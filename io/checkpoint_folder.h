@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The folder of a run's checkpoints: names, the newest whole file, rotation, what a killed writer left behind. Relies
+// on checkpoint.h to say whether a file is whole. Invariant: only files named step-XXXXXXXX.h5 (8 digits or more), and
+// the temporary ones of such files, are ever looked at, renamed or removed.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace convoy {
+
+/// DIR/step-00000120.h5
+[[nodiscard]] std::string checkpoint_path(const std::string& dir, std::int64_t step);
+
+struct CheckpointFile {
+  std::int64_t step = 0;
+  std::string path;
+};
+
+/// All checkpoints of the folder, oldest step first, whole or not; none when there is no such folder.
+[[nodiscard]] std::vector<CheckpointFile> list_checkpoints(const std::string& dir);
+
+/// Receives one sentence for each file that is passed over: which, what is wrong with it, and what is used instead.
+using WarnCallback = std::function<void(const std::string&)>;
+
+/// Path of the newest checkpoint that is whole; empty when there is none. Newer ones that are damaged, truncated or
+/// incomplete are passed over with a warning each. Changes nothing.
+[[nodiscard]] std::optional<std::filesystem::path> find_newest_checkpoint(const std::string& dir,
+                                                                          const WarnCallback& warn);
+
+/// Removes all but the `keep` newest of the checkpoints up to `newest_step` (0: keeps all). A file that cannot be
+/// removed is an Error.
+void rotate_checkpoints(const std::string& dir, int keep,
+                        std::int64_t newest_step = std::numeric_limits<std::int64_t>::max());
+
+/// Removes the temporary files of writers that were killed. Only for the folder's one writer, and while it is idle.
+void remove_stale_temporaries(const std::string& dir);
+
+/// Renames checkpoints of steps after `step` to NAME.superseded: for a run that goes on from an earlier point, so that
+/// the next `resume = auto` does not find the steps of the abandoned one. Returns the new names.
+std::vector<std::string> set_aside_checkpoints_after(const std::string& dir, std::int64_t step);
+
+}  // namespace convoy

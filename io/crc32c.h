@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// CRC-32C (Castagnoli): the checksum of TensorBoard's record files and of the text in a checkpoint's attributes.
+// It stands on nothing. Invariant: crc32c("123456789") is 0xE3069283.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace convoy {
+
+/// The checksum of `bytes`; with the checksum of what came before as `before`, that of both together.
+[[nodiscard]] std::uint32_t crc32c(std::string_view bytes, std::uint32_t before = 0);
+
+}  // namespace convoy

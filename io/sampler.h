@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which sample comes when: a pure function of (seed, epoch, position), without a table, so that a billion samples cost
+// nothing and any rank of any mesh finds its own. Relies on mix64. Invariant: for each epoch, index() is a bijection of
+// [0, size); its values never change between versions, since a checkpoint stores a position only.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace convoy {
+
+/// A keyed bijection of [0, size): a Feistel network over the next even power of two, walked until it is back in range.
+class Permutation {
+ public:
+  Permutation(std::int64_t size, std::uint64_t key);
+  [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(size_); }
+  [[nodiscard]] std::int64_t operator()(std::int64_t position) const;
+
+ private:
+  static constexpr int kRounds = 8;
+  std::uint64_t size_;
+  unsigned half_bits_;  // of the two halves of the network's words
+  std::uint64_t half_mask_;
+  std::array<std::uint64_t, kRounds> keys_{};
+};
+
+/// The order of samples of a run.
+class Sampler {
+ public:
+  /// Without shuffle, every epoch goes 0, 1, 2, ...
+  Sampler(std::int64_t size, std::uint64_t seed, bool shuffle);
+  [[nodiscard]] std::int64_t size() const { return size_; }
+  /// The sample at `position` in [0, size) of `epoch`.
+  [[nodiscard]] std::int64_t index(std::int64_t epoch, std::int64_t position) const;
+
+ private:
+  std::int64_t size_;
+  std::uint64_t seed_;
+  bool shuffle_;
+};
+
+/// A run of positions of an epoch.
+struct Range {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+  bool operator==(const Range& other) const = default;
+};
+
+/// The p-th of `parts` contiguous parts of [first, first + count), which differ by at most one in length: it starts at
+/// first + floor(count * p / parts). Equal parts when `parts` divides `count`.
+[[nodiscard]] Range part(std::int64_t first, std::int64_t count, std::int64_t parts, std::int64_t p);
+
+/// The arithmetic of an epoch cut into global batches.
+struct BatchPlan {
+  std::int64_t size = 0;          ///< samples of the data set
+  std::int64_t global_batch = 1;  ///< samples of a step, all ranks together
+  bool drop_last = true;          ///< leave out what is left over after whole batches
+
+  [[nodiscard]] std::int64_t steps_per_epoch() const;
+  /// The global batch that starts at `position` of the epoch; count is 0 when the epoch has none left.
+  [[nodiscard]] Range batch_at(std::int64_t position) const;
+};
+
+}  // namespace convoy

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Recognises a launch that cannot work from the variables that launchers set, before MPI can die of it
+// (Open MPI 4 without PMIx under srun) or start N silent single ranks (Open MPI 5, or another MPI's
+// mpiexec). Pure functions of an environment; no MPI. The variables are read before MPI_Init, because
+// MPI itself sets some of them.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace convoy {
+
+/// Looks up an environment variable; nothing when it is not set.
+using Environment = std::function<std::optional<std::string>(const char* name)>;
+
+/// The environment of this process.
+[[nodiscard]] Environment process_environment();
+
+/// What the launcher's variables say. Counts are 0 when they say nothing.
+struct LaunchFacts {
+  int slurm_step_tasks = 0;  ///< SLURM_STEP_NUM_TASKS inside a step (SLURM_STEP_ID), else 0
+  bool pmix = false;         ///< PMIX_RANK or PMIX_NAMESPACE is there
+  int open_mpi_size = 0;     ///< OMPI_COMM_WORLD_SIZE: Open MPI's mpirun
+  int pmi_size = 0;          ///< PMI_SIZE: the mpiexec of MPICH, Intel MPI and their kin
+  int rank = 0;              ///< this process's number in the launch
+};
+
+[[nodiscard]] LaunchFacts read_launch_facts(const Environment& environment);
+
+/// Throws a collective usage Error for a launch that would kill MPI_Init. Every rank calls it.
+void check_launch_before_init(const LaunchFacts& facts);
+
+/// Throws a collective usage Error when a world of one rank is part of a launch of several.
+/// `mpi_version` names the MPI library in the message. Every rank calls it.
+void check_launch_after_init(const LaunchFacts& facts, int world_size, const std::string& mpi_version);
+
+}  // namespace convoy

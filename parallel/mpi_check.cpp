@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/mpi_check.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <string_view>
+
+#include "layers/base/error.h"
+
+namespace convoy {
+
+namespace {
+
+// "parallel/world.cpp" of whatever the compiler was given.
+std::string_view short_path(std::string_view path) {
+  const auto file = path.rfind('/');
+  if (file == std::string_view::npos || file == 0) return path;
+  const auto folder = path.rfind('/', file - 1);
+  return folder == std::string_view::npos ? path : path.substr(folder + 1);
+}
+
+}  // namespace
+
+std::string mpi_whereabouts() {
+  std::array<char, 256> host{};
+  if (gethostname(host.data(), host.size() - 1) != 0) host[0] = '?';
+  int started = 0;
+  int ended = 0;
+  int world_rank = 0;
+  MPI_Initialized(&started);
+  MPI_Finalized(&ended);
+  if (started == 0 || ended != 0 || MPI_Comm_rank(MPI_COMM_WORLD, &world_rank) != MPI_SUCCESS) return host.data();
+  return fmt::format("rank {} ({})", world_rank, host.data());
+}
+
+std::string mpi_error_text(int code) {
+  std::array<char, MPI_MAX_ERROR_STRING + 1> text{};
+  int length = 0;
+  if (MPI_Error_string(code, text.data(), &length) != MPI_SUCCESS) return fmt::format("MPI error {}", code);
+  return {text.data(), static_cast<std::size_t>(length)};
+}
+
+void check_mpi(int code, const char* call, std::source_location place) {
+  if (code == MPI_SUCCESS) return;
+  fail("MPI failed on {}: {} at {}:{}: {}", mpi_whereabouts(), call, short_path(place.file_name()), place.line(),
+       mpi_error_text(code));
+}
+
+}  // namespace convoy

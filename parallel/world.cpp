@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/world.h"
+
+#include <mpi.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <exception>
+
+#include "layers/base/error.h"
+#include "parallel/mpi_check.h"
+#include "parallel/mpi_communicator.h"
+#include "parallel/mpi_operation.h"
+
+namespace convoy {
+
+World::World(const Environment& environment) : exceptions_at_start_(std::uncaught_exceptions()) {
+  const LaunchFacts facts = read_launch_facts(environment);
+  check_launch_before_init(facts);
+
+  int started = 0;
+  MPI_Initialized(&started);
+  if (started != 0) fail("MPI was started twice in one process: a program has one World, for its whole life");
+  int level = MPI_THREAD_SINGLE;
+  CONVOY_MPI_CHECK(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level));
+  CONVOY_MPI_CHECK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+  CONVOY_MPI_CHECK(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
+
+  // From here on a failure must end MPI again: a constructor that throws has no destructor to do it. All
+  // ranks fail alike here, so that MPI_Finalize does not wait in vain.
+  try {
+    CONVOY_MPI_CHECK(MPI_Comm_rank(MPI_COMM_WORLD, &rank_));
+    CONVOY_MPI_CHECK(MPI_Comm_size(MPI_COMM_WORLD, &size_));
+    check_launch_after_init(facts, size_, mpi_version());
+    if (level < MPI_THREAD_SERIALIZED) {
+      fail_usage(
+          "{} cannot be called from more than one thread (it grants thread level {}); use a build of MPI with threads",
+          mpi_version(), level);
+    }
+    thread_level_ = level == MPI_THREAD_MULTIPLE ? "multiple" : "serialized";
+    find_node();
+  } catch (...) {
+    MPI_Finalize();
+    throw;
+  }
+}
+
+void World::find_node() {
+  std::array<char, MPI_MAX_PROCESSOR_NAME + 1> name{};
+  int length = 0;
+  CONVOY_MPI_CHECK(MPI_Get_processor_name(name.data(), &length));
+  host_.assign(name.data(), static_cast<std::size_t>(length));
+
+  MPI_Comm node = MPI_COMM_NULL;
+  CONVOY_MPI_CHECK(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node));
+  CONVOY_MPI_CHECK(MPI_Comm_rank(node, &local_rank_));
+  CONVOY_MPI_CHECK(MPI_Comm_size(node, &local_size_));
+  const int leader = local_rank_ == 0 ? 1 : 0;
+  CONVOY_MPI_CHECK(MPI_Allreduce(&leader, &node_count_, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
+
+  std::vector<CpuMask> masks(static_cast<std::size_t>(local_size_));
+  const CpuMask mine = current_cpu_mask();
+  const int bytes = static_cast<int>(sizeof(CpuMask));
+  CONVOY_MPI_CHECK(MPI_Allgather(&mine, bytes, MPI_BYTE, masks.data(), bytes, MPI_BYTE, node));
+  binding_ = share_cpus(masks, local_rank_, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
+  CONVOY_MPI_CHECK(MPI_Comm_free(&node));
+}
+
+World::~World() {
+  const bool in_order = std::uncaught_exceptions() <= exceptions_at_start_ && abandoned_operations() == 0;
+  if (in_order || size_ == 1) MPI_Finalize();
+}
+
+std::unique_ptr<Communicator> World::communicator(double timeout, const std::string& name) const {
+  MPI_Comm copy = MPI_COMM_NULL;
+  CONVOY_MPI_CHECK(MPI_Comm_dup(MPI_COMM_WORLD, &copy));
+  return std::make_unique<MpiCommunicator>(copy, name, timeout);
+}
+
+std::unique_ptr<Communicator> World::split(int color, int key, double timeout, const std::string& name) const {
+  MPI_Comm group = MPI_COMM_NULL;
+  CONVOY_MPI_CHECK(MPI_Comm_split(MPI_COMM_WORLD, color < 0 ? MPI_UNDEFINED : color, key, &group));
+  if (group == MPI_COMM_NULL) return nullptr;
+  return std::make_unique<MpiCommunicator>(group, name, timeout);
+}
+
+void World::abort(int code) const noexcept {
+  MPI_Abort(MPI_COMM_WORLD, code);
+  std::_Exit(code);
+}
+
+std::string World::mpi_version() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING + 1> text{};
+  int length = 0;
+  if (MPI_Get_library_version(text.data(), &length) != MPI_SUCCESS) return "unknown MPI";
+  const std::string version(text.data(), static_cast<std::size_t>(length));
+  return version.substr(0, version.find_first_of(",\n"));
+}
+
+int World::launch_rank() { return read_launch_facts(process_environment()).rank; }
+
+}  // namespace convoy

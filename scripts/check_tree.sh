@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# The rules of the house that no compiler knows: which folder may include what, one SPDX line at the top of each
+# file, no file past 400 lines, no leftovers. Prints every breach, then fails.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+breaches=0
+
+report() {  # report RULE TEXT-WITH-THE-BREACHES
+  [[ -z "$2" ]] && return
+  echo "check_tree: $1:"
+  sed 's/^/  /' <<<"$2"
+  breaches=1
+}
+
+# forbid FOLDER PATTERN RULE: no #include in FOLDER may match PATTERN.
+forbid() { report "$3" "$(grep -rnE "^ *# *include *[<\"]($2)" "$1" --include='*.h' --include='*.cpp')"; }
+
+forbid layers '(parallel|io|app)/' 'layers includes nothing from parallel, io, app'
+forbid layers '(mpi|hdf5)[./]' 'layers knows neither MPI nor HDF5'
+forbid parallel '(io|app)/' 'parallel includes nothing from io, app'
+forbid parallel 'hdf5' 'parallel knows no HDF5'
+forbid io '(parallel|app)/' 'io includes nothing from parallel, app'
+forbid io 'mpi\.h' 'io knows no MPI'
+
+mapfile -t sources < <(find app layers parallel io tests scripts slurm .ci -type f \
+  \( -name '*.cpp' -o -name '*.h' -o -name '*.py' -o -name '*.sh' -o -name '*.sbatch' -o -name 'CMakeLists.txt' -o -path .ci/run \) \
+  -not -path '*/__pycache__/*' 2>/dev/null | sort)
+code=()
+for file in "${sources[@]}"; do [[ "$file" == */CMakeLists.txt ]] || code+=("$file"); done
+
+report 'the first line (or the one after #!) is SPDX-License-Identifier: Apache-2.0' \
+  "$(awk 'FNR == 1 {want = /^#!/ ? 2 : 1} FNR == want && !/SPDX-License-Identifier: Apache-2.0/ {print FILENAME}' "${code[@]}")"
+report 'files longer than 400 lines' "$(awk 'FNR == 401 {print FILENAME}' "${sources[@]}")"
+report 'leftovers' "$(grep -nwE 'TO[D]O|FIX[M]E|XX[X]|HAC[K]' "${sources[@]}" CMakeLists.txt ./*.md docs/*.md 2>/dev/null)"
+
+((breaches)) || echo "check_tree: ${#sources[@]} files"
+exit "$breaches"

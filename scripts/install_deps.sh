@@ -1,0 +1,97 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Installs what convoy needs on Debian 12, Ubuntu 22.04 and Ubuntu 24.04, and only what is missing: when all is there
+# it asks dpkg once and ends. With --tests also what the tests and the lint checks need. Other systems: install
+# the packages below under their names there; nothing else here depends on apt.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+packages=(g++ cmake ninja-build ccache git openmpi-bin libopenmpi-dev libhdf5-dev libdnnl-dev libfmt-dev libspdlog-dev
+          nlohmann-json3-dev libtomlplusplus-dev libcli11-dev doctest-dev)
+# A test that lacks one of these says so and is skipped; the rest still runs.
+test_packages=(python3 python3-pip python3-numpy python3-h5py python3-torch python3-torchvision clang-format clang-tidy)
+# tensorboard has no Debian package. These versions import without TensorFlow and with the distribution's numpy.
+python_folder=build/python
+python_packages=(tensorboard==2.12.3 protobuf==4.23.4 absl-py==1.4.0)
+
+with_tests=0
+for argument in "$@"; do
+  case "$argument" in
+    --tests) with_tests=1 ;;
+    -h | --help) echo "usage: scripts/install_deps.sh [--tests]"; exit 0 ;;
+    *) echo "install_deps: unknown argument '$argument' (usage: scripts/install_deps.sh [--tests])" >&2; exit 2 ;;
+  esac
+done
+
+# missing PACKAGE...: those that dpkg does not have.
+missing() {
+  local have
+  have=" $(dpkg-query -W -f='${Package}/${db:Status-Status} ' "$@" 2>/dev/null || true)"
+  local package
+  for package in "$@"; do
+    [[ "$have" == *" $package/installed "* ]] || echo "$package"
+  done
+}
+
+as_root() {
+  if [[ $(id -u) -eq 0 ]]; then
+    env DEBIAN_FRONTEND=noninteractive "$@"
+  elif command -v sudo >/dev/null; then
+    sudo DEBIAN_FRONTEND=noninteractive "$@"
+  else
+    echo "install_deps: not root and no sudo; as root, run: $*" >&2
+    exit 1
+  fi
+}
+
+available() { [[ -n "$(apt-cache madison "$1" 2>/dev/null)" ]]; }
+
+apt_install() {  # apt_install required|optional PACKAGE...
+  local kind=$1 package
+  shift
+  local found=() absent=()
+  for package in "$@"; do
+    if available "$package"; then found+=("$package"); else absent+=("$package"); fi
+  done
+  if ((${#absent[@]})); then
+    echo "install_deps: apt has no package ${absent[*]} here" >&2
+    if [[ "$kind" == required ]]; then
+      echo "install_deps: convoy cannot be built without it (on Ubuntu, enable the component: add-apt-repository universe)" >&2
+      exit 1
+    fi
+    echo "install_deps: the tests that need it will be skipped" >&2
+  fi
+  if ((${#found[@]})); then
+    echo "install_deps: installing ${found[*]}"
+    as_root apt-get install -y -q --no-install-recommends "${found[@]}"
+  fi
+}
+
+if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+  echo "install_deps: this system has no apt; install the equivalents of: ${packages[*]}" >&2
+  exit 1
+fi
+
+mapfile -t need < <(missing "${packages[@]}")
+need_tests=()
+if ((with_tests)); then mapfile -t need_tests < <(missing "${test_packages[@]}"); fi
+if ((${#need[@]} + ${#need_tests[@]})); then
+  as_root apt-get update -q
+  if ((${#need[@]})); then apt_install required "${need[@]}"; fi
+  if ((${#need_tests[@]})); then apt_install optional "${need_tests[@]}"; fi
+fi
+
+if ((with_tests)); then
+  wanted="${python_packages[*]}"
+  if [[ "$(cat "$python_folder/.installed" 2>/dev/null)" != "$wanted" ]]; then
+    echo "install_deps: installing $wanted into $python_folder"
+    rm -rf "$python_folder"
+    if /usr/bin/python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --no-deps \
+        --target "$python_folder" "${python_packages[@]}"; then
+      echo "$wanted" >"$python_folder/.installed"
+    else
+      echo "install_deps: pip could not install them; the test that reads TensorBoard files will be skipped" >&2
+    fi
+  fi
+fi

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Installs what is missing, builds, runs every test. `--asan` does the same with AddressSanitizer and UBSan in a build
+# of its own. Other arguments go to ctest, e.g. `scripts/test.sh -R resume`. ctest's summary comes last.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source scripts/common.sh
+
+preset=release folder=build
+if [[ "${1:-}" == --asan ]]; then
+  preset=asan folder=build-asan
+  shift
+  # Open MPI and its helpers keep memory until the process ends; leaks of convoy itself are still reported.
+  export LSAN_OPTIONS="suppressions=$PWD/scripts/lsan.supp:print_suppressions=0"
+  export UBSAN_OPTIONS="print_stacktrace=1"
+fi
+
+scripts/install_deps.sh --tests
+build "$preset" "$folder"
+allow_mpi_as_root
+# Tests on several ranks tell ctest how many cores they take.
+exec ctest --preset "$preset" --parallel "${CONVOY_TEST_JOBS:-$(nproc)}" "$@"

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "app/cli.h"
+#include "layers/base/error.h"
+
+using namespace convoy;
+
+namespace {
+
+std::optional<Command> parse(std::vector<const char*> words) {
+  words.insert(words.begin(), "convoy");
+  return parse_command_line(static_cast<int>(words.size()), words.data());
+}
+
+std::string refused(const std::vector<const char*>& words) {
+  try {
+    (void)parse(words);
+    return "";
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::kUsage);
+    return error.what();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("train") {
+  const auto command = parse({"train", "--set", "a.b=[1, 2]", "c.toml", "--dry-run", "--set", "c.d=1,2"});
+  const auto& train = std::get<TrainArguments>(command.value());
+  CHECK(train.config == "c.toml");
+  CHECK(train.overrides == std::vector<std::string>{"a.b=[1, 2]", "c.d=1,2"});
+  CHECK(train.dry_run);
+  CHECK(std::get<TrainArguments>(parse({"train", "c.toml", "--set=a.b=1"}).value()).overrides ==
+        std::vector<std::string>{"a.b=1"});
+}
+
+TEST_CASE("eval, check, inspect, doctor") {
+  const auto eval =
+      std::get<EvalArguments>(parse({"eval", "c.toml", "--checkpoint", "x.h5", "--set", "a.b=1"}).value());
+  CHECK(eval.checkpoint == "x.h5");
+  CHECK(eval.overrides.size() == 1);
+  CHECK(std::get<CheckArguments>(parse({"check", "c.toml"}).value()).config == "c.toml");
+  CHECK(std::get<InspectArguments>(parse({"inspect", "x.h5"}).value()).file == "x.h5");
+  CHECK(std::holds_alternative<DoctorArguments>(parse({"doctor"}).value()));
+}
+
+TEST_CASE("bench") {
+  const auto bench = std::get<BenchArguments>(
+      parse({"bench", "c.toml", "--steps", "7", "--warmup", "0", "--repeat", "2", "--sweep",
+             "parallel.microbatches=1,2", "--sweep", "model.hidden=[8,8],[16]", "--json", "o.json"})
+          .value());
+  CHECK(bench.steps == 7);
+  CHECK(bench.warmup == 0);
+  CHECK(bench.repeat == 2);
+  CHECK(bench.json == "o.json");
+  REQUIRE(bench.sweeps.size() == 2);
+  CHECK(bench.sweeps[0].key == "parallel.microbatches");
+  CHECK(bench.sweeps[0].values == std::vector<std::string>{"1", "2"});
+  CHECK(bench.sweeps[1].values == std::vector<std::string>{"[8,8]", "[16]"});
+}
+
+TEST_CASE("values are split at their own commas") {
+  CHECK(split_values("a,b") == std::vector<std::string>{"a", "b"});
+  CHECK(split_values("\"a,b\",'c,d',{x=[1,2]}") == std::vector<std::string>{"\"a,b\"", "'c,d'", "{x=[1,2]}"});
+}
+
+TEST_CASE("wrong command lines") {
+  CHECK(refused({}).starts_with("no command given (one of train, eval,"));
+  CHECK(refused({"trian"}) == "unknown command \"trian\" (did you mean \"train\"?)");
+  CHECK(refused({"fly"}).starts_with("unknown command \"fly\" (the commands: train,"));
+  for (const std::vector<const char*>& words : std::vector<std::vector<const char*>>{{"train"},
+                                                                                     {"train", "a", "b"},
+                                                                                     {"train", "a", "--sets", "x.y=1"},
+                                                                                     {"eval", "a"},
+                                                                                     {"inspect"},
+                                                                                     {"bench", "a", "--steps", "0"},
+                                                                                     {"bench", "a", "--steps", "x"},
+                                                                                     {"doctor", "x"},
+                                                                                     {"--wat"}}) {
+    CAPTURE(words.size());
+    CHECK(refused(words).find("--help)") != std::string::npos);
+  }
+  CHECK(refused({"bench", "a", "--sweep", "x"}) == "--sweep: \"x\" is not a sweep (write section.key=value1,value2)");
+  CHECK(refused({"bench", "a", "--sweep", "x.y=1,,2"}) == "--sweep: \"x.y=1,,2\" has an empty value");
+}

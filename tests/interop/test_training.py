@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ten training steps of convoy against PyTorch's, from the same weights on the same batches in the same order.
+
+Every loss must agree to 1e-4 (relative); every parameter, buffer and optimizer slot after the last step to 1e-3 (norm
+of the difference over the norm). Usage: test_training.py CONVOY CASE, or `--self CASE`: PyTorch against itself with
+another memory layout, which shows how much of the tolerance rounding alone takes.
+"""
+import copy
+import os
+import sys
+
+from interop import (Mlp, Report, Toy, as_input, base_config, h5py, last_checkpoint, make_images, np, read_group,
+                     read_metrics, resnet, run_convoy, temporary_folder, torch, write_config, write_images,
+                     write_weights)
+
+STEPS = 10
+DEFAULTS = dict(model="mlp", hidden=[64, 32], size=8, channels=1, batch=16, optimizer="sgd", lr=0.01, momentum=0.9,
+                weight_decay=1e-4, nesterov=False, microbatches=1, loss="cross_entropy", smoothing=0.0)
+CASES = {
+    "toy": dict(model="toy", loss="mse", lr=0.05),
+    "mlp": dict(lr=0.05),
+    "resnet18_small": dict(model="resnet18", stem="small", size=32, channels=3, batch=16),
+    "resnet18_digits": dict(model="resnet18", stem="small", size=8, channels=1, batch=32),
+    "resnet18_imagenet": dict(model="resnet18", stem="imagenet", size=64, channels=3, batch=16),
+    "resnet50": dict(model="resnet50", stem="imagenet", size=64, channels=3, batch=8),
+    "microbatches": dict(model="resnet18", stem="small", size=16, channels=3, batch=32, microbatches=2),
+    "adamw": dict(optimizer="adamw", lr=1e-3, weight_decay=0.05),
+    "lars": dict(model="resnet18", stem="small", size=16, channels=3, batch=16, optimizer="lars", lr=1.0),
+    "nesterov": dict(lr=0.05, nesterov=True),
+    "label_smoothing": dict(lr=0.05, smoothing=0.1),
+    "mse_onehot": dict(lr=0.05, loss="mse"),
+}
+
+
+# ---- the reference
+
+def make_model(case):
+    torch.manual_seed(11)
+    if case["model"] == "toy":
+        return Toy()
+    if case["model"] == "mlp":
+        return Mlp(case["size"] ** 2 * case["channels"], case["hidden"], 10)
+    return resnet(case["model"], case["stem"], case["channels"])
+
+
+def make_data(case):
+    """Inputs as files hold them, and the labels (or float targets)."""
+    samples = STEPS * case["batch"]
+    if case["model"] == "toy":
+        random = np.random.RandomState(5)
+        return random.randn(samples, 10).astype(np.float32), random.randn(samples, 5).astype(np.float32)
+    return make_images(samples, case["size"], case["channels"])
+
+
+def make_loss(case):
+    if case["loss"] == "cross_entropy":
+        return torch.nn.CrossEntropyLoss(label_smoothing=case["smoothing"])
+    if case["model"] == "toy":
+        return torch.nn.MSELoss()
+    return lambda output, labels: torch.nn.functional.mse_loss(
+        output, torch.nn.functional.one_hot(labels, 10).to(output.dtype))
+
+
+class Lars:
+    """Layer-wise adaptive rate scaling (You et al. 2017) with the momentum over the scaled gradient."""
+    TRUST, EPSILON = 0.001, 1e-9
+
+    def __init__(self, parameters, case):
+        self.parameters, self.case = list(parameters), case
+        self.state = {p: {"momentum_buffer": torch.zeros_like(p)} for p in self.parameters}
+
+    def zero_grad(self):
+        for p in self.parameters:
+            p.grad = None
+
+    @torch.no_grad()
+    def step(self):
+        for p in self.parameters:
+            adapt = p.dim() > 1  # not biases, not batch norm
+            decay = self.case["weight_decay"] if adapt else 0.0
+            ratio = 1.0
+            if adapt:
+                weight, gradient = p.double().norm().item(), p.grad.double().norm().item()
+                if weight > 0 and gradient > 0:
+                    ratio = self.TRUST * weight / (gradient + decay * weight + self.EPSILON)
+            velocity = self.state[p]["momentum_buffer"]
+            velocity.mul_(self.case["momentum"]).add_(p.grad + decay * p, alpha=self.case["lr"] * ratio)
+            p.sub_(velocity)
+
+
+def make_optimizer(model, case):
+    if case["optimizer"] == "adamw":
+        return torch.optim.AdamW(model.parameters(), lr=case["lr"], weight_decay=case["weight_decay"])
+    if case["optimizer"] == "lars":
+        return Lars(model.parameters(), case)
+    return torch.optim.SGD(model.parameters(), lr=case["lr"], momentum=case["momentum"],
+                           weight_decay=case["weight_decay"], nesterov=case["nesterov"])
+
+
+class StepStatistics:
+    """One update of the running statistics a step, from the mean of the microbatches' statistics.
+
+    PyTorch updates them in every forward: a momentum of 1 makes each forward leave its own statistics behind.
+    """
+
+    def __init__(self, model):
+        self.norms = [module for module in model.modules() if isinstance(module, torch.nn.BatchNorm2d)]
+        for norm in self.norms:
+            norm.momentum = 1.0
+
+    def begin(self):
+        self.before = [(n.running_mean.clone(), n.running_var.clone(), n.num_batches_tracked.clone())
+                       for n in self.norms]
+        self.sums = [(torch.zeros_like(n.running_mean), torch.zeros_like(n.running_var)) for n in self.norms]
+
+    def after_forward(self):
+        for norm, (mean, variance) in zip(self.norms, self.sums):
+            mean += norm.running_mean
+            variance += norm.running_var
+
+    def end(self, microbatches):
+        for norm, before, (mean, variance) in zip(self.norms, self.before, self.sums):
+            norm.running_mean.copy_(0.9 * before[0] + 0.1 * mean / microbatches)
+            norm.running_var.copy_(0.9 * before[1] + 0.1 * variance / microbatches)
+            norm.num_batches_tracked.copy_(before[2] + 1)
+
+
+def train_torch(model, case, inputs, targets):
+    """Trains in place; returns the losses and the optimizer's slots by parameter name."""
+    optimizer, loss_of, losses = make_optimizer(model, case), make_loss(case), []
+    parts = case["microbatches"]
+    statistics = StepStatistics(model) if parts > 1 else None
+    model.train()
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        x = inputs[step * case["batch"]:(step + 1) * case["batch"]].chunk(parts)
+        t = targets[step * case["batch"]:(step + 1) * case["batch"]].chunk(parts)
+        if statistics:
+            statistics.begin()
+        total = 0.0
+        for i in range(parts):
+            loss = loss_of(model(x[i]), t[i]) / parts
+            loss.backward()
+            total += loss.item()
+            if statistics:
+                statistics.after_forward()
+        if statistics:
+            statistics.end(parts)
+        optimizer.step()
+        losses.append(total)
+    slots = {}
+    names = {"momentum": "momentum_buffer"}
+    if case["optimizer"] == "adamw":
+        names = {"exp_avg": "exp_avg", "exp_avg_sq": "exp_avg_sq"}
+    for slot, key in names.items():
+        slots[slot] = {name: optimizer.state[p][key] for name, p in model.named_parameters()}
+    return losses, slots
+
+
+# ---- convoy
+
+def train_convoy(program, folder, case, model, inputs, targets):
+    """Returns the losses, and the checkpoint's path."""
+    data_file, weights = os.path.join(folder, "data.h5"), os.path.join(folder, "weights.h5")
+    write_weights(weights, model.state_dict())
+    data = {"kind": "hdf5", "train": data_file, "shuffle": False}
+    model_keys = {"name": case["model"], "weights": weights}
+    if case["model"] == "toy":
+        with h5py.File(data_file, "w") as file:
+            file["inputs"], file["targets"] = inputs, targets
+    else:
+        write_images(data_file, inputs, targets)
+        data.update(mean=[0.45], std=[0.25])
+        model_keys["classes"] = 10
+    if case["model"] == "mlp":
+        model_keys["hidden"] = case["hidden"]
+    if "stem" in case:
+        model_keys["stem"] = case["stem"]
+    train = {"steps": STEPS, "global_batch_size": case["batch"], "loss": case["loss"]}
+    if case["smoothing"]:
+        train["label_smoothing"] = case["smoothing"]
+    optimizer = {"name": case["optimizer"], "lr": case["lr"], "weight_decay": case["weight_decay"]}
+    if case["optimizer"] != "adamw":
+        optimizer["momentum"] = case["momentum"]
+    if case["nesterov"]:
+        optimizer["nesterov"] = True
+    config = base_config(model_keys, data, train, optimizer)
+    config["parallel"] = {"microbatches": case["microbatches"]}
+    write_config(os.path.join(folder, "run.toml"), config)
+    run_convoy(program, ["train", "run.toml"], folder)
+    steps = read_metrics(folder, "step")
+    if [entry["step"] for entry in steps] != list(range(1, STEPS + 1)):
+        sys.exit(f"FAILED: steps in metrics.jsonl: {[entry['step'] for entry in steps]}")
+    return [entry["loss"] for entry in steps], last_checkpoint(folder)
+
+
+def compare(case, losses, values, slots, expected_losses, expected_values, expected_slots):
+    report = Report()
+    worst = max(report.close(f"loss of step {i + 1}", a, e, 1e-4)
+                for i, (a, e) in enumerate(zip(losses, expected_losses)))
+    print(f"losses: {expected_losses[0]:.6f} ... {expected_losses[-1]:.6f}, largest relative difference {worst:.2e}")
+    report.same_tensors("model", values, expected_values, 1e-3)
+    for slot, expected in expected_slots.items():
+        report.same_tensors(slot, slots[slot], expected, 1e-3)
+    report.finish()
+
+
+def main():
+    program, case = sys.argv[1], {**DEFAULTS, **CASES[sys.argv[2]]}
+    inputs, targets = make_data(case)
+    model = make_model(case)
+    start = copy.deepcopy(model)
+    x = torch.from_numpy(inputs) if case["model"] == "toy" else as_input(inputs)
+    expected_losses, expected_slots = train_torch(model, case, x, torch.from_numpy(targets))
+    if program == "--self":
+        if x.dim() == 4:
+            start, x = start.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
+        torch.set_num_threads(1)
+        losses, slots = train_torch(start, case, x, torch.from_numpy(targets))
+        compare(case, losses, start.state_dict(), slots, expected_losses, model.state_dict(), expected_slots)
+        return
+    with temporary_folder() as folder:
+        losses, checkpoint = train_convoy(program, folder, case, start, inputs, targets)
+        slots = {slot: read_group(checkpoint, f"optimizer/{slot}") for slot in expected_slots}
+        compare(case, losses, read_group(checkpoint, "model"), slots, expected_losses, model.state_dict(),
+                expected_slots)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A job that must end at once, as the program's main ends it: rank 0 fails while operations are under way
+// whose deadline is far off ("throws"), or waits in vain for a rank that hangs ("hangs"). Prints "aborted in
+// time" when the error reached main without waiting for those operations, whose memory is by then reused.
+#include <chrono>
+#include <cstdio>
+#include <string>
+#include <thread>
+
+#include "layers/base/error.h"
+#include "parallel/world.h"
+#include "test_tensors.h"
+
+namespace {
+
+using namespace convoy;
+
+void work(const World& world, bool hangs) {
+  TestTensors tensors;
+  const auto comm = world.communicator(hangs ? 0.5 : 600, "replicas");
+  if (world.rank() == 1) {
+    if (hangs) std::this_thread::sleep_for(std::chrono::seconds(50));
+    comm->barrier("rank 0 never comes");
+    return;
+  }
+  std::vector<Tensor> buckets;
+  std::vector<Pending> pending;
+  for (int i = 0; i < 5; ++i) {
+    buckets.push_back(tensors.tensor({100'000}, DType::kF32));
+    pending.push_back(comm->all_reduce(buckets.back(), ReduceOp::kSum, "bucket"));
+  }
+  pending.push_back(comm->receive(buckets.front(), 1, 0, "never sent"));
+  if (hangs) comm->barrier("rank 1 hangs");
+  fail("rank 0 throws");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const bool hangs = argc > 1 && std::string(argv[1]) == "hangs";
+  World world;
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    work(world, hangs);
+  } catch (const Error& error) {
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+    std::fprintf(stderr, "%s\n%s after %.2f s\n", error.what(), passed.count() < 10 ? "aborted in time" : "too late",
+                 passed.count());
+    world.abort(static_cast<int>(error.code()));
+  }
+}
