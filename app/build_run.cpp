@@ -58,8 +58,8 @@ OptimizerSpec optimizer_spec(const OptimizerConfig& c) {
   spec.momentum = static_cast<float>(c.momentum);
   spec.nesterov = c.nesterov;
   spec.weight_decay = static_cast<float>(c.weight_decay);
-  spec.beta1 = static_cast<float>(c.betas[0]);
-  spec.beta2 = static_cast<float>(c.betas[1]);
+  spec.beta1 = c.betas[0];
+  spec.beta2 = c.betas[1];
   spec.epsilon = static_cast<float>(c.epsilon);
   spec.trust = static_cast<float>(c.trust);
   return spec;

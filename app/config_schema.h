@@ -20,7 +20,7 @@ inline constexpr double kMaxCount = 1e15;  ///< samples, steps: products with th
 template <class Visitor, class Layer>
 void visit_layer(Visitor& v, Layer& l) {
   using enum LayerKind;
-  const auto owned = [&](Rule rule, std::initializer_list<LayerKind> types) {
+  const auto owned = [&](const Rule& rule, std::initializer_list<LayerKind> types) {
     return rule.only_for("type", l.type, types);
   };
   v.key("type", l.type, anything().required(), "what the layer is");
@@ -55,7 +55,7 @@ template <class Visitor, class C>
 void visit_model(Visitor& v, C& c) {
   using enum ModelKind;
   auto& m = c.model;
-  const auto owned = [&](Rule rule, std::initializer_list<ModelKind> models) {
+  const auto owned = [&](const Rule& rule, std::initializer_list<ModelKind> models) {
     return rule.only_for("model.name", m.name, models);
   };
   v.section("model", "the network");
@@ -75,7 +75,7 @@ template <class Visitor, class C>
 void visit_data(Visitor& v, C& c) {
   using enum DataKind;
   auto& d = c.data;
-  const auto owned = [&](Rule rule, DataKind kind) { return rule.only_for("data.kind", d.kind, {kind}); };
+  const auto owned = [&](const Rule& rule, DataKind kind) { return rule.only_for("data.kind", d.kind, {kind}); };
   v.section("data", "what it learns from");
   v.key("kind", d.kind, anything().required(), "synthetic: random samples; hdf5: an HDF5 data file");
   v.key("train", d.train, owned(input_file().required(), kHdf5), "FILE or FILE:/GROUP");
@@ -84,7 +84,7 @@ void visit_data(Visitor& v, C& c) {
   v.key("features", d.features, owned(between(0, 1e7), kSynthetic), "float32 vectors of this length; 0: images");
   v.key("targets", d.targets, owned(between(0, 1e7), kSynthetic), "float32 targets of this length; 0: class labels");
   const bool synthetic = d.kind == kSynthetic, vectors = synthetic && d.features > 0;
-  const auto images = [&](Rule rule) {
+  const auto images = [&](const Rule& rule) {
     return rule.only_if(!vectors, "means nothing beside data.features (samples are vectors, not images)");
   };
   v.fallback(d.image_size, synthetic && !vectors ? 224 : 0);
@@ -119,7 +119,7 @@ template <class Visitor, class C>
 void visit_optimizer(Visitor& v, C& c) {
   using enum OptimizerKind;
   auto& o = c.optimizer;
-  const auto owned = [&](Rule rule, std::initializer_list<OptimizerKind> names) {
+  const auto owned = [&](const Rule& rule, std::initializer_list<OptimizerKind> names) {
     return rule.only_for("optimizer.name", o.name, names);
   };
   v.section("optimizer", "how weights follow gradients");
@@ -135,7 +135,7 @@ void visit_optimizer(Visitor& v, C& c) {
 
   using enum LrScheduleKind;
   auto& s = c.lr_schedule;
-  const auto of = [&](Rule rule, std::initializer_list<LrScheduleKind> names) {
+  const auto of = [&](const Rule& rule, std::initializer_list<LrScheduleKind> names) {
     return rule.only_for("lr_schedule.name", s.name, names);
   };
   v.section("lr_schedule", "how the learning rate changes");

@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
+#include <string>
 #include <string_view>
 
 #include "app/duration.h"
@@ -21,9 +23,21 @@ constexpr std::size_t kBarWidth = 24;
 constexpr std::size_t kLeastBarWidth = 4;
 constexpr const char* kClearLine = "\r\x1b[2K";
 
+/// Open MPI's launcher gives its ranks a terminal of its own making even when its output goes to a file, so under it
+/// the launcher's output (our parent's) is what counts. Where that cannot be seen, it is taken for a file.
+bool launcher_has_terminal() {
+  if (std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr) return true;
+  const std::string path = "/proc/" + std::to_string(getppid()) + "/fd/1";
+  std::array<char, 64> target{};
+  const ssize_t length = readlink(path.c_str(), target.data(), target.size() - 1);
+  const std::string_view file(target.data(), length > 0 ? static_cast<std::size_t>(length) : 0);
+  return file.starts_with("/dev/pts/") || file.starts_with("/dev/tty");
+}
+
 bool redraws(std::FILE* out) {
   const char* terminal = std::getenv("TERM");
-  return isatty(fileno(out)) == 1 && terminal != nullptr && std::string_view(terminal) != "dumb";
+  const bool capable = terminal != nullptr && std::string_view(terminal) != "dumb";
+  return capable && isatty(fileno(out)) == 1 && launcher_has_terminal();
 }
 
 std::size_t columns_of(std::FILE* out) {

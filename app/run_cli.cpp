@@ -3,10 +3,10 @@
 // Runs the command of a command line and answers for its errors. The World lives outside of the try block, so
 // that one rank's failure can end all ranks while it is being reported; a collective Error is one that all ranks have,
 // so rank 0 speaks and all end in order.
-#include <unistd.h>
-
+#include <chrono>
 #include <iostream>
 #include <new>
+#include <thread>
 #include <type_traits>
 
 #include "app/cli.h"
@@ -16,6 +16,9 @@
 namespace convoy {
 
 namespace {
+
+/// Launchers end all ranks as soon as the first one fails: those with nothing to say let rank 0 finish its sentence.
+constexpr std::chrono::milliseconds kTimeToSpeak{500};
 
 void report(const std::string& message) { std::cerr << "convoy: error: " + message + "\n" << std::flush; }
 
@@ -81,7 +84,11 @@ int run_cli(int argc, char** argv) {
     const std::optional<Command> command = parse_command_line(argc, argv);
     return command ? run(*command) : 0;
   } catch (const Error& error) {
-    if (speaks) report(error.what());
+    if (speaks) {
+      report(error.what());
+    } else {
+      std::this_thread::sleep_for(kTimeToSpeak);
+    }
     return static_cast<int>(error.code());
   } catch (const std::exception& error) {
     report(error.what());

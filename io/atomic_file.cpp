@@ -88,9 +88,10 @@ void write_all(int descriptor, std::span<const std::byte> bytes, const std::stri
   }
 }
 
-void write_file_atomically(const std::string& path, std::span<const std::byte> bytes) {
+void write_file_atomically(const std::string& path, std::span<const std::byte> bytes, std::span<const std::byte> tail) {
   Temporary file(path + kTemporarySuffix);
   write_all(file.descriptor(), bytes, path);
+  write_all(file.descriptor(), tail, path);
   if (::fsync(file.descriptor()) != 0) fail_system("write", path, errno);
   file.close();
   file.rename_to(path);

@@ -14,8 +14,10 @@ namespace convoy {
 /// The end of the name under which a file is written before it has its own.
 inline constexpr const char* kTemporarySuffix = ".tmp";
 
-/// Puts a file with these bytes at `path`, replacing one that is there, and returns once it is on disk.
-void write_file_atomically(const std::string& path, std::span<const std::byte> bytes);
+/// Puts a file with these bytes, then those of `tail`, at `path`, replacing one that is there, and returns once it is
+/// on disk.
+void write_file_atomically(const std::string& path, std::span<const std::byte> bytes,
+                           std::span<const std::byte> tail = {});
 
 /// Writes all bytes to an open file; `path` is for the message of the Error.
 void write_all(int descriptor, std::span<const std::byte> bytes, const std::string& path);

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Relies on hdf5.h for the file's contents and atomic_file.h for its way to disk. Numbers, names and shapes lie in HDF5
-// metadata, which carries checksums in this format; elements carry Fletcher32; HDF5 stores text attributes in a heap
-// without a checksum, so one over all of them is kept in `text_crc32c`. Invariant: `complete` is written after
-// everything else.
+// Relies on hdf5.h for the file's contents, atomic_file.h for its way to disk, and seal.h for the checksum over all of
+// it: elements carry Fletcher32 besides, so that other programs notice damage, too. Invariant: `complete` is written
+// after everything else.
 #include "io/checkpoint.h"
 
 #include <algorithm>
 #include <ctime>
 
 #include "io/atomic_file.h"
-#include "io/crc32c.h"
+#include "io/seal.h"
 #include "layers/base/error.h"
 
 namespace convoy {
@@ -45,14 +44,6 @@ std::string now_text() {
   return text;
 }
 
-std::int64_t text_checksum(const Checkpoint& c) {
-  std::uint32_t sum = 0;
-  for (const std::string* text : {&c.config, &c.program_version, &c.mode, &c.created}) {
-    sum = crc32c(std::string(1, '\0'), crc32c(*text, sum));
-  }
-  return sum;
-}
-
 std::size_t payload(const Checkpoint& checkpoint) {
   std::size_t bytes = checkpoint.config.size();
   for (const auto& tensor : checkpoint.model) bytes += tensor.bytes.size() + kMetadataBytes;
@@ -62,12 +53,9 @@ std::size_t payload(const Checkpoint& checkpoint) {
   return bytes;
 }
 
-std::vector<HostTensor> read_group(const hdf5::File& file, const std::string& group, bool checksums_required) {
+std::vector<HostTensor> read_group(const hdf5::File& file, const std::string& group) {
   std::vector<HostTensor> tensors;
   for (const auto& info : file.datasets(group)) {
-    if (checksums_required && !info.checksummed && !info.dims.empty()) {
-      fail("{}:{}: carries no checksum", file.path(), info.path);
-    }
     tensors.push_back(file.read(info.path, to_name(group, info.path)));
   }
   return tensors;
@@ -77,6 +65,12 @@ template <class T>
 T required(const std::optional<T>& value, const hdf5::File& file, const char* name) {
   if (!value) fail("{}: attribute {} is missing", file.path(), name);
   return *value;
+}
+
+// Before HDF5 sees the file. One without a seal has been edited, or comes from elsewhere: HDF5's own checks must do.
+void require_seal(const std::string& path) {
+  const SealCheck check = check_seal(path);
+  if (check.seal == Seal::kBroken) fail("{}: {}", path, check.problem);
 }
 
 // The attributes; throws unless the file is a complete checkpoint of a version that is known.
@@ -106,9 +100,6 @@ Checkpoint read_header(const hdf5::File& file) {
   c.program_version = text("program_version");
   c.mode = text("mode");
   c.created = text("created");
-  if (integer("text_crc32c") != text_checksum(c)) {
-    fail("{}: damaged (the checksum of its text attributes does not hold)", file.path());
-  }
   for (const char* group : {"/model", "/optimizer"}) {
     if (!file.has(group)) fail("{}: group {} is missing", file.path(), group);
   }
@@ -128,14 +119,6 @@ void write_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
     image.create_group(group);
     for (const auto& tensor : tensors) image.write(to_file_path(group, tensor.name), tensor);
   }
-  Checkpoint text;  // the text attributes as they go into the file
-  text.config = checkpoint.config;
-  text.program_version = checkpoint.program_version;
-  text.mode = checkpoint.mode;
-  text.created = checkpoint.created.empty() ? now_text() : checkpoint.created;
-  for (const std::string* value : {&text.config, &text.program_version, &text.mode, &text.created}) {
-    if (value->find('\0') != std::string::npos) fail("{}: a zero byte in a text attribute", path);
-  }
   image.write_attribute("/", "format", std::string(kFormat));
   image.write_attribute("/", "format_version", kFormatVersion);
   image.write_attribute("/", "step", checkpoint.step);
@@ -144,23 +127,25 @@ void write_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
   image.write_attribute("/", "seed", checkpoint.seed);
   image.write_attribute("/", "lr_step", checkpoint.lr_step);
   image.write_attribute("/", "loss_scale", checkpoint.loss_scale);
-  image.write_attribute("/", "config", text.config);
-  image.write_attribute("/", "program_version", text.program_version);
+  image.write_attribute("/", "config", checkpoint.config);
+  image.write_attribute("/", "program_version", checkpoint.program_version);
   image.write_attribute("/", "ranks", std::int64_t{checkpoint.ranks});
-  image.write_attribute("/", "mode", text.mode);
-  image.write_attribute("/", "created", text.created);
-  image.write_attribute("/", "text_crc32c", text_checksum(text));
+  image.write_attribute("/", "mode", checkpoint.mode);
+  image.write_attribute("/", "created", checkpoint.created.empty() ? now_text() : checkpoint.created);
   image.write_attribute("/", "complete", std::int64_t{1});
-  write_file_atomically(path, image.bytes());
+  const auto bytes = image.bytes();
+  const std::string seal = seal_for(bytes);
+  write_file_atomically(path, bytes, std::as_bytes(std::span(seal)));
 }
 
 Checkpoint read_checkpoint(const std::string& path) {
   return hdf5::input_errors([&] {
+    require_seal(path);
     const hdf5::File file(path);
     Checkpoint checkpoint = read_header(file);
-    checkpoint.model = read_group(file, "/model", true);
+    checkpoint.model = read_group(file, "/model");
     for (const auto& slot : file.groups("/optimizer")) {
-      checkpoint.optimizer.push_back({slot, read_group(file, "/optimizer/" + slot, true)});
+      checkpoint.optimizer.push_back({slot, read_group(file, "/optimizer/" + slot)});
     }
     return checkpoint;
   });
@@ -168,11 +153,12 @@ Checkpoint read_checkpoint(const std::string& path) {
 
 std::vector<HostTensor> read_model_weights(const std::string& path) {
   return hdf5::input_errors([&] {
+    require_seal(path);
     const hdf5::File file(path);
     if (!file.has("/model") || file.is_dataset("/model")) {
       fail("{}: no group /model, which holds the weights under torchvision's names with '.' as '/'", path);
     }
-    auto tensors = read_group(file, "/model", false);
+    auto tensors = read_group(file, "/model");
     if (tensors.empty()) fail("{}: its group /model holds no data sets", path);
     return tensors;
   });
@@ -180,10 +166,10 @@ std::vector<HostTensor> read_model_weights(const std::string& path) {
 
 std::string checkpoint_problem(const std::string& path) {
   try {
+    require_seal(path);
     const hdf5::File file(path);
     (void)read_header(file);
     for (const auto& info : file.datasets()) {
-      if (!info.checksummed && !info.dims.empty()) fail("{}:{}: carries no checksum", path, info.path);
       file.verify(info);
     }
     return "";
@@ -194,10 +180,10 @@ std::string checkpoint_problem(const std::string& path) {
 
 std::vector<DatasetCheck> check_datasets(const std::string& path) {
   const hdf5::File file = hdf5::input_errors([&] { return hdf5::File(path); });
-  const bool own = file.string_attribute("/", "format").value_or("") == kFormat;
+  const bool sealed = check_seal(path).seal == Seal::kHolds;
   std::vector<DatasetCheck> checks;
   for (const auto& info : file.datasets()) {
-    DatasetCheck check{info, info.checksummed || (own && info.dims.empty()), ""};
+    DatasetCheck check{info, info.checksummed || sealed, ""};
     try {
       file.verify(info);
     } catch (const Error& error) {

@@ -52,7 +52,7 @@ void write_checkpoint(const std::string& path, const Checkpoint& checkpoint);
 /// One data set of a file and whether its elements can be read with their checksums.
 struct DatasetCheck {
   hdf5::DatasetInfo info;
-  bool verifiable = false;  ///< carries a checksum (of its own, or in its header as the scalars of a checkpoint)
+  bool verifiable = false;  ///< carries a checksum, or the file as a whole does
   std::string problem;      ///< empty: reads well
 };
 

@@ -1,32 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The byte-at-a-time form with one table of 256 words: what it reads is a few hundred bytes a step. The table is built
-// at compile time from the reflected polynomial 0x82F63B78, so the file relies on nothing but its header.
+// Eight bytes at a time with eight tables ("slicing by 8", Kounavis and Berry 2005), since whole checkpoints go through
+// it. The tables are built at compile time from the reflected polynomial 0x82F63B78, so the file relies on nothing but
+// its header.
 #include "io/crc32c.h"
 
 #include <array>
+#include <bit>
+#include <cstring>
 
 namespace convoy {
 
 namespace {
 
-constexpr std::array<std::uint32_t, 256> make_table() {
-  std::array<std::uint32_t, 256> table{};
+using Table = std::array<std::uint32_t, 256>;
+
+// tables[k][b]: what byte b contributes when k more bytes follow it.
+constexpr std::array<Table, 8> make_tables() {
+  std::array<Table, 8> tables{};
   for (std::uint32_t byte = 0; byte < 256; ++byte) {
     std::uint32_t value = byte;
-    for (int bit = 0; bit < 8; ++bit) value = (value >> 1) ^ ((value & 1) != 0 ? 0x82F63B78u : 0u);
-    table[byte] = value;
+    for (int bit = 0; bit < 8; ++bit) value = (value >> 1) ^ ((value & 1) != 0 ? 0x82F63B78U : 0U);
+    tables[0][byte] = value;
   }
-  return table;
+  for (std::size_t k = 1; k < 8; ++k) {
+    for (std::size_t byte = 0; byte < 256; ++byte) {
+      const std::uint32_t value = tables[k - 1][byte];
+      tables[k][byte] = (value >> 8) ^ tables[0][value & 0xFF];
+    }
+  }
+  return tables;
 }
 
-constexpr std::array<std::uint32_t, 256> kTable = make_table();
+constexpr std::array<Table, 8> kTables = make_tables();
+static_assert(std::endian::native == std::endian::little, "eight bytes are taken as one little-endian word");
 
 }  // namespace
 
 std::uint32_t crc32c(std::string_view bytes, std::uint32_t before) {
   std::uint32_t value = ~before;
-  for (const char c : bytes) value = (value >> 8) ^ kTable[(value ^ static_cast<unsigned char>(c)) & 0xFF];
+  for (; bytes.size() >= 8; bytes.remove_prefix(8)) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes.data(), 8);
+    word ^= value;
+    value = 0;
+    for (std::size_t k = 0; k < 8; ++k) value ^= kTables[7 - k][word >> (8 * k) & 0xFF];
+  }
+  for (const char c : bytes) value = (value >> 8) ^ kTables[0][(value ^ static_cast<unsigned char>(c)) & 0xFF];
   return ~value;
 }
 

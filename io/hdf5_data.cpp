@@ -223,13 +223,15 @@ FileImage::FileImage(std::string name, std::size_t expected_bytes) : name_(std::
   // Steps of a sixteenth: little is wasted at the end, and little is copied on the way.
   const std::size_t step = std::max<std::size_t>(64 << 10, expected_bytes / 16);
   CONVOY_HDF5(H5Pset_fapl_core(access.id(), step, 0), name_);
-  // The format of HDF5 1.8, no newer: readable everywhere, its metadata is checksummed, and it keeps no
-  // open-for-writing flag.
+  // The superblock of HDF5 1.8: unlike that of 1.10, it has no mark "open for writing", which an image would keep.
   CONVOY_HDF5(H5Pset_libver_bounds(access.id(), H5F_LIBVER_V18, H5F_LIBVER_V18), name_);
   // The memory driver first looks for a file of this name and for an open image of this name; there must be neither.
   static std::int64_t images = 0;
   const std::string unused = fmt::format("/dev/null/image-{}", images++);
   handle_ = Handle(CONVOY_HDF5(H5Fcreate(unused.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.id()), name_));
+  // All else in the format of 1.10: there the index of chunks is checksummed, too. In that of 1.8, one changed bit in
+  // it makes a chunk read as zeros.
+  CONVOY_HDF5(H5Fset_libver_bounds(handle_.id(), H5F_LIBVER_V110, H5F_LIBVER_V110), name_);
 }
 
 void FileImage::create_group(const std::string& path) {

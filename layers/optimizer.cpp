@@ -35,12 +35,12 @@ class Adamw final : public Optimizer {
   void step(double lr, std::int64_t update) override {
     const auto t = static_cast<double>(update + 1);
     const AdamwUpdate u{static_cast<float>(lr),
-                        spec_.beta1,
-                        spec_.beta2,
                         spec_.epsilon,
                         spec_.weight_decay,
-                        1 - std::pow(static_cast<double>(spec_.beta1), t),
-                        1 - std::pow(static_cast<double>(spec_.beta2), t)};
+                        spec_.beta1,
+                        spec_.beta2,
+                        1 - std::pow(spec_.beta1, t),
+                        1 - std::pow(spec_.beta2, t)};
     backend_.adamw_update(u, store_.values(), store_.gradients(), first_, second_);
   }
 

@@ -18,7 +18,7 @@ struct OptimizerSpec {
   float momentum = 0.9F;
   bool nesterov = false;
   float weight_decay = 0;
-  float beta1 = 0.9F, beta2 = 0.999F;
+  double beta1 = 0.9, beta2 = 0.999;
   float epsilon = 1e-8F;
   float trust = 0.001F;
 };

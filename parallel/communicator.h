@@ -23,7 +23,8 @@ class PendingOperation {
   virtual ~PendingOperation() = default;
   /// Gives the library a chance to move data; true once complete. Cheap.
   virtual bool test() = 0;
-  /// Blocks until complete; throws Error past the deadline.
+  /// Blocks until complete; throws Error when that takes longer than the communicator's timeout, counted from
+  /// this call. The operation is then still under way: waiting again is allowed.
   virtual void wait() = 0;
 };
 using Pending = std::unique_ptr<PendingOperation>;

@@ -41,10 +41,9 @@ std::string mpi_error_text(int code) {
   return {text.data(), static_cast<std::size_t>(length)};
 }
 
-void check_mpi(int code, const char* call, std::source_location place) {
+void check_mpi(int code, const char* call, const char* file, int line) {
   if (code == MPI_SUCCESS) return;
-  fail("MPI failed on {}: {} at {}:{}: {}", mpi_whereabouts(), call, short_path(place.file_name()), place.line(),
-       mpi_error_text(code));
+  fail("MPI failed on {}: {} at {}:{}: {}", mpi_whereabouts(), call, short_path(file), line, mpi_error_text(code));
 }
 
 }  // namespace convoy

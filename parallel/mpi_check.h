@@ -6,7 +6,6 @@
 
 #include <mpi.h>
 
-#include <source_location>
 #include <string>
 
 namespace convoy {
@@ -18,8 +17,8 @@ namespace convoy {
 [[nodiscard]] std::string mpi_error_text(int code);
 
 /// Throws Error unless `code` is MPI_SUCCESS: the call, world rank, host, place and MPI's own words.
-void check_mpi(int code, const char* call, std::source_location place = std::source_location::current());
+void check_mpi(int code, const char* call, const char* file, int line);
 
 }  // namespace convoy
 
-#define CONVOY_MPI_CHECK(call) ::convoy::check_mpi((call), #call)
+#define CONVOY_MPI_CHECK(call) ::convoy::check_mpi((call), #call, __FILE__, __LINE__)

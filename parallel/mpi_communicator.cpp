@@ -55,7 +55,10 @@ int checked_count(std::size_t count, const MpiOperation& operation) {
 
 MpiCommunicator::MpiCommunicator(MPI_Comm owned, const std::string& name, double timeout, std::int64_t max_count)
     : comm_(owned), identity_(std::make_shared<CommunicatorIdentity>()), max_count_(max_count) {
-  if (!(timeout > 0)) fail_usage("parallel.timeout: {:g} s is not a time to wait (it must be above 0)", timeout);
+  if (!(timeout > 0)) {
+    MPI_Comm_free(&comm_);  // it is ours already, and a constructor that throws has no destructor
+    fail_usage("parallel.timeout: {:g} s is not a time to wait (it must be above 0)", timeout);
+  }
   CONVOY_MPI_CHECK(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN));
   CONVOY_MPI_CHECK(MPI_Comm_rank(comm_, &identity_->rank));
   CONVOY_MPI_CHECK(MPI_Comm_size(comm_, &identity_->size));

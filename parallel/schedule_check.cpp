@@ -46,7 +46,8 @@ class StageCheck {
     if (action.chunk < 0 || action.chunk >= schedule_.chunks) {
       broken("{} is of none of the {} chunks", action_name(action), schedule_.chunks);
     }
-    return static_cast<std::size_t>(action.microbatch * schedule_.chunks + action.chunk);
+    const auto row = static_cast<std::size_t>(action.microbatch);
+    return row * static_cast<std::size_t>(schedule_.chunks) + static_cast<std::size_t>(action.chunk);
   }
 
   void take(const Action& action) {

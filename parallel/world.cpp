@@ -11,6 +11,7 @@
 #include "layers/base/error.h"
 #include "parallel/mpi_check.h"
 #include "parallel/mpi_communicator.h"
+#include "parallel/mpi_leaks.h"
 #include "parallel/mpi_operation.h"
 
 namespace convoy {
@@ -23,7 +24,9 @@ World::World(const Environment& environment) : exceptions_at_start_(std::uncaugh
   MPI_Initialized(&started);
   if (started != 0) fail("MPI was started twice in one process: a program has one World, for its whole life");
   int level = MPI_THREAD_SINGLE;
+  [[maybe_unused]] const MpiOwnMemory not_ours;
   CONVOY_MPI_CHECK(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level));
+  keep_pmix_mapped();
   CONVOY_MPI_CHECK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
   CONVOY_MPI_CHECK(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
 
@@ -34,9 +37,12 @@ World::World(const Environment& environment) : exceptions_at_start_(std::uncaugh
     CONVOY_MPI_CHECK(MPI_Comm_size(MPI_COMM_WORLD, &size_));
     check_launch_after_init(facts, size_, mpi_version());
     if (level < MPI_THREAD_SERIALIZED) {
-      fail_usage(
-          "{} cannot be called from more than one thread (it grants thread level {}); use a build of MPI with threads",
-          mpi_version(), level);
+      Error error(fmt::format("{} was built without threads, which convoy needs; use a build that has them (thread "
+                              "level {}, wanted {} or more)",
+                              mpi_version(), level, MPI_THREAD_SERIALIZED),
+                  ExitCode::kUsage);
+      error.set_collective();
+      throw error;
     }
     thread_level_ = level == MPI_THREAD_MULTIPLE ? "multiple" : "serialized";
     find_node();
@@ -69,6 +75,7 @@ void World::find_node() {
 
 World::~World() {
   const bool in_order = std::uncaught_exceptions() <= exceptions_at_start_ && abandoned_operations() == 0;
+  [[maybe_unused]] const MpiOwnMemory not_ours;
   if (in_order || size_ == 1) MPI_Finalize();
 }
 

@@ -62,7 +62,8 @@ struct SgdUpdate {
 /// One AdamW update (Loshchilov & Hutter 2019, as torch.optim.AdamW): w -= lr * weight_decay * w, then
 /// w -= lr / bias1 * m / (sqrt(v / bias2) + epsilon), bias_i = 1 - beta_i^t.
 struct AdamwUpdate {
-  float lr, beta1, beta2, epsilon, weight_decay;
+  float lr, epsilon, weight_decay;
+  double beta1, beta2;
   double bias1, bias2;
 };
 

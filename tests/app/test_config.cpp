@@ -195,13 +195,11 @@ TEST_CASE("files are looked for as written, then beside the config") {
 
 TEST_CASE("batches that divide") {
   CHECK_NOTHROW(check_batch(96, 3, 4));
-  const auto message = [](std::int64_t batch, std::int64_t replicas, std::int64_t microbatches) {
-    return "train.global_batch_size: " + batch_problem(batch, replicas, microbatches).substr(25);
-  };
-  CHECK(message(100, 3, 4) ==
+  CHECK(batch_problem(100, 3, 4) ==
         "train.global_batch_size: 100 does not divide into 3 replicas x 4 microbatches (96 or 108 do)");
-  CHECK(message(7, 2, 1) == "train.global_batch_size: 7 does not divide into 2 replicas (6 or 8 do)");
-  CHECK(message(3, 1, 4) == "train.global_batch_size: 3 does not divide into 4 microbatches (4 does)");
+  CHECK(batch_problem(7, 2, 1) == "train.global_batch_size: 7 does not divide into 2 replicas (6 or 8 do)");
+  CHECK(batch_problem(3, 1, 4) == "train.global_batch_size: 3 does not divide into 4 microbatches (4 does)");
+  CHECK(batch_problem(96, 3, 4).empty());
   CHECK_THROWS_AS(check_batch(7, 2, 1), Error);
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Writes the files that the Python tests of this folder open with other people's readers: io_files checkpoint FILE, or
-// io_files events FOLDER. Relies on the library only. Invariant: values are simple enough to be known on both sides.
+// Writes the files that the Python tests of this folder open with other people's readers (io_files checkpoint FILE,
+// io_files events FOLDER), and says what is wrong with a checkpoint that they have changed (io_files check FILE; an
+// empty line: nothing). Relies on the library only. Invariant: values are simple enough to be known on both sides.
 #include <cstdio>
 #include <string>
 
@@ -55,10 +56,12 @@ int main(int argc, char** argv) {
     const std::string what = argc == 3 ? argv[1] : "";
     if (what == "checkpoint") {
       write_sample(argv[2]);
+    } else if (what == "check") {
+      std::puts(checkpoint_problem(argv[2]).c_str());
     } else if (what == "events") {
       write_events(argv[2]);
     } else {
-      fail_usage("io_files checkpoint FILE | io_files events FOLDER");
+      fail_usage("io_files checkpoint FILE | io_files check FILE | io_files events FOLDER");
     }
     return 0;
   } catch (const std::exception& error) {

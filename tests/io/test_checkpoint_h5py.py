@@ -43,6 +43,10 @@ def datasets(file):
     return found
 
 
+def problem(path):
+    return subprocess.run([sys.argv[1], "check", path], check=True, capture_output=True, text=True).stdout.strip()
+
+
 def main():
     subprocess.run([sys.argv[1], "checkpoint", "sample.h5"], check=True)
     with h5py.File("sample.h5", "r") as file:
@@ -62,6 +66,16 @@ def main():
         for name, value in ATTRIBUTES.items():
             assert file.attrs[name] == value, (name, file.attrs[name])
         assert file.attrs["created"].endswith("Z")
+
+    # Changed with h5py and closed: no longer sealed, but still a checkpoint, as long as it is complete.
+    assert problem("sample.h5") == "", problem("sample.h5")
+    with h5py.File("sample.h5", "r+") as file:
+        file.attrs["step"] = 121
+        file["/model/bn1/running_mean"][...] = 0
+    assert problem("sample.h5") == "", problem("sample.h5")
+    with h5py.File("sample.h5", "r+") as file:
+        del file.attrs["complete"]
+    assert "incomplete" in problem("sample.h5"), problem("sample.h5")
 
     # A byte of the elements changed: h5py must refuse to read it, too.
     with h5py.File("sample.h5", "r") as file:

@@ -70,8 +70,8 @@ TEST_CASE("AdamW follows torch.optim.AdamW") {
       Buffers b(device, count);
       AdamwUpdate update{};
       update.lr = 0.01F;
-      update.beta1 = 0.9F;
-      update.beta2 = 0.999F;
+      update.beta1 = 0.9;
+      update.beta2 = 0.999;
       update.epsilon = 1e-8F;
       update.weight_decay = 0.05F;
       const double lr = update.lr, beta1 = update.beta1, beta2 = update.beta2, decay = update.weight_decay;
@@ -102,12 +102,12 @@ TEST_CASE("AdamW's first step is lr against the sign of the gradient, and zeros 
   const Tensor w_tensor = device.put(w), m = device.put(zeros), v = device.put(zeros);
   AdamwUpdate update{};
   update.lr = 0.01F;
-  update.beta1 = 0.9F;
-  update.beta2 = 0.999F;
+  update.beta1 = 0.9;
+  update.beta2 = 0.999;
   update.epsilon = 1e-8F;
   update.weight_decay = 0.1F;
-  update.bias1 = 1.0 - static_cast<double>(update.beta1);
-  update.bias2 = 1.0 - static_cast<double>(update.beta2);
+  update.bias1 = 1.0 - update.beta1;
+  update.bias2 = 1.0 - update.beta2;
   device.backend.adamw_update(update, w_tensor, device.put(g), m, v);
   Array expected({4});
   expected.values = {-0.01, 0.01, 0.0, -0.01};
@@ -180,8 +180,8 @@ TEST_CASE("an element is updated to the same bits wherever it lies, on any numbe
       keep(values);
       AdamwUpdate adamw{};
       adamw.lr = 0.01F;
-      adamw.beta1 = 0.9F;
-      adamw.beta2 = 0.999F;
+      adamw.beta1 = 0.9;
+      adamw.beta2 = 0.999;
       adamw.epsilon = 1e-8F;
       adamw.weight_decay = 0.05F;
       adamw.bias1 = 0.5;

@@ -74,10 +74,11 @@ TEST_CASE_FIXTURE(MpiFixture, "a message that does not come is reported, and may
 }
 
 TEST_CASE_FIXTURE(MpiFixture, "the deadline counts from wait(), not from the start") {
-  const auto impatient = test_world().communicator(0.5, "impatient");
+  const auto impatient = test_world().communicator(1.5, "impatient");
+  comm->barrier("all start together");
   const Tensor sum = tensors.tensor(std::vector<float>{1}, DType::kF32);
   const Pending pending = impatient->all_reduce(sum, ReduceOp::kSum, "early");
-  std::this_thread::sleep_for(std::chrono::milliseconds(700));
+  std::this_thread::sleep_for(std::chrono::milliseconds(1800));
   CHECK_NOTHROW(pending->wait());
   CHECK(sum.data<float>()[0] == static_cast<float>(size));
   comm->barrier("done");

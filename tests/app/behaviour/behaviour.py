@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the behaviour tests share: configs, starting convoy on N ranks, killing it, reading what it leaves.
+
+Standard library only; h5py is used where it is there (`h5py` is None elsewhere). Every run is in a folder of its own
+below the current one.
+Usage of every test: test_X.py CONVOY DIGITS.h5 MPIRUN [CASE...]
+"""
+import copy
+import json
+import math
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+try:
+    import h5py
+except ImportError:
+    h5py = None
+
+CONVOY, DIGITS, MPIRUN = (os.path.abspath(path) for path in sys.argv[1:4])
+ONLY = sys.argv[4:]
+SKIPPED = 77
+ENVIRONMENT = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+               "OMP_NUM_THREADS": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
+
+# Convolutions, batch norm and a residual block: everything that has state, and quick. 42,000 parameters.
+SMALL_NET = {
+    "name": "sequential",
+    "layers": [
+        {"type": "conv2d", "name": "conv", "out_channels": 16, "kernel_size": 3, "padding": 1, "bias": False},
+        {"type": "batch_norm2d", "name": "bn"},
+        {"type": "relu"},
+        {"type": "basic_block", "name": "block", "channels": 32, "stride": 2},
+        {"type": "global_avg_pool"},
+        {"type": "linear", "name": "fc", "out_features": 10},
+    ],
+}
+MLP = {"name": "mlp", "hidden": [64]}
+
+
+def config(model=None, **sections):
+    """Small, quick, reproducible; `sections` change or add keys."""
+    result = {
+        "run": {"name": "run", "seed": 3},
+        "device": {"kind": "cpu", "threads": 1},
+        "model": copy.deepcopy(model or MLP),
+        "data": {"kind": "hdf5", "train": DIGITS + ":/train", "validation": DIGITS + ":/validation"},
+        "train": {"steps": 20, "global_batch_size": 32},
+        "optimizer": {"name": "sgd", "lr": 0.05, "momentum": 0.9, "weight_decay": 1e-4},
+        "checkpoint": {"keep": 1000},
+        "log": {"progress": "off", "every_steps": 1, "tensorboard": False},
+    }
+    for section, keys in sections.items():
+        result.setdefault(section, {}).update(keys)
+    return result
+
+
+def toml(sections):
+    text = ""
+    for section, keys in sections.items():
+        tables = [(key, value) for key, value in keys.items() if isinstance(value, list) and value
+                  and isinstance(value[0], dict)]
+        text += f"[{section}]\n"
+        for key, value in keys.items():
+            if (key, value) not in tables and value is not None:
+                text += f"{key} = {json.dumps(value)}\n"  # JSON's scalars and lists of them are TOML's
+        for key, rows in tables:
+            for row in rows:
+                text += f"[[{section}.{key}]]\n" + "".join(f"{k} = {json.dumps(v)}\n" for k, v in row.items())
+    return text
+
+
+class Folder:
+    """A fresh folder with run.toml in it; its run is runs/run."""
+
+    def __init__(self, name, sections):
+        self.path = os.path.abspath(name)
+        shutil.rmtree(self.path, ignore_errors=True)
+        os.makedirs(self.path)
+        self.configure(sections)
+
+    def configure(self, sections):
+        with open(self.file("run.toml"), "w") as file:
+            file.write(toml(sections))
+
+    def file(self, *parts):
+        return os.path.join(self.path, *parts)
+
+    def copy(self, name):
+        other = copy.copy(self)
+        other.path = os.path.abspath(name)
+        shutil.rmtree(other.path, ignore_errors=True)
+        shutil.copytree(self.path, other.path)
+        return other
+
+    # -- running
+
+    def command(self, ranks, *arguments, wrapper=()):
+        words = [*wrapper, CONVOY, *(arguments or ("train", "run.toml"))]
+        if ranks > 1:
+            words = [MPIRUN, "-n", str(ranks), "--oversubscribe", "--bind-to", "none", *words]
+        return words
+
+    def start(self, ranks, *arguments, wrapper=()):
+        out, err = open(self.file("stdout.txt"), "w"), open(self.file("stderr.txt"), "w")
+        with out, err:
+            return subprocess.Popen(self.command(ranks, *arguments, wrapper=wrapper), cwd=self.path, env=ENVIRONMENT,
+                                    stdout=out, stderr=err, stdin=subprocess.DEVNULL, start_new_session=True)
+
+    def run(self, ranks, *arguments, timeout=60, **options):
+        """The exit code, or None when it had to be killed; outputs are in self.stdout and self.stderr."""
+        process = self.start(ranks, *arguments, **options)
+        try:
+            code = process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            kill_tree(process)
+            code = None
+        self.read_outputs()
+        return code
+
+    def train(self, ranks=1, **options):
+        code = self.run(ranks, **options)
+        check(code == 0, f"{os.path.basename(self.path)}: exit code {code} on {ranks} ranks\n{self.stderr[-2000:]}")
+
+    def read_outputs(self):
+        self.stdout, self.stderr = (open(self.file(name), errors="replace").read()
+                                    for name in ("stdout.txt", "stderr.txt"))
+
+    # -- what a run leaves
+
+    def events(self, kind, parse_float=float):
+        """The lines of metrics.jsonl of one kind. A line cut by a kill may be there, and is left out."""
+        entries = []
+        try:
+            lines = open(self.file("runs", "run", "metrics.jsonl")).read().split("\n")
+        except FileNotFoundError:
+            return entries
+        for line in lines:
+            try:
+                entry = json.loads(line, parse_float=parse_float)
+            except ValueError:
+                continue
+            if entry.get("event") == kind:
+                entries.append(entry)
+        return entries
+
+    def losses(self, parse_float=float):
+        """Loss by step; where a step was run twice, what counts is that both agree."""
+        series = {}
+        for entry in self.events("step", parse_float):
+            before = series.setdefault(entry["step"], entry["loss"])
+            if parse_float is str:
+                check(before == entry["loss"], f"step {entry['step']} was run twice: {before} and {entry['loss']}")
+        return series
+
+    def checkpoints(self):
+        folder = self.file("runs", "run", "checkpoints")
+        names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+        return [os.path.join(folder, name) for name in names if re.fullmatch(r"step-\d{8}\.h5", name)]
+
+    def drop_checkpoints_after(self, step):
+        """As if the run had been killed before it wrote them."""
+        for path in self.checkpoints():
+            if int(os.path.basename(path)[5:13]) > step:
+                os.remove(path)
+
+
+def kill_tree(process):
+    """SIGKILL to the process and all its descendants (mpirun puts ranks into groups of their own)."""
+    def kill(pid):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+    parents = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                with open(f"/proc/{entry}/stat") as file:
+                    parents[int(entry)] = int(file.read().rsplit(")", 1)[1].split()[1])
+            except (OSError, IndexError):
+                pass
+    doomed, found = {process.pid}, True
+    while found:
+        found = {pid for pid, parent in parents.items() if parent in doomed and pid not in doomed}
+        doomed |= found
+    for pid in sorted(doomed, reverse=True):
+        kill(pid)
+    process.wait()
+    deadline = time.time() + 10
+    while any(os.path.exists(f"/proc/{pid}") and not zombie(pid) for pid in doomed) and time.time() < deadline:
+        time.sleep(0.01)
+
+
+def zombie(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def datasets(path):
+    """Every data set of a checkpoint as bytes with its shape, and the attributes that say where the run stood."""
+    values = {}
+    with h5py.File(path, "r") as file:
+        file.visititems(lambda name, item: values.update({name: (item.shape, item[()].tobytes())})
+                        if isinstance(item, h5py.Dataset) else None)
+        for name in ("step", "epoch", "samples_seen", "lr_step", "seed"):
+            values["attribute " + name] = int(file.attrs[name])
+    return values
+
+
+def same_checkpoint(what, actual, expected):
+    if h5py is None:
+        return
+    a, e = datasets(actual), datasets(expected)
+    different = sorted(name for name in set(a) | set(e) if a.get(name) != e.get(name))
+    check(not different, f"{what}: {os.path.basename(actual)} differs in {different[:5]}")
+
+
+def same_series(what, actual, expected):
+    different = [step for step in sorted(set(actual) | set(expected)) if actual.get(step) != expected.get(step)]
+    check(not different, f"{what}: losses differ from step {different[:1]} on: "
+          f"{[(actual.get(s), expected.get(s)) for s in different[:3]]}")
+
+
+def close_series(what, actual, expected, tolerance):
+    check(set(actual) == set(expected), f"{what}: steps {sorted(set(actual) ^ set(expected))[:5]} are not in both")
+    worst = max((abs(actual[s] - expected[s]) / abs(expected[s]) for s in set(actual) & set(expected)), default=math.inf)
+    check(worst <= tolerance, f"{what}: losses differ by {worst:.1e} relative > {tolerance:.0e}")
+
+
+# ---- cases
+
+failures = []
+
+
+def check(holds, text):
+    if not holds:
+        failures.append(text)
+        print("FAILED: " + text, flush=True)
+    return holds
+
+
+def main(cases):
+    """Runs the functions in `cases` (those named on the command line, if any) and ends the program."""
+    skipped = []
+    for case in cases:
+        name = case.__name__
+        if ONLY and name not in ONLY:
+            continue
+        start, before = time.time(), len(failures)
+        reason = case()
+        if reason:
+            skipped.append(name)
+        state = f"skipped: {reason}" if reason else "passed" if len(failures) == before else "FAILED"
+        print(f"{name}: {state} ({time.time() - start:.1f} s)", flush=True)
+    if failures:
+        sys.exit(f"{len(failures)} checks failed")
+    sys.exit(SKIPPED if skipped and len(skipped) == len(cases) else 0)
