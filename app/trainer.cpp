@@ -32,10 +32,25 @@ const char* reason_word(bool signal) { return signal ? "signal" : "max_time"; }
 
 }  // namespace
 
+void prepare_run_folder(Run& run) {
+  const auto write_config = [&] {
+    if (!run.is_root()) return;
+    const std::filesystem::path folder = run_folder(run.config);
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    std::ofstream config(folder / "config.toml");
+    config << resolved_toml(run.config, false) << std::flush;
+    if (error || !config) {
+      fail_usage("run.dir: cannot write to {} (choose another folder with --set run.dir=...)", folder.string());
+    }
+  };
+  agree(*run.communicator, write_config, "opening the run's folder");
+}
+
 Trainer::Trainer(Run& run, const RunState& state)
     : run_(run), state_(state), stop_(run.config.run.stop_signals, run.config.run.max_time) {
   agree(
-      *run_.communicator, [&] { open_files(); }, "opening the run's folder");
+      *run_.communicator, [&] { open_files(); }, "opening the run's files");
   const Sampler sampler(run_.train->size(), run_.config.run.seed, run_.config.data.shuffle);
   loader_ = std::make_unique<Loader>(*run_.train, sampler, training_options(run_, state_));
 }
@@ -44,13 +59,6 @@ void Trainer::open_files() {
   if (!run_.is_root()) return;
   const Config& c = run_.config;
   const std::filesystem::path folder = run_folder(c);
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  std::ofstream config(folder / "config.toml");
-  config << resolved_toml(c, false) << std::flush;
-  if (error || !config) {
-    fail_usage("run.dir: cannot write to {} (choose another folder with --set run.dir=...)", folder.string());
-  }
   metrics_ = std::make_unique<MetricsLog>((folder / "metrics.jsonl").string());
   if (state_.source.empty()) {
     metrics_->truncate_after(-1);

@@ -20,9 +20,12 @@
 
 namespace convoy {
 
+/// Makes the run's folder and writes the resolved config into it (rank 0). Before anything is looked for there.
+void prepare_run_folder(Run& run);
+
 class Trainer {
  public:
-  /// Opens the run's folder; state says where to go on from.
+  /// Opens the run's files; state says where to go on from.
   Trainer(Run& run, const RunState& state);
   /// Trains to the end, or until it is told to stop. Returns why it ended. Throws a collective Error when the loss is
   /// not finite.

@@ -36,6 +36,7 @@ void print_plan(Run& run, const RunState& state) {
 
 int train_command(World& world, const TrainArguments& arguments) {
   const auto run = build_run(world, load_config(world, arguments.config, arguments.overrides));
+  if (!arguments.dry_run) prepare_run_folder(*run);
   const RunState state = restore_run(*run);
   if (run->is_root()) print_plan(*run, state);
   if (arguments.dry_run) {

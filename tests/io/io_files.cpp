@@ -43,10 +43,19 @@ void write_sample(const std::string& path) {
   write_checkpoint(path, c);
 }
 
+// A run that reaches step 200 after step 150 was saved, and one that goes on from there to step 180.
 void write_events(const std::string& dir) {
-  TensorboardWriter writer(dir);
-  for (std::int64_t step = 1; step <= 200; ++step) writer.scalar("train/loss", step, 1.0 / static_cast<double>(step));
-  writer.scalar("eval/top1", 200, 0.75);
+  {
+    TensorboardWriter interrupted(dir);
+    for (std::int64_t step = 1; step <= 200; ++step) {
+      interrupted.scalar("train/loss", step, 1.0 / static_cast<double>(step));
+    }
+  }
+  TensorboardWriter resumed(dir, 150);
+  for (std::int64_t step = 151; step <= 180; ++step) {
+    resumed.scalar("train/loss", step, 1.0 / static_cast<double>(step));
+  }
+  resumed.scalar("eval/top1", 180, 0.75);
 }
 
 }  // namespace

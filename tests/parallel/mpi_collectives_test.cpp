@@ -100,8 +100,10 @@ TEST_CASE_FIXTURE(MpiFixture, "scatter and gather cut the first axis, from every
     if (rank == root) std::memset(whole.raw(), 0, whole.bytes());
     comm->gather(part, whole, root, "outputs")->wait();
     if (rank == root) {
-      CHECK(holds<float>(whole,
-                         [&](std::int64_t i) { return static_cast<float>(sample_value(root, i) + 100 * (i / 10)); }));
+      CHECK(holds<float>(whole, [&](std::int64_t i) {
+        const std::int64_t owner = i / 10;
+        return static_cast<float>(sample_value(root, i) + 100 * owner);
+      }));
     }
   }
 }
@@ -115,7 +117,10 @@ TEST_CASE_FIXTURE(MpiFixture, "a root may scatter and gather in place") {
   for (int i = 0; i < 3; ++i) part.data<float>()[i] = static_cast<float>(10 * rank + i);
   comm->gather(part, whole, root, "in place")->wait();
   if (rank == root) {
-    CHECK(holds<float>(whole, [](std::int64_t i) { return static_cast<float>(10 * (i / 3) + i % 3); }));
+    CHECK(holds<float>(whole, [](std::int64_t i) {
+      const std::int64_t owner = i / 3;
+      return static_cast<float>(10 * owner + i % 3);
+    }));
   }
 }
 

@@ -58,8 +58,9 @@ TEST_CASE_FIXTURE(MpiFixture, "batch norm's sums are those of all replicas") {
   std::vector<double> sums(128);
   std::iota(sums.begin(), sums.end(), 1.0 + rank);
   reducer.sum(sums);
+  const int of_ranks = size * (size - 1) / 2;
   for (std::size_t i = 0; i < sums.size(); ++i) {
-    CHECK(sums[i] == static_cast<double>(size) * (1.0 + static_cast<double>(i)) + size * (size - 1) / 2);
+    CHECK(sums[i] == static_cast<double>(size) * (1.0 + static_cast<double>(i)) + of_ranks);
   }
 }
 

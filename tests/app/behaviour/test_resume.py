@@ -8,13 +8,14 @@ import time
 from behaviour import (MLP, SMALL_NET, Folder, check, close_series, config, kill_tree, main, same_checkpoint, same_series)
 
 
-def kill_after_step(folder, ranks, step):
-    """Starts the run and kills it as soon as metrics.jsonl holds `step`. False when it ended before."""
+def kill_after_step(folder, ranks, step, with_checkpoint):
+    """Starts the run and kills it as soon as metrics.jsonl holds `step` (and, if wanted, a checkpoint is there: they are
+    written in the background). False when it ended before."""
     process = folder.start(ranks)
     deadline = time.time() + 60
     while process.poll() is None and time.time() < deadline:
         steps = folder.events("step")
-        if steps and steps[-1]["step"] >= step:
+        if steps and steps[-1]["step"] >= step and (folder.checkpoints() or not with_checkpoint):
             kill_tree(process)
             return True
         time.sleep(0.002)
@@ -32,7 +33,7 @@ def killed_run(name, ranks, model, steps, kills, every_steps):
     expected = whole.losses(str)
     check(sorted(expected) == list(range(1, steps + 1)), f"{name}: the uninterrupted run has {len(expected)} steps")
     killed = Folder(f"resume-{name}-killed", sections)
-    hits = [kill_after_step(killed, ranks, step) for step in kills]
+    hits = [kill_after_step(killed, ranks, step, step > every_steps) for step in kills]
     check(any(hits), f"{name}: the run always ended before it was killed")
     killed.train(ranks)
     same_series(name, killed.losses(str), expected)
