@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 
 #include "app/config_printer.h"
 #include "layers/base/error.h"
@@ -60,12 +61,14 @@ void Trainer::open_files() {
   const Config& c = run_.config;
   const std::filesystem::path folder = run_folder(c);
   metrics_ = std::make_unique<MetricsLog>((folder / "metrics.jsonl").string());
-  if (state_.source.empty()) {
-    metrics_->truncate_after(-1);
-  } else {
-    metrics_->truncate_after(state_.step);
+  metrics_->truncate_after(state_.source.empty() ? -1 : state_.step);
+  if (c.log.tensorboard) tensorboard_ = std::make_unique<TensorboardWriter>(folder.string(), state_.step);
+  // Checkpoints of another past of this run, which a later resume = auto would take for its own.
+  const std::int64_t step = state_.source.empty() ? -1 : state_.step;
+  for (const std::string& moved : set_aside_checkpoints_after(checkpoint_folder(c), step)) {
+    std::cerr << fmt::format("convoy: warning: a checkpoint of a later step than this run starts from is now {}\n",
+                             moved);
   }
-  if (c.log.tensorboard) tensorboard_ = std::make_unique<TensorboardWriter>(folder.string());
   writer_ =
       std::make_unique<CheckpointWriter>(checkpoint_folder(c), static_cast<int>(c.checkpoint.keep), c.checkpoint.async);
   progress_ = std::make_unique<Progress>(c.log.progress, run_.total_steps, run_.plan.steps_per_epoch());

@@ -36,6 +36,8 @@ std::optional<std::int64_t> step_of(std::string_view name) {
   return step;
 }
 
+std::string in_folder(const std::string& dir, const std::string& name) { return fmt::format("{}/{}", dir, name); }
+
 std::vector<std::string> names_in(const std::string& dir) {
   std::vector<std::string> names;
   std::error_code error;
@@ -61,7 +63,7 @@ std::string checkpoint_path(const std::string& dir, std::int64_t step) {
 std::vector<CheckpointFile> list_checkpoints(const std::string& dir) {
   std::vector<CheckpointFile> files;
   for (const auto& name : names_in(dir)) {
-    if (const auto step = step_of(name)) files.push_back({*step, dir + "/" + name});
+    if (const auto step = step_of(name)) files.push_back({*step, in_folder(dir, name)});
   }
   std::sort(files.begin(), files.end(), [](const auto& a, const auto& b) { return a.step < b.step; });
   return files;
@@ -96,7 +98,8 @@ void remove_stale_temporaries(const std::string& dir) {
   const std::string_view suffix = kTemporarySuffix;
   for (const auto& name : names_in(dir)) {
     const std::string_view view = name;
-    if (view.ends_with(suffix) && step_of(view.substr(0, view.size() - suffix.size()))) remove_file(dir + "/" + name);
+    if (view.ends_with(suffix) && step_of(view.substr(0, view.size() - suffix.size())))
+      remove_file(in_folder(dir, name));
   }
 }
 

@@ -236,6 +236,7 @@ void FileImage::write_attribute(const std::string& object, const std::string& na
   const hsize_t count = values.size();
   const Handle space(CONVOY_HDF5(H5Screate_simple(1, &count, nullptr), place));
   std::vector<const char*> pointers;
+  pointers.reserve(values.size());
   for (const auto& value : values) pointers.push_back(value.c_str());
   put_attribute(handle_.id(), place, object, name, type.id(), space.id(), pointers.data());
 }

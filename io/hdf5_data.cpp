@@ -55,10 +55,16 @@ bool describe_type(hid_t type, DatasetInfo& info) {
   return H5Tequal(type, native_type(*info.dtype)) > 0;
 }
 
+std::vector<hsize_t> extents_of(const Shape& shape) {
+  std::vector<hsize_t> extents(static_cast<std::size_t>(shape.rank()));
+  for (int axis = 0; axis < shape.rank(); ++axis)
+    extents[static_cast<std::size_t>(axis)] = static_cast<hsize_t>(shape[axis]);
+  return extents;
+}
+
 // Whole rows of at most kChunkBytes, or parts of one row when a row is larger.
 std::vector<hsize_t> chunk_shape(const Shape& shape, std::size_t element) {
-  std::vector<hsize_t> chunk;
-  for (int axis = 0; axis < shape.rank(); ++axis) chunk.push_back(static_cast<hsize_t>(shape[axis]));
+  std::vector<hsize_t> chunk = extents_of(shape);
   hsize_t bytes = static_cast<hsize_t>(shape.size()) * element;
   for (auto& extent : chunk) {
     const hsize_t pieces = std::min(extent, (bytes + kChunkBytes - 1) / kChunkBytes);
@@ -108,6 +114,7 @@ std::vector<DatasetInfo> File::datasets(const std::string& group) const {
                                 H5O_INFO_BASIC, H5P_DEFAULT),
               path_ + ":" + group);
   std::vector<DatasetInfo> result;
+  result.reserve(names.size());
   for (const auto& name : names) result.push_back(info(joined(group, name)));
   return result;
 }
@@ -262,8 +269,7 @@ void FileImage::write(const std::string& dataset, const HostTensor& tensor) {
     space = Handle(CONVOY_HDF5(H5Screate(H5S_SCALAR), place));
     CONVOY_HDF5(H5Pset_layout(list.id(), H5D_COMPACT), place);
   } else {
-    std::vector<hsize_t> extents;
-    for (int axis = 0; axis < tensor.shape.rank(); ++axis) extents.push_back(static_cast<hsize_t>(tensor.shape[axis]));
+    const std::vector<hsize_t> extents = extents_of(tensor.shape);
     space = Handle(CONVOY_HDF5(H5Screate_simple(tensor.shape.rank(), extents.data(), nullptr), place));
     const auto chunk = chunk_shape(tensor.shape, element);
     CONVOY_HDF5(H5Pset_chunk(list.id(), tensor.shape.rank(), chunk.data()), place);

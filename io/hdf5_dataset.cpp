@@ -28,7 +28,8 @@ std::string found_instead(const hdf5::File& file, const std::string& group) {
   std::string text = fmt::format("found: {}; {}", found.empty() ? "no data sets" : found, kNeeded);
   std::string groups;
   for (const auto& name : file.groups(group.empty() ? "/" : group)) {
-    if (file.has(group + "/" + name + "/labels") || file.has(group + "/" + name + "/targets")) {
+    const std::string below = fmt::format("{}/{}", group, name);
+    if (file.has(below + "/labels") || file.has(below + "/targets")) {
       groups += fmt::format("{}{}:{}/{}", groups.empty() ? "" : " or ", file.path(), group, name);
     }
   }

@@ -4,6 +4,8 @@
 // and four addresses, of which the third is the end of the file). Relies on crc32c.h. Invariant: no HDF5 call is made.
 #include "io/seal.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
@@ -39,6 +41,11 @@ class Reader {
   explicit Reader(const std::string& path) : path_(path), file_(std::fopen(path.c_str(), "rb")) {
     if (!file_) fail("cannot read {}: {}", path_, std::strerror(errno));
   }
+  [[nodiscard]] std::uint64_t size() const {
+    struct stat status {};
+    if (::fstat(::fileno(file_.get()), &status) != 0) fail("cannot read {}: {}", path_, std::strerror(errno));
+    return static_cast<std::uint64_t>(status.st_size);
+  }
   // Up to `size` bytes; fewer at the end of the file.
   std::string_view read(std::size_t size) {
     buffer_.resize(size);
@@ -67,16 +74,18 @@ SealCheck check_seal(const std::string& path) {
   if (head[kVersionAt] != 2 && head[kVersionAt] != 3) return {};
   std::uint64_t end = 0;
   std::memcpy(&end, head.data() + kEndAt, sizeof end);
+  const std::uint64_t size = file.size();
+  if (size == end) return {};
+  if (size < end) return {Seal::kBroken, fmt::format("truncated: {} of {} bytes are there", size, end)};
   std::uint32_t crc = crc32c(head);
   for (std::uint64_t at = kSuperblockBytes; at < end;) {
     const auto piece = file.read(static_cast<std::size_t>(std::min<std::uint64_t>(kBufferBytes, end - at)));
-    if (piece.empty()) return {Seal::kBroken, fmt::format("truncated: {} of {} bytes are there", at, end)};
+    if (piece.empty()) return {Seal::kBroken, "truncated while it was being read"};
     crc = crc32c(piece, crc);
     at += piece.size();
   }
   const std::string expected = line(crc, end);
   const std::string_view found = file.read(expected.size() + 1);
-  if (found.empty()) return {};
   if (found == expected) return {Seal::kHolds, ""};
   if (found.size() < expected.size()) return {Seal::kBroken, "truncated: its last line is not whole"};
   return {Seal::kBroken, "damaged: the checksum over the file does not hold"};

@@ -23,7 +23,7 @@ struct SealCheck {
   std::string problem;  ///< of a broken one: "truncated: ..." or "damaged: ..."
 };
 
-/// Reads the whole file. An Error when it cannot be read.
+/// Reads the whole file when it has a seal. An Error when it cannot be read.
 [[nodiscard]] SealCheck check_seal(const std::string& path);
 
 }  // namespace convoy

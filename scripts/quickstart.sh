@@ -28,7 +28,6 @@ Everything of this run is in $run:
 What next:
   evaluate    build/app/convoy eval $config --checkpoint $checkpoint
   look inside build/app/convoy inspect $checkpoint
-  train on    ${ranks[*]} build/app/convoy train $config --set train.epochs=40
-  start over  the same with --set run.name=another
+  start over  ${ranks[*]} build/app/convoy train $config --set run.name=another
 A run that was stopped or killed goes on when the same command is given again.
 END

@@ -11,8 +11,6 @@ preset=release folder=build
 if [[ "${1:-}" == --asan ]]; then
   preset=asan folder=build-asan
   shift
-  # Open MPI and its helpers keep memory until the process ends; leaks of convoy itself are still reported.
-  export LSAN_OPTIONS="suppressions=$PWD/scripts/lsan.supp:print_suppressions=0"
   export UBSAN_OPTIONS="print_stacktrace=1"
 fi
 

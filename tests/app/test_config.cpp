@@ -2,6 +2,7 @@
 //
 // Configs that must be accepted: defaults, overrides, origins, files, and the way through the printer and back.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <cmath>
 #include <cstdlib>
@@ -180,7 +181,7 @@ TEST_CASE("files are looked for as written, then beside the config") {
   CHECK(find_input("no.h5", "a.toml").problem == "there is no file \"no.h5\"");
   CHECK(find_input("/no.h5", config).problem == "there is no file \"/no.h5\"");
   CHECK(find_input(folder.path.string(), config).problem ==
-        "\"" + folder.path.string() + "\" is a folder (must be a file)");
+        fmt::format("\"{}\" is a folder (must be a file)", folder.path.string()));
 
   folder.write("a.toml",
                "model.name = \"mlp\"\ntrain = {epochs = 1, global_batch_size = 2}\n[data]\nkind = \"hdf5\"\n"

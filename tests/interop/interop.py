@@ -181,7 +181,8 @@ class Report:
     def check(self, holds, text):
         if not holds:
             self.failures += 1
-            print("FAILED: " + text)
+            if self.failures <= 20:
+                print("FAILED: " + text)
 
     def close(self, what, actual, expected, tolerance):
         """Relative difference of two numbers."""
