@@ -41,7 +41,7 @@ void import_checkpoint(Run& run, const Checkpoint& checkpoint, const std::string
           "anew from its weights with model.weights and checkpoint.resume = \"never\")",
           file, name);
     }
-    store.import_slot(found->second, flat, file + ":/optimizer/" + name);
+    store.import_slot(found->second, flat, fmt::format("{}:/optimizer/{}", file, name));
   }
   if (checkpoint.optimizer.size() != slots.size()) {
     fail_usage("{}: holds state of another optimizer than optimizer.name = {} (use the one it was written with)", file,

@@ -66,8 +66,7 @@ void Trainer::open_files() {
   // Checkpoints of another past of this run, which a later resume = auto would take for its own.
   const std::int64_t step = state_.source.empty() ? -1 : state_.step;
   for (const std::string& moved : set_aside_checkpoints_after(checkpoint_folder(c), step)) {
-    std::cerr << fmt::format("convoy: warning: a checkpoint of a later step than this run starts from is now {}\n",
-                             moved);
+    std::cout << fmt::format("set aside  {} (of a later step than this run starts from)\n", moved) << std::flush;
   }
   writer_ =
       std::make_unique<CheckpointWriter>(checkpoint_folder(c), static_cast<int>(c.checkpoint.keep), c.checkpoint.async);

@@ -13,6 +13,7 @@
 #include "app/commands/commands.h"
 #include "app/version.h"
 #include "io/hdf5.h"
+#include "layers/backend/cuda_devices.h"
 #include "layers/backend/onednn/onednn_backend.h"
 #include "layers/base/error.h"
 #include "parallel/cpu_binding.h"
@@ -69,7 +70,11 @@ void check_cpu(Report& report) {
   } else {
     report.warn("bf16", "not on this CPU (needs AVX-512 BF16 or AMX): use train.precision = \"fp32\"");
   }
-  report.ok("GPU", "not used: this version has the CPU backend only");
+  const CudaReport cuda = cuda_report();
+  if (cuda.built) report.ok("CUDA", cuda.versions);
+  for (const std::string& device : cuda.devices) report.ok("GPU", device);
+  report.ok("GPU", fmt::format("not used: this version computes on the CPU{}{}", cuda.problem.empty() ? "" : "; ",
+                               cuda.problem));
 }
 
 void check_threads(Report& report) {

@@ -73,7 +73,7 @@ def main():
     check_model(report, program, "resnet18 small", resnet("resnet18", "small", 1), {"name": "resnet18", "stem": "small"},
                 digits, labels)
     images, labels = make_images(8, 64, 3)
-    for name in ("resnet18", "resnet34", "resnet50", "resnet101", "resnet152"):
+    for name in ("resnet18", "resnet50"):
         check_model(report, program, name, resnet(name, "imagenet", 3), {"name": name}, images, labels)
     report.finish()
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ten training steps of convoy against PyTorch's, from the same weights on the same batches in the same order.
 
-Every loss must agree to 1e-4 (relative); every parameter, buffer and piece of optimizer state after the last step to 1e-3
-(norm of the difference over the norm). The ResNets start where torchvision's zero_init_residual starts, at a small
-learning rate: from other starts a ResNet on so few images amplifies rounding past any tolerance within 10 steps, in
-PyTorch against itself too.
-Usage: test_training.py CONVOY CASE, or `--self CASE`: PyTorch against itself with
-another memory layout, which shows how much of the tolerance rounding alone takes.
+Every loss must agree to 1e-4 (relative); every parameter and buffer after the last step to 1e-3 (norm of the difference
+over the norm), and so must the optimizer's state; in ResNets that to 1e-2, since a unit on ReLU's edge moves a gradient
+more than a weight. The ResNets start as torchvision's zero_init_residual does, at small learning rates: from other
+starts rounding alone grows past these tolerances within 10 steps, between two memory layouts of PyTorch too.
+Usage: test_training.py CONVOY CASE, or `--self CASE`: PyTorch against itself with another memory layout and number of
+threads, which shows how much of the tolerance rounding alone takes.
 """
 import copy
 import os
@@ -18,17 +18,17 @@ from interop import (Mlp, Report, Toy, as_input, base_config, h5py, last_checkpo
 
 STEPS = 10
 DEFAULTS = dict(model="mlp", hidden=[64, 32], size=8, channels=1, batch=16, optimizer="sgd", lr=0.01, momentum=0.9,
-                weight_decay=1e-4, nesterov=False, microbatches=1, loss="cross_entropy", smoothing=0.0)
+                weight_decay=1e-4, nesterov=False, microbatches=1, loss="cross_entropy", smoothing=0.0, slots=1e-3)
 CASES = {
     "toy": dict(model="toy", loss="mse", lr=0.05),
     "mlp": dict(lr=0.05),
-    "resnet18_small": dict(model="resnet18", stem="small", size=32, channels=3, lr=0.001),
-    "resnet18_digits": dict(model="resnet18", stem="small", batch=32, lr=0.001),
-    "resnet18_imagenet": dict(model="resnet18", stem="imagenet", size=64, channels=3, lr=0.001),
-    "resnet50": dict(model="resnet50", stem="imagenet", size=64, channels=3, lr=0.001),
-    "microbatches": dict(model="resnet18", stem="small", size=16, channels=3, batch=32, microbatches=2, lr=0.001),
+    "resnet18_small": dict(model="resnet18", stem="small", size=32, channels=3, lr=0.005, slots=1e-2),
+    "resnet18_digits": dict(model="resnet18", stem="small", batch=32, slots=1e-2),
+    "resnet18_imagenet": dict(model="resnet18", stem="imagenet", size=64, channels=3, lr=0.003, slots=1e-2),
+    "resnet50": dict(model="resnet50", stem="imagenet", size=64, channels=3, batch=8, lr=5e-4, slots=1e-2),
+    "microbatches": dict(model="resnet18", stem="small", size=16, channels=3, batch=32, microbatches=2, slots=1e-2),
     "adamw": dict(optimizer="adamw", lr=1e-3, weight_decay=0.05),
-    "lars": dict(model="resnet18", stem="small", size=16, channels=3, optimizer="lars", lr=0.05),
+    "lars": dict(model="resnet18", stem="small", size=16, channels=3, optimizer="lars", lr=0.05, slots=1e-2),
     "nesterov": dict(lr=0.05, nesterov=True),
     "label_smoothing": dict(lr=0.05, smoothing=0.1),
     "mse_onehot": dict(lr=0.05, loss="mse"),
@@ -46,6 +46,10 @@ def make_model(case):
     model = resnet(case["model"], case["stem"], case["channels"])
     last = "bn3.weight" if case["model"] == "resnet50" else "bn2.weight"
     for name, parameter in model.named_parameters():
+        if parameter.dim() == 1 and name.endswith("bias"):
+            torch.nn.init.normal_(parameter, std=0.2)
+        elif parameter.dim() == 1:
+            torch.nn.init.uniform_(parameter, 0.8, 1.2)
         if name.endswith(last):
             torch.nn.init.zeros_(parameter)
     return model
@@ -209,7 +213,7 @@ def compare(case, losses, values, slots, expected_losses, expected_values, expec
     print(f"losses: {expected_losses[0]:.6f} ... {expected_losses[-1]:.6f}, largest relative difference {worst:.2e}")
     report.same_tensors("model", values, expected_values, 1e-3)
     for slot, expected in expected_slots.items():
-        report.same_tensors(slot, slots[slot], expected, 1e-3)
+        report.same_tensors(slot, slots[slot], expected, case["slots"])
     report.finish()
 
 
