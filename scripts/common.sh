@@ -15,9 +15,9 @@ build_jobs() {
   echo $((cores < memory ? cores : memory))
 }
 
-# build PRESET FOLDER: configures once (ninja configures again by itself when a CMake file changes), then builds.
+# build PRESET: configures (again each time, in seconds: what is installed may have changed), then builds.
 build() {
-  if [[ ! -f "$2/build.ninja" ]]; then cmake --preset "$1"; fi
+  cmake --preset "$1"
   cmake --build --preset "$1" --parallel "$(build_jobs)"
 }
 

@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 source scripts/common.sh
 
 scripts/install_deps.sh
-build release build
+build release
 allow_mpi_as_root
 
 ranks=(mpirun -n 2)

@@ -7,15 +7,15 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/common.sh
 
-preset=release folder=build
+preset=release
 if [[ "${1:-}" == --asan ]]; then
-  preset=asan folder=build-asan
+  preset=asan
   shift
   export UBSAN_OPTIONS="print_stacktrace=1"
 fi
 
 scripts/install_deps.sh --tests
-build "$preset" "$folder"
+build "$preset"
 allow_mpi_as_root
 # Tests on several ranks tell ctest how many cores they take.
 exec ctest --preset "$preset" --parallel "${CONVOY_TEST_JOBS:-$(nproc)}" "$@"
