@@ -196,6 +196,17 @@ std::unique_ptr<Run> build_run(World& world, LoadedConfig loaded) {
   return run;
 }
 
+LoaderOptions loader_options(const Run& run) {
+  LoaderOptions options;
+  options.global_batch = run.config.train.global_batch_size;
+  options.drop_last = run.config.data.drop_last;
+  options.replica = run.replica();
+  options.replicas = run.mesh.replicas();
+  options.microbatches = static_cast<int>(run.config.parallel.microbatches);
+  options.threads = static_cast<int>(run.config.data.loader_threads);
+  return options;
+}
+
 void broadcast_state(Run& run) {
   Communicator& all = *run.communicator;
   ParameterStore& store = run.model->parameters();

@@ -10,6 +10,7 @@
 
 #include "app/config.h"
 #include "io/dataset.h"
+#include "io/loader.h"
 #include "io/sampler.h"
 #include "layers/lr_schedule.h"
 #include "layers/optimizer.h"
@@ -49,6 +50,9 @@ struct Run {
 };
 
 std::unique_ptr<Run> build_run(World& world, LoadedConfig loaded);
+
+/// This rank's share of every global batch, from the start of the data.
+LoaderOptions loader_options(const Run& run);
 
 /// Rank 0's parameters, buffers and optimizer state, on every rank.
 void broadcast_state(Run& run);

@@ -8,16 +8,10 @@
 namespace convoy {
 
 EvalResult evaluate(Run& run, const Dataset& data) {
-  const Config& c = run.config;
-  LoaderOptions options;
-  options.global_batch = c.train.global_batch_size;
+  LoaderOptions options = loader_options(run);
   options.drop_last = false;
-  options.replica = run.replica();
-  options.replicas = run.mesh.replicas();
-  options.microbatches = static_cast<int>(c.parallel.microbatches);
-  options.threads = static_cast<int>(c.data.loader_threads);
   options.evaluation = true;
-  const Sampler sampler(data.size(), c.run.seed, false);
+  const Sampler sampler(data.size(), run.config.run.seed, false);
   Loader loader(data, sampler, options);
   const std::int64_t steps = BatchPlan{data.size(), options.global_batch, false}.steps_per_epoch();
 

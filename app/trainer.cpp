@@ -17,13 +17,7 @@ namespace convoy {
 namespace {
 
 LoaderOptions training_options(const Run& run, const RunState& state) {
-  LoaderOptions options;
-  options.global_batch = run.config.train.global_batch_size;
-  options.drop_last = run.config.data.drop_last;
-  options.replica = run.replica();
-  options.replicas = run.mesh.replicas();
-  options.microbatches = static_cast<int>(run.config.parallel.microbatches);
-  options.threads = static_cast<int>(run.config.data.loader_threads);
+  LoaderOptions options = loader_options(run);
   options.epoch = state.epoch;
   options.position = state.samples_seen;
   return options;
@@ -61,11 +55,11 @@ void Trainer::open_files() {
   const Config& c = run_.config;
   const std::filesystem::path folder = run_folder(c);
   metrics_ = std::make_unique<MetricsLog>((folder / "metrics.jsonl").string());
-  metrics_->truncate_after(state_.source.empty() ? -1 : state_.step);
+  const std::int64_t kept_step = state_.source.empty() ? -1 : state_.step;  // what lies after it is another past
+  metrics_->truncate_after(kept_step);
   if (c.log.tensorboard) tensorboard_ = std::make_unique<TensorboardWriter>(folder.string(), state_.step);
   // Checkpoints of another past of this run, which a later resume = auto would take for its own.
-  const std::int64_t step = state_.source.empty() ? -1 : state_.step;
-  for (const std::string& moved : set_aside_checkpoints_after(checkpoint_folder(c), step)) {
+  for (const std::string& moved : set_aside_checkpoints_after(checkpoint_folder(c), kept_step)) {
     std::cout << fmt::format("set aside  {} (of a later step than this run starts from)\n", moved) << std::flush;
   }
   writer_ =
@@ -161,7 +155,6 @@ void Trainer::evaluate_now() {
   if (!run_.validation || evaluated_step_ == state_.step) return;
   evaluated_step_ = state_.step;
   const EvalResult result = evaluate(run_, *run_.validation);
-  last_evaluation_ = result;
   if (!run_.is_root()) return;
   metrics_->write({{"event", "eval"},
                    {"step", state_.step},

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "app/build_run.h"
@@ -52,7 +51,6 @@ class Trainer {
   std::unique_ptr<Loader> loader_;
   std::int64_t saved_step_ = -1;
   std::int64_t evaluated_step_ = -1;
-  std::optional<EvalResult> last_evaluation_;
   // rank 0 only
   std::unique_ptr<MetricsLog> metrics_;
   std::unique_ptr<TensorboardWriter> tensorboard_;

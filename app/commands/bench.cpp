@@ -57,17 +57,6 @@ std::vector<std::int64_t> peak_memory(Communicator& all) {
   return bytes;
 }
 
-LoaderOptions loader_options(const Run& run) {
-  LoaderOptions options;
-  options.global_batch = run.config.train.global_batch_size;
-  options.drop_last = true;  // every timed step has the same size
-  options.replica = run.replica();
-  options.replicas = run.mesh.replicas();
-  options.microbatches = static_cast<int>(run.config.parallel.microbatches);
-  options.threads = static_cast<int>(run.config.data.loader_threads);
-  return options;
-}
-
 /// Times one point; the result is complete on every rank.
 Json time_steps(Run& run, const BenchArguments& arguments) {
   if (run.plan.size < run.plan.global_batch) {
@@ -75,7 +64,9 @@ Json time_steps(Run& run, const BenchArguments& arguments) {
                run.plan.global_batch, run.plan.size);
   }
   const Sampler sampler(run.train->size(), run.config.run.seed, run.config.data.shuffle);
-  Loader loader(*run.train, sampler, loader_options(run));
+  LoaderOptions options = loader_options(run);
+  options.drop_last = true;  // every timed step has the same size
+  Loader loader(*run.train, sampler, options);
   std::vector<double> seconds;
   StepPhases sum;
   double data_wait = 0;
