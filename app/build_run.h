@@ -8,14 +8,15 @@
 #include <string>
 #include <vector>
 
+#include "app/build_layout.h"
 #include "app/config.h"
 #include "io/dataset.h"
 #include "io/loader.h"
 #include "io/sampler.h"
 #include "layers/lr_schedule.h"
+#include "layers/model.h"
 #include "layers/optimizer.h"
-#include "parallel/executor.h"
-#include "parallel/mesh.h"
+#include "parallel/step_runner.h"
 #include "parallel/world.h"
 
 namespace convoy {
@@ -25,15 +26,17 @@ struct LoadedConfig {
   Config config;
   std::unique_ptr<Communicator> communicator;
 };
-LoadedConfig load_config(World& world, const std::string& path, const std::vector<std::string>& overrides);
+LoadedConfig load_config(const RankGroup& ranks, const std::string& path, const std::vector<std::string>& overrides);
 
 /// Everything that trains, evaluates or is timed. Members are destroyed in reverse order: users before what they use.
 struct Run {
   Config config;
-  Mesh mesh;
+  Layout layout;
+  std::string host;
   int threads = 1;
   std::unique_ptr<Communicator> communicator;  ///< all ranks: control, losses
-  std::unique_ptr<Communicator> replicas;      ///< gradients and statistics
+  std::unique_ptr<Communicator> stages;        ///< the stages of this replica, null for one stage
+  std::unique_ptr<Communicator> replicas;      ///< gradients and statistics of this stage
   std::unique_ptr<Communicator> batch_norm;    ///< sync_batch_norm's own, null without
   std::unique_ptr<StatisticsReducer> reducer;
   std::unique_ptr<Backend> backend;
@@ -41,23 +44,20 @@ struct Run {
   BatchPlan plan;
   std::int64_t total_steps = 0;
   LrSchedule lr;
-  std::unique_ptr<Model> model;
+  std::unique_ptr<Model> model;  ///< this stage's chunks
   std::unique_ptr<Optimizer> optimizer;
-  std::unique_ptr<Executor> executor;
+  std::unique_ptr<StepRunner> runner;
 
-  [[nodiscard]] int replica() const { return mesh.replica(communicator->rank()); }
+  [[nodiscard]] int replica() const { return layout.mesh.replica(communicator->rank()); }
+  [[nodiscard]] int stage() const { return layout.mesh.stage(communicator->rank()); }
   [[nodiscard]] bool is_root() const { return communicator->rank() == 0; }
 };
 
-std::unique_ptr<Run> build_run(World& world, LoadedConfig loaded);
+/// world: this rank's place in its node. ranks: those that take part.
+std::unique_ptr<Run> build_run(const World& world, const RankGroup& ranks, LoadedConfig loaded);
 
-/// This rank's share of every global batch, from the start of the data.
-LoaderOptions loader_options(const Run& run);
-
-/// Rank 0's parameters, buffers and optimizer state, on every rank.
-void broadcast_state(Run& run);
-
-/// The name of the last layer's parameters ("fc."), which model.reset_head leaves fresh.
-std::string head_prefix(const Model& model);
+/// What of every global batch this rank reads, from the start of the data.
+LoaderOptions training_loader(const Run& run);
+LoaderOptions evaluation_loader(const Run& run);
 
 }  // namespace convoy

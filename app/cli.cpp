@@ -16,7 +16,8 @@ namespace convoy {
 
 namespace {
 
-constexpr auto kCommands = std::to_array<std::string_view>({"train", "eval", "bench", "check", "inspect", "doctor"});
+constexpr auto kCommands =
+    std::to_array<std::string_view>({"train", "eval", "bench", "plan", "schedule", "check", "inspect", "doctor"});
 
 void add_config(CLI::App* command, std::string& config, std::vector<std::string>& overrides) {
   command->add_option("CONFIG", config, "the run, a TOML file")->required();
@@ -103,10 +104,52 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
       ->type_name("N")
       ->capture_default_str();
   bench_app->add_option("--repeat", bench.repeat, "times to do it")->check(many)->type_name("R")->capture_default_str();
+  bench_app
+      ->add_option("--case", bench.cases,
+                   "time this: words KEY=VALUE, and ranks=N for the first N ranks; may be repeated")
+      ->allow_extra_args(false)
+      ->type_name("WORDS");
   bench_app->add_option("--sweep", sweeps, "time each of these values; may be repeated, for every combination")
       ->allow_extra_args(false)
       ->type_name("KEY=V1,V2,...");
   bench_app->add_option("--json", bench.json, "write the results to this file too")->type_name("FILE");
+
+  PlanArguments plan;
+  CLI::App* plan_app = app.add_subcommand("plan", "predict the best layouts for a number of ranks");
+  add_config(plan_app, plan.config, plan.overrides);
+  plan_app->add_option("--ranks", plan.ranks, "numbers of ranks to plan for")
+      ->required()
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1 << 20))
+      ->type_name("N,...");
+  plan_app->add_option("--samples-per-rank", plan.samples_per_rank, "a global batch of so many samples for each rank")
+      ->check(many)
+      ->type_name("N");
+  plan_app->add_flag("--calibrate", plan.calibrate, "measure costs on the ranks started now, and keep them");
+  plan_app->add_option("--costs", plan.costs, "where measured costs are kept; default: costs.json in the run's folder")
+      ->type_name("FILE");
+  plan_app->add_option("--machine", plan.machine, "stated figures of another machine (TOML) instead of measured costs")
+      ->excludes("--calibrate")
+      ->type_name("FILE");
+  plan_app->add_option("--top", plan.top, "layouts to show for each number of ranks")
+      ->check(CLI::Range(1, 1000))
+      ->type_name("N")
+      ->capture_default_str();
+  plan_app->add_option("--trace", plan.trace, "write the simulated step of the config's own layout here")
+      ->type_name("FILE");
+  plan_app->add_option("--json", plan.json, "write the predictions to this file too")->type_name("FILE");
+
+  ScheduleArguments schedule;
+  CLI::App* schedule_app = app.add_subcommand("schedule", "show a pipeline schedule as a grid");
+  schedule_app->add_option("--name", schedule.name, "gpipe, 1f1b, interleaved, zero_bubble, zb_v, model or one_stage")
+      ->required()
+      ->type_name("NAME");
+  const CLI::Range drawable(1, 1024);
+  schedule_app->add_option("--stages", schedule.stages, "ranks of the pipeline")->required()->check(drawable);
+  schedule_app->add_option("--microbatches", schedule.microbatches, "parts of the batch")->required()->check(drawable);
+  schedule_app
+      ->add_option("--chunks", schedule.chunks, "stretches of layers per rank; default 2 where there are several")
+      ->check(drawable);
 
   CheckArguments check;
   CLI::App* check_app = app.add_subcommand("check", "validate a config and print it with the origin of each value");
@@ -138,6 +181,8 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   if (train_app->parsed()) return train;
   if (eval_app->parsed()) return eval;
   if (bench_app->parsed()) return bench;
+  if (plan_app->parsed()) return plan;
+  if (schedule_app->parsed()) return schedule;
   if (check_app->parsed()) return check;
   if (inspect_app->parsed()) return inspect;
   if (doctor_app->parsed()) return DoctorArguments{};

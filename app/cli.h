@@ -19,8 +19,8 @@ struct InspectArguments {
 struct DoctorArguments {};
 
 /// What a command line asks for.
-using Command =
-    std::variant<TrainArguments, EvalArguments, BenchArguments, CheckArguments, InspectArguments, DoctorArguments>;
+using Command = std::variant<TrainArguments, EvalArguments, BenchArguments, PlanArguments, ScheduleArguments,
+                             CheckArguments, InspectArguments, DoctorArguments>;
 
 /// The command, or nothing when help or the version was asked for, which is then printed to stdout. Throws a usage
 /// Error for everything else.

@@ -87,8 +87,11 @@ CONVOY_CONFIG_ENUM(OptimizerKind, "sgd", "lars", "adamw");
 enum class LrScheduleKind { kConstant, kStep, kCosine, kPolynomial };
 CONVOY_CONFIG_ENUM(LrScheduleKind, "constant", "step", "cosine", "polynomial");
 
-enum class ParallelMode { kData };
-CONVOY_CONFIG_ENUM(ParallelMode, "data");
+enum class ParallelMode { kData, kModel, kPipeline, kScatter };
+CONVOY_CONFIG_ENUM(ParallelMode, "data", "model", "pipeline", "scatter");
+
+enum class PipelineSchedule { kGpipe, k1f1b, kInterleaved, kZeroBubble, kZbV };
+CONVOY_CONFIG_ENUM(PipelineSchedule, "gpipe", "1f1b", "interleaved", "zero_bubble", "zb_v");
 
 enum class ProgressMode { kAuto, kBar, kLines, kOff };
 CONVOY_CONFIG_ENUM(ProgressMode, "auto", "bar", "lines", "off");
@@ -192,10 +195,21 @@ struct LrScheduleConfig {
   bool operator==(const LrScheduleConfig&) const = default;
 };
 
+/// Where a model is cut.
+struct PartitionConfig {
+  std::vector<std::string> first_units;  ///< of each virtual stage; empty: "auto"
+  bool operator==(const PartitionConfig&) const = default;
+};
+
 /// [parallel]
 struct ParallelConfig {
   ParallelMode mode = ParallelMode::kData;
+  std::int64_t stages = 0;  ///< model, pipeline: ranks of one replica; 0: all ranks
   std::int64_t microbatches = 1;
+  PipelineSchedule schedule = PipelineSchedule::k1f1b;  ///< pipeline
+  std::int64_t chunks = 2;                              ///< interleaved: stretches of layers per rank
+  PartitionConfig partition;                            ///< model, pipeline
+  double stage_memory_gb = 0;                           ///< model, pipeline; 0: this rank's share of its node's memory
   double bucket_mb = 25.0;
   double first_bucket_mb = 1.0;
   bool sync_batch_norm = false;
@@ -219,6 +233,7 @@ struct LogConfig {
   ProgressMode progress = ProgressMode::kAuto;
   std::int64_t every_steps = 1;
   bool tensorboard = true;
+  bool trace = false;
   bool operator==(const LogConfig&) const = default;
 };
 

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "layers/base/error.h"
+#include "parallel/schedule.h"
 
 namespace convoy {
 
@@ -112,7 +113,43 @@ void check_optimizer(const Config& c, const Place& place) {
   }
 }
 
+// What the schedule asks for. How many stages there are is known here only when the config says so.
+void check_parallel(const Config& c, const Place& place) {
+  const ParallelConfig& p = c.parallel;
+  refuse_if(p.mode == ParallelMode::kScatter && !c.data.drop_last, place, "data.drop_last",
+            "false leaves batches that scatter mode cannot deal out in equal parts (set it to true, or use "
+            "parallel.mode = \"data\")");
+  refuse_if(p.partition.first_units.size() == 1 && p.stages != 1, place, "parallel.partition",
+            "names one unit (name the first unit of each stretch of layers, from the first on)");
+  if (p.stages == 0) return;
+  const ScheduleChoice choice = schedule_choice(p, static_cast<int>(p.stages));
+  try {
+    static_cast<void>(make_schedule(choice.name, choice.stages, choice.microbatches, choice.chunks));
+  } catch (const Error& error) {
+    const std::string_view words = error.what();
+    throw Error(fmt::format("{}: {}", place(words.substr(0, words.find(':'))), words), ExitCode::kUsage);
+  }
+  const auto stretches = static_cast<std::size_t>(choice.stages) * static_cast<std::size_t>(choice.chunks);
+  refuse_if(!p.partition.first_units.empty() && p.partition.first_units.size() != stretches, place,
+            "parallel.partition", "names {} units for {} stages of {} stretches of layers each (name {})",
+            p.partition.first_units.size(), choice.stages, choice.chunks, stretches);
+}
+
 }  // namespace
+
+ScheduleChoice schedule_choice(const ParallelConfig& parallel, int stages) {
+  const int microbatches = static_cast<int>(parallel.microbatches);
+  switch (parallel.mode) {
+    case ParallelMode::kData:
+    case ParallelMode::kScatter: return {"one_stage", 1, microbatches, 1};
+    case ParallelMode::kModel: return {"model", stages, 1, 1};
+    case ParallelMode::kPipeline: break;
+  }
+  int chunks = 1;
+  if (parallel.schedule == PipelineSchedule::kInterleaved) chunks = static_cast<int>(parallel.chunks);
+  if (parallel.schedule == PipelineSchedule::kZbV) chunks = 2;
+  return {to_string(parallel.schedule), stages, microbatches, chunks};
+}
 
 void check_config(const Config& config, const Place& place) {
   check_run(config, place);
@@ -121,6 +158,7 @@ void check_config(const Config& config, const Place& place) {
   check_model_and_data(config, place);
   check_training(config, place);
   check_optimizer(config, place);
+  check_parallel(config, place);
 }
 
 }  // namespace convoy

@@ -116,6 +116,8 @@ template <class T>
   } else if constexpr (std::is_same_v<T, std::string>) {
     if (rule.names_file) return rule.words.empty() ? "a file" : join(rule.words) + " or a file";
     return rule.words.empty() ? "a string" : "one of " + join(rule.words);
+  } else if constexpr (std::is_same_v<T, PartitionConfig>) {
+    return "\"auto\" or a list of unit names";
   } else if constexpr (std::is_same_v<T, std::array<double, 2>>) {
     return "a list of two numbers, each" + describe_range(rule);
   } else {

@@ -150,15 +150,38 @@ void visit_optimizer(Visitor& v, C& c) {
 }
 
 template <class Visitor, class C>
-void visit_running(Visitor& v, C& c) {
+void visit_parallel(Visitor& v, C& c) {
+  using enum ParallelMode;
+  auto& p = c.parallel;
+  const auto in = [&](const Rule& rule, std::initializer_list<ParallelMode> modes) {
+    return rule.only_for("parallel.mode", p.mode, modes);
+  };
   v.section("parallel", "how ranks share the work");
-  v.key("mode", c.parallel.mode, anything(), "data: each rank takes a share of every batch");
-  v.key("microbatches", c.parallel.microbatches, between(1, 1e6), "parts of a rank's share, one after the other");
-  v.key("bucket_mb", c.parallel.bucket_mb, above(0), "MiB of gradients reduced at a time");
-  v.key("first_bucket_mb", c.parallel.first_bucket_mb, above(0), "the same for the first bucket");
-  v.key("sync_batch_norm", c.parallel.sync_batch_norm, anything(), "batch norm over the microbatch of all replicas");
-  v.key("timeout", c.parallel.timeout, above(0), "seconds to wait for another rank before the job is ended");
+  v.key("mode", p.mode, anything(),
+        "data: each rank takes a share of every batch; model, pipeline: the layers are cut into stages; scatter: rank "
+        "0 deals out every batch");
+  v.key("stages", p.stages, in(between(0, 65536), {kModel, kPipeline}),
+        "ranks that share one copy of the model; 0: all; other ranks hold further copies");
+  v.key("microbatches", p.microbatches, in(between(1, 1e6), {kData, kPipeline}),
+        "parts of a replica's share; in a pipeline they overlap");
+  v.key("schedule", p.schedule, in(anything(), {kPipeline}), "the order of work of a pipeline");
+  v.key("chunks", p.chunks,
+        in(between(2, 64), {kPipeline}).only_for("parallel.schedule", p.schedule, {PipelineSchedule::kInterleaved}),
+        "stretches of layers that a rank holds");
+  v.key("partition", p.partition, in(anything(), {kModel, kPipeline}),
+        "auto: cut by measured cost; or the first unit of each stretch of layers");
+  v.key("stage_memory_gb", p.stage_memory_gb, in(at_least(0), {kModel, kPipeline}),
+        "GB that auto lets a stage take; 0: the rank's share of the node's memory");
+  v.key("bucket_mb", p.bucket_mb, in(above(0), {kData, kModel, kPipeline}), "MiB of gradients reduced at a time");
+  v.key("first_bucket_mb", p.first_bucket_mb, in(above(0), {kData, kModel, kPipeline}),
+        "the same for the first bucket");
+  v.key("sync_batch_norm", p.sync_batch_norm, in(anything(), {kData, kModel, kPipeline}),
+        "batch norm over the microbatch of all replicas");
+  v.key("timeout", p.timeout, above(0), "seconds to wait for another rank before the job is ended");
+}
 
+template <class Visitor, class C>
+void visit_running(Visitor& v, C& c) {
   v.section("checkpoint", "what is kept to go on from");
   v.key("dir", c.checkpoint.dir, anything(), "\"\": checkpoints in the run's folder");
   v.key("every_epochs", c.checkpoint.every_epochs, between(0, kMaxCount), "0: not by epochs");
@@ -171,6 +194,7 @@ void visit_running(Visitor& v, C& c) {
   v.key("progress", c.log.progress, anything(), "auto: a bar on a terminal, else lines");
   v.key("every_steps", c.log.every_steps, between(1, kMaxCount), "steps from one metrics line to the next");
   v.key("tensorboard", c.log.tensorboard, anything(), "write event files");
+  v.key("trace", c.log.trace, anything(), "record what each rank does when, in trace.json");
 }
 
 /// All keys, in the order in which they are printed.
@@ -181,6 +205,7 @@ void visit_config(Visitor& v, C& c) {
   visit_data(v, c);
   visit_train(v, c);
   visit_optimizer(v, c);
+  visit_parallel(v, c);
   visit_running(v, c);
 }
 

@@ -97,6 +97,19 @@ void ValueReader::read(const toml::node& node, std::array<double, 2>& field, con
   std::copy(values.begin(), values.end(), field.begin());
 }
 
+void ValueReader::read(const toml::node& node, PartitionConfig& field, const Rule& rule,
+                       const std::string& path) const {
+  const std::string wanted = describe<PartitionConfig>(rule);
+  field.first_units.clear();
+  if (node.is_string()) {
+    const std::string& word = node.as_string()->get();
+    if (word != "auto") refuse(path, fmt::format("is \"{}\" (must be {})", word, wanted));
+    return;
+  }
+  if (!node.is_array()) refuse_type(path, node, wanted);
+  read(node, field.first_units, anything().items(1), path);
+}
+
 void ValueReader::read(const toml::node& node, std::optional<std::int64_t>& field, const Rule& rule,
                        const std::string& path) const {
   std::int64_t value = 0;

@@ -8,21 +8,18 @@
 namespace convoy {
 
 EvalResult evaluate(Run& run, const Dataset& data) {
-  LoaderOptions options = loader_options(run);
-  options.drop_last = false;
-  options.evaluation = true;
+  const LoaderOptions options = evaluation_loader(run);
+  run.runner->share_state();
   const Sampler sampler(data.size(), run.config.run.seed, false);
   Loader loader(data, sampler, options);
   const std::int64_t steps = BatchPlan{data.size(), options.global_batch, false}.steps_per_epoch();
 
   std::array<double, 3> sums{};
   for (std::int64_t i = 0; i < steps; ++i) {
-    for (const Batch& batch : loader.next().microbatches) {
-      const LossTotals totals = run.executor->evaluate(batch);
-      sums[0] += totals.loss;
-      sums[1] += totals.top1;
-      sums[2] += totals.top5;
-    }
+    const LossTotals totals = run.runner->evaluate(loader.next().microbatches);
+    sums[0] += totals.loss;
+    sums[1] += totals.top1;
+    sums[2] += totals.top5;
   }
   run.communicator->all_reduce(std::span<double>(sums), ReduceOp::kSum, "evaluation sums");
   const auto n = static_cast<double>(data.size());

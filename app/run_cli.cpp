@@ -64,6 +64,10 @@ int run(const Command& command) {
           return run_with_world([&](World& world) { return eval_command(world, arguments); });
         } else if constexpr (std::is_same_v<T, BenchArguments>) {
           return run_with_world([&](World& world) { return bench_command(world, arguments); });
+        } else if constexpr (std::is_same_v<T, PlanArguments>) {
+          return run_with_world([&](World& world) { return plan_command(world, arguments); });
+        } else if constexpr (std::is_same_v<T, ScheduleArguments>) {
+          return schedule_command(arguments);
         } else if constexpr (std::is_same_v<T, CheckArguments>) {
           return check_command(arguments);
         } else if constexpr (std::is_same_v<T, InspectArguments>) {

@@ -5,6 +5,7 @@
 #include <iostream>
 
 #include "app/config_printer.h"
+#include "app/stage_state.h"
 #include "app/version.h"
 #include "layers/base/error.h"
 #include "parallel/agree.h"
@@ -22,15 +23,16 @@ std::string utc_now() {
   return text.data();
 }
 
-void import_checkpoint(Run& run, const Checkpoint& checkpoint, const std::string& file) {
+// Throws a usage Error unless the checkpoint is one of this model and this optimizer.
+void check_checkpoint(const Run& run, const Checkpoint& checkpoint, const std::string& file) {
   if (checkpoint.seed != run.config.run.seed) {
     fail_usage(
         "{}: was written with run.seed = {}, this run has {} (use the same seed, or checkpoint.resume = "
         "\"never\")",
         file, checkpoint.seed, run.config.run.seed);
   }
-  ParameterStore& store = run.model->parameters();
-  store.import_model(checkpoint.model, file);
+  const std::vector<TensorEntry> manifest = run.model->manifest();
+  static_cast<void>(match_manifest(manifest, checkpoint.model, file));
   const auto& slots = run.optimizer->slots();
   for (const auto& [name, flat] : slots) {
     const auto found = std::find_if(checkpoint.optimizer.begin(), checkpoint.optimizer.end(),
@@ -41,7 +43,8 @@ void import_checkpoint(Run& run, const Checkpoint& checkpoint, const std::string
           "anew from its weights with model.weights and checkpoint.resume = \"never\")",
           file, name);
     }
-    store.import_slot(found->second, flat, fmt::format("{}:/optimizer/{}", file, name));
+    static_cast<void>(
+        match_manifest(only_parameters(manifest), found->second, fmt::format("{}:/optimizer/{}", file, name)));
   }
   if (checkpoint.optimizer.size() != slots.size()) {
     fail_usage("{}: holds state of another optimizer than optimizer.name = {} (use the one it was written with)", file,
@@ -59,14 +62,34 @@ std::string file_to_resume(const Run& run) {
   return found ? found->string() : "";
 }
 
+/// The name of the last layer's parameters ("fc."), which model.reset_head leaves fresh.
+std::string head_prefix(const Model& model) {
+  const std::string name = only_parameters(model.manifest()).back().name;
+  return name.substr(0, name.rfind('.') + 1);
+}
+
+void load_weights(Run& run, const std::string& file, const std::string& skip) {
+  StateTensors tensors;
+  const auto load = [&]() -> std::string {
+    tensors.model = read_model_weights(file);
+    static_cast<void>(match_manifest(run.model->manifest(), tensors.model, file, skip));
+    return "";
+  };
+  on_root(*run.communicator, load, "loading weights");
+  spread_state(run, tensors, file, skip);
+}
+
 }  // namespace
+
+bool is_finished(const Config& config, const RunState& state) {
+  return config.train.steps ? state.step >= *config.train.steps : state.epoch >= *config.train.epochs;
+}
 
 Checkpoint capture_checkpoint(Run& run, const RunState& state) {
   Checkpoint checkpoint;
-  const ParameterStore& store = run.model->parameters();
-  checkpoint.model = store.export_model();
-  for (const auto& [name, flat] : run.optimizer->slots())
-    checkpoint.optimizer.emplace_back(name, store.export_slot(flat));
+  StateTensors tensors = gather_state(run);
+  checkpoint.model = std::move(tensors.model);
+  checkpoint.optimizer = std::move(tensors.optimizer);
   checkpoint.step = state.step;
   checkpoint.epoch = state.epoch;
   checkpoint.samples_seen = state.samples_seen;
@@ -83,11 +106,13 @@ Checkpoint capture_checkpoint(Run& run, const RunState& state) {
 
 RunState restore_run(Run& run) {
   RunState state;
+  StateTensors tensors;
   const auto load = [&]() -> std::string {
     const std::string file = file_to_resume(run);
     if (file.empty()) return "";
-    const Checkpoint checkpoint = read_checkpoint(file);
-    import_checkpoint(run, checkpoint, file);
+    Checkpoint checkpoint = read_checkpoint(file);
+    check_checkpoint(run, checkpoint, file);
+    tensors = {std::move(checkpoint.model), std::move(checkpoint.optimizer)};
     return fmt::format("{} {} {} {}", checkpoint.step, checkpoint.epoch, checkpoint.samples_seen, file);
   };
   const std::string found = on_root(*run.communicator, load, "resuming from a checkpoint");
@@ -95,17 +120,15 @@ RunState restore_run(Run& run) {
   std::istringstream text(found);
   text >> state.step >> state.epoch >> state.samples_seen >> std::ws;
   std::getline(text, state.source);
-  broadcast_state(run);
+  spread_state(run, tensors, state.source);
   return state;
 }
 
-void load_model(Run& run, const std::string& file) {
-  const auto load = [&]() -> std::string {
-    run.model->parameters().import_model(read_model_weights(file), file);
-    return "";
-  };
-  on_root(*run.communicator, load, "loading the checkpoint");
-  broadcast_state(run);
+void load_model(Run& run, const std::string& file) { load_weights(run, file, ""); }
+
+void load_start_weights(Run& run) {
+  const ModelConfig& model = run.config.model;
+  if (!model.weights.empty()) load_weights(run, model.weights, model.reset_head ? head_prefix(*run.model) : "");
 }
 
 }  // namespace convoy

@@ -30,6 +30,10 @@ std::string toml_text(const std::array<double, 2>& value) {
   return toml_text(std::vector<double>(value.begin(), value.end()));
 }
 
+std::string toml_text(const PartitionConfig& value) {
+  return value.first_units.empty() ? "\"auto\"" : toml_text(value.first_units);
+}
+
 std::string toml_text(const std::optional<std::chrono::seconds>& value) {
   return toml_text(value ? format_duration(*value) : std::string());
 }

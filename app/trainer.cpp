@@ -9,7 +9,9 @@
 #include <iostream>
 
 #include "app/config_printer.h"
+#include "app/trace_run.h"
 #include "layers/base/error.h"
+#include "layers/base/trace.h"
 #include "parallel/agree.h"
 
 namespace convoy {
@@ -17,7 +19,7 @@ namespace convoy {
 namespace {
 
 LoaderOptions training_options(const Run& run, const RunState& state) {
-  LoaderOptions options = loader_options(run);
+  LoaderOptions options = training_loader(run);
   options.epoch = state.epoch;
   options.position = state.samples_seen;
   return options;
@@ -68,31 +70,30 @@ void Trainer::open_files() {
   metrics_->write({{"event", "start"},
                    {"step", state_.step},
                    {"ranks", run_.communicator->size()},
-                   {"replicas", run_.mesh.replicas()},
-                   {"stages", run_.mesh.stages()},
+                   {"replicas", run_.layout.mesh.replicas()},
+                   {"stages", run_.layout.mesh.stages()},
                    {"device", run_.backend->description()},
-                   {"parameters", run_.model->parameters().parameter_count()},
+                   {"parameters", run_.model->parameter_count()},
                    {"total_steps", run_.total_steps},
                    {"resumed_from", state_.source}});
 }
 
-bool Trainer::done() const {
-  const TrainConfig& train = run_.config.train;
-  return train.steps ? state_.step >= *train.steps : state_.epoch >= *train.epochs;
-}
-
 ExitCode Trainer::train() {
   Stop stop = Stop::kNo;
-  while (!done() && stop == Stop::kNo) stop = step();
-  finish(done() ? Stop::kNo : stop);
-  return done() || stop == Stop::kNo ? ExitCode::kDone : ExitCode::kStopped;
+  if (run_.config.log.trace) trace::start();
+  while (!is_finished(run_.config, state_) && stop == Stop::kNo) stop = step();
+  finish(is_finished(run_.config, state_) ? Stop::kNo : stop);
+  return is_finished(run_.config, state_) || stop == Stop::kNo ? ExitCode::kDone : ExitCode::kStopped;
 }
 
 Trainer::Stop Trainer::step() {
   const auto start = std::chrono::steady_clock::now();
+  trace::set_step(state_.step + 1);
+  const double asked = trace::now();
   const LoaderStep& batch = loader_->next();
+  if (trace::enabled()) trace::record(trace::Track::kData, "data", asked, trace::now());
   const double lr = run_.lr.at(state_.step);
-  const LossTotals totals = run_.executor->train_step(batch.microbatches, batch.global_samples, lr, state_.step);
+  const LossTotals totals = run_.runner->train_step(batch.microbatches, batch.global_samples, lr, state_.step);
   // One small exchange a step: the loss, and whether anybody wants to stop.
   std::array<double, 3> shared{totals.loss, stop_.signalled() ? 1.0 : 0.0, stop_.time_is_up() ? 1.0 : 0.0};
   run_.communicator->all_reduce(std::span<double>(shared), ReduceOp::kSum, "step loss");
@@ -177,7 +178,9 @@ void Trainer::evaluate_now() {
 void Trainer::save() {
   if (saved_step_ == state_.step) return;
   saved_step_ = state_.step;
-  if (run_.is_root()) writer_->write(capture_checkpoint(run_, state_));
+  const trace::Span span(trace::Track::kCheckpoint, "state copied out");
+  Checkpoint checkpoint = capture_checkpoint(run_, state_);
+  if (run_.is_root()) writer_->write(std::move(checkpoint));
 }
 
 // Reports the checkpoints that the writer has finished; its errors come out here.
@@ -192,6 +195,7 @@ void Trainer::drain_checkpoints() {
 void Trainer::finish(Stop stop) {
   if (stop == Stop::kNo && run_.config.train.eval_every_epochs == 0) evaluate_now();
   save();
+  if (run_.config.log.trace) write_trace(run_, run_folder(run_.config) + "/trace.json");
   if (!run_.is_root()) return;
   writer_->wait();
   drain_checkpoints();

@@ -42,7 +42,6 @@ class Trainer {
   void save();
   void drain_checkpoints();
   void finish(Stop stop);
-  [[nodiscard]] bool done() const;
   [[nodiscard]] std::string last_checkpoint() const;
 
   Run& run_;

@@ -32,7 +32,7 @@ class Dataset {
       fail_usage("labels reach {}, but there are {} classes", this->classes() - 1, classes);
   }
   /// Writes sample `index` to `input` (sample_shape().size() elements of input_dtype()), and its label to `*label`
-  /// or its target to `target` (target_size() floats); the one that does not apply is null.
+  /// or its target to `target` (target_size() floats). What is not wanted, or does not apply, is null.
   virtual void read(std::int64_t index, void* input, std::int64_t* label, float* target) const = 0;
 };
 

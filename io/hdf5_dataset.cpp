@@ -152,12 +152,12 @@ void Hdf5Dataset::check_labels(std::int64_t classes) const {
 
 void Hdf5Dataset::read(std::int64_t index, void* input, std::int64_t* label, float* target) const {
   if (index < 0 || index >= size_) fail("{}: sample {} of {}", name_of(""), index, size_);
-  if (planar_) {
+  if (input != nullptr && planar_) {
     thread_local std::vector<float> planar;  // grows once per thread
     planar.resize(static_cast<std::size_t>(sample_shape_.size()));
     inputs_->read(index, planar.data());
     to_channels_last(planar.data(), sample_shape_, static_cast<float*>(input));
-  } else {
+  } else if (input != nullptr) {
     inputs_->read(index, input);
   }
   if (label != nullptr && !labels_.empty()) *label = labels_[static_cast<std::size_t>(index)];

@@ -74,12 +74,9 @@ void Loader::allocate_slots() {
   slots_.resize(kSlots);
   for (auto& slot : slots_) {
     const std::size_t bytes = std::max<std::size_t>(1, static_cast<std::size_t>(capacity) * sample_bytes_);
-    slot.inputs.reset(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{64})));
-    if (target_size_ > 0) {
-      slot.targets.resize(static_cast<std::size_t>(capacity * target_size_));
-    } else {
-      slot.labels.resize(static_cast<std::size_t>(capacity));
-    }
+    if (options_.inputs) slot.inputs.reset(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{64})));
+    if (options_.truth && target_size_ > 0) slot.targets.resize(static_cast<std::size_t>(capacity * target_size_));
+    if (options_.truth && target_size_ == 0) slot.labels.resize(static_cast<std::size_t>(capacity));
     slot.step.microbatches.resize(static_cast<std::size_t>(options_.microbatches));
   }
 }
@@ -99,10 +96,10 @@ void Loader::lay_out(Slot& slot, const Range& global) const {
     batch.input_shape =
         sample.rank() == 3 ? Shape{range.count, sample[0], sample[1], sample[2]} : Shape{range.count, sample[0]};
     batch.input_dtype = dataset_.input_dtype();
-    batch.inputs = slot.inputs.get() + static_cast<std::size_t>(offset) * sample_bytes_;
     batch.target_size = target_size_;
-    batch.labels = target_size_ > 0 ? nullptr : slot.labels.data() + offset;
-    batch.targets = target_size_ > 0 ? slot.targets.data() + offset * target_size_ : nullptr;
+    batch.inputs = slot.input_at(offset, sample_bytes_);
+    batch.labels = slot.label_at(offset);
+    batch.targets = slot.target_at(offset, target_size_);
   }
 }
 
@@ -168,9 +165,7 @@ void Loader::read_samples(Slot& slot, std::int64_t first, std::int64_t count) co
   for (std::int64_t i = first; i < first + count; ++i) {
     const std::int64_t position = slot.local.first + i;
     const std::int64_t index = options_.evaluation ? position : sampler_.index(slot.step.epoch, position);
-    dataset_.read(index, slot.inputs.get() + static_cast<std::size_t>(i) * sample_bytes_,
-                  target_size_ > 0 ? nullptr : slot.labels.data() + i,
-                  target_size_ > 0 ? slot.targets.data() + i * target_size_ : nullptr);
+    dataset_.read(index, slot.input_at(i, sample_bytes_), slot.label_at(i), slot.target_at(i, target_size_));
   }
 }
 

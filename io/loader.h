@@ -31,6 +31,8 @@ struct LoaderOptions {
   int threads = 1;
   std::int64_t epoch = 0;     ///< where to start: the epoch,
   std::int64_t position = 0;  ///< and how many samples of it have been seen
+  bool inputs = true;         ///< whether inputs,
+  bool truth = true;          ///< and labels or targets are wanted: a stage may need none
   bool evaluation = false;    ///< one pass in the data set's own order, the last partial batch included
 };
 
@@ -68,9 +70,17 @@ class Loader {
     Range local;            // positions of this replica
     std::int64_t done = 0;  // samples read
     std::exception_ptr error;
-    std::unique_ptr<std::byte, FreeAligned> inputs;
+    std::unique_ptr<std::byte, FreeAligned> inputs;  // this and the next two are empty where they are not wanted
     std::vector<std::int64_t> labels;
     std::vector<float> targets;
+
+    std::byte* input_at(std::int64_t i, std::size_t bytes) const {
+      return inputs ? inputs.get() + static_cast<std::size_t>(i) * bytes : nullptr;
+    }
+    std::int64_t* label_at(std::int64_t i) { return labels.empty() ? nullptr : labels.data() + i; }
+    float* target_at(std::int64_t i, std::int64_t size) {
+      return targets.empty() ? nullptr : targets.data() + i * size;
+    }
   };
 
   Slot& slot_of(std::int64_t number) { return slots_[static_cast<std::size_t>(number % kSlots)]; }

@@ -47,9 +47,9 @@ SyntheticDataset::SyntheticDataset(std::int64_t samples, const Shape& sample_sha
 void SyntheticDataset::read(std::int64_t index, void* input, std::int64_t* label, float* target) const {
   if (index < 0 || index >= samples_) fail("synthetic data: sample {} of {}", index, samples_);
   const std::uint64_t key = random_bits(key_, static_cast<std::uint64_t>(index));
-  if (sample_shape_.rank() == 3) {
+  if (input != nullptr && sample_shape_.rank() == 3) {
     fill_bytes(static_cast<std::uint8_t*>(input), sample_shape_.size(), random_key(key, "input"));
-  } else {
+  } else if (input != nullptr) {
     fill_floats(static_cast<float*>(input), sample_shape_.size(), random_key(key, "input"));
   }
   if (label != nullptr) {

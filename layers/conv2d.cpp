@@ -33,6 +33,7 @@ Shape Conv2d::build(BuildContext& context, const std::string& path, const Shape&
     bias_ = &context.store.declare(path + ".bias", backend_->vector_layout(spec_.out_channels),
                                    {Initializer::Kind::kUniform, static_cast<float>(1 / std::sqrt(fan_in))}, false);
   }
+  context.flops += 2 * window * static_cast<double>(spec_.in_channels * output_shape(input).size());
   return output_shape(input);
 }
 

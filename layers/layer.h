@@ -5,12 +5,12 @@
 // may run them at different times; backward does both.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "layers/backend/backend.h"
+#include "layers/cache.h"
 #include "layers/parameters.h"
 #include "layers/statistics_reducer.h"
 
@@ -18,33 +18,13 @@ namespace convoy {
 
 enum class Mode { kTraining, kEvaluation };
 
-/// What the layers of a model keep of one microbatch between forward and backward: a few tensors per layer.
-class Cache {
- public:
-  static constexpr int kSlots = 6;
-  using Entry = std::array<Tensor, kSlots>;
-
-  explicit Cache(int layers) : entries_(static_cast<std::size_t>(layers)) {}
-  Entry& operator[](int layer) { return entries_[static_cast<std::size_t>(layer)]; }
-  void clear() {
-    for (auto& entry : entries_) {
-      for (auto& tensor : entry) tensor.reset();
-    }
-  }
-  /// This microbatch's share of the step's samples: weighs its batch-norm statistics.
-  float share = 1;
-
- private:
-  std::vector<Entry> entries_;
-};
-
 /// What a layer needs to build itself.
 struct BuildContext {
   Backend& backend;
   ParameterStore& store;
   StatisticsReducer* reducer = nullptr;  ///< not null: batch norm statistics over all replicas
-  int replicas = 1;                      ///< that the reducer sums over
   int layers = 0;                        ///< cache entries handed out so far
+  double flops = 0;                      ///< of one microbatch's forward so far: products and sums of matrices only
 };
 
 class Layer {

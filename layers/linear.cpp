@@ -22,6 +22,7 @@ Shape Linear::build(BuildContext& context, const std::string& path, const Shape&
   const Initializer init{Initializer::Kind::kUniform, bound};
   weight_ = &context.store.declare(path + ".weight", backend_->linear_layout(in_, out_, input[0]), init, true);
   if (has_bias_) bias_ = &context.store.declare(path + ".bias", backend_->vector_layout(out_), init, false);
+  context.flops += 2.0 * static_cast<double>(input[0] * in_ * out_);
   return {input[0], out_};
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A network as a list of units, the pieces between which it may be cut. Owns its layers and their parameters; the
-// caches of microbatches in flight belong to whoever runs it.
+// A network as a list of units, the pieces between which it may be cut, and the stretches of it (chunks) that this
+// process holds. Every process knows the shapes and names of all units; only held ones have memory. Owns its layers
+// and their parameters; the caches of microbatches in flight belong to whoever runs it.
 #pragma once
 
 #include <functional>
@@ -19,32 +20,82 @@ struct Unit {
   std::unique_ptr<Layer> layer;
 };
 
+/// The units first, first + 1, ... up to, not including, end.
+struct UnitRange {
+  int first = 0, end = 0;
+  bool operator==(const UnitRange& other) const = default;
+};
+
+/// What is known of a unit, held here or not.
+struct UnitInfo {
+  std::string name;
+  Shape input, output;                ///< of one microbatch
+  std::vector<TensorEntry> manifest;  ///< what it has in files
+  double flops = 0;                   ///< of one microbatch's forward: products and sums of matrices only
+
+  /// Elements of its parameters.
+  [[nodiscard]] std::int64_t parameters() const;
+};
+
+/// Builds every unit without memory for its parameters, to learn shapes and names. Uses up `units`: layers are built
+/// once.
+[[nodiscard]] std::vector<UnitInfo> describe_units(Backend& backend, std::vector<Unit> units, const Shape& input);
+
 class Model {
  public:
-  /// input: the shape of one microbatch, [n, C, H, W] or [n, F]. With a reducer, batch norm normalises over all
-  /// replicas. Throws a usage Error when the layers do not fit.
+  /// Called between units, for long stretches of work: moves communication on.
+  using Poke = std::function<void()>;
+  /// Called between units of a weight gradient; n: see final_elements().
+  using UnitDone = std::function<void(std::int64_t n)>;
+
+  /// input: the shape of one microbatch, [n, C, H, W] or [n, F]. chunks: the stretches held here, in rising order;
+  /// empty: one chunk of all units. With a reducer, batch norm normalises over all replicas. Throws a usage Error
+  /// when the layers do not fit. Initial values do not depend on which units are held.
   Model(Backend& backend, std::vector<Unit> units, const Shape& input, std::uint64_t seed,
-        StatisticsReducer* reducer = nullptr);
+        StatisticsReducer* reducer = nullptr, std::vector<UnitRange> chunks = {});
 
   [[nodiscard]] Cache make_cache() const { return Cache(layers_); }
-  /// x: compute type, any batch size. Evaluation leaves the cache empty and uses the running statistics.
-  Tensor forward(const Tensor& x, Cache& cache, Mode mode);
-  /// Both backwards, unit by unit from the last. After each, unit_done(n): the first n elements of the flat gradient
-  /// buffer will not change any more in this microbatch.
-  void backward(const Tensor& dy, Cache& cache, const std::function<void(std::int64_t)>& unit_done);
+  /// x: the chunk's input in compute type, any batch size. Evaluation leaves the cache empty and uses the running
+  /// statistics.
+  Tensor forward(const Tensor& x, Cache& cache, Mode mode, int chunk = 0, const Poke& poke = {});
+  /// Both backwards, unit by unit from the last. Returns the gradient of the chunk's input (empty for the network's).
+  /// After each unit, unit_done(n): of the flat gradient buffer, this chunk's stretch up to element n will not change
+  /// any more in this microbatch.
+  Tensor backward(const Tensor& dy, Cache& cache, const UnitDone& unit_done, int chunk = 0);
+  /// The first half of backward(): only the gradient of the input.
+  Tensor backward_input(const Tensor& dy, Cache& cache, int chunk = 0, const Poke& poke = {});
+  /// The second half, after the first on the same cache.
+  void backward_weight(Cache& cache, const UnitDone& unit_done, int chunk = 0);
 
-  [[nodiscard]] const Shape& input_shape() const { return input_; }
-  [[nodiscard]] const Shape& output_shape() const { return output_; }
-  [[nodiscard]] const std::vector<Unit>& units() const { return units_; }
+  /// Of the whole network, for one microbatch.
+  [[nodiscard]] const Shape& input_shape() const { return infos_.front().input; }
+  [[nodiscard]] const Shape& output_shape() const { return infos_.back().output; }
+  [[nodiscard]] const std::vector<UnitInfo>& units() const { return infos_; }
+  /// Elements of the whole network's parameters, and their names and shapes beside those of the buffers.
+  [[nodiscard]] std::int64_t parameter_count() const;
+  [[nodiscard]] std::vector<TensorEntry> manifest() const;
+
+  [[nodiscard]] const std::vector<UnitRange>& chunks() const { return chunks_; }
+  [[nodiscard]] const Shape& chunk_input(int chunk) const { return infos_[first_unit(chunk)].input; }
+  [[nodiscard]] const Shape& chunk_output(int chunk) const { return infos_[last_unit(chunk)].output; }
+  /// Elements of the flat gradient buffer that lie before the chunk's stretch, and up to its end. The stretch of the
+  /// last chunk comes first.
+  [[nodiscard]] std::int64_t chunk_begin(int chunk) const;
+  [[nodiscard]] std::int64_t chunk_end(int chunk) const { return final_elements_[first_unit(chunk)]; }
   Backend& backend() { return backend_; }
   ParameterStore& parameters() { return store_; }
 
  private:
+  [[nodiscard]] std::size_t first_unit(int chunk) const;
+  [[nodiscard]] std::size_t last_unit(int chunk) const;
+  void refuse_double_names() const;
+
   Backend& backend_;
   ParameterStore store_;
-  std::vector<Unit> units_;
-  std::vector<std::int64_t> final_elements_;  // per unit: see unit_done
-  Shape input_, output_;
+  std::vector<Unit> units_;  // layer is null where not held
+  std::vector<UnitInfo> infos_;
+  std::vector<UnitRange> chunks_;
+  std::vector<std::int64_t> final_elements_;  // per held unit: the end of its stretch, and of those of units after it
   int layers_ = 0;
 };
 

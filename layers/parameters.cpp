@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers/parameters.h"
 
-#include <map>
-#include <set>
-
 #include "layers/base/error.h"
 #include "layers/base/random.h"
 
@@ -16,53 +13,10 @@ constexpr float kMomentum = 0.1F;        // of running statistics, torch.nn.Batc
 
 std::int64_t aligned(std::int64_t elements) { return (elements + kAlignment - 1) / kAlignment * kAlignment; }
 
-using ByName = std::map<std::string, const HostTensor*>;
-
-// Lists every difference between what is wanted and what is there; throws when there is any.
-class NameCheck {
- public:
-  explicit NameCheck(const std::vector<HostTensor>& tensors) {
-    for (const auto& t : tensors) there_[t.name] = &t;
-  }
-  const HostTensor* take(const std::string& name, const Shape& shape, DType dtype) {
-    const auto found = there_.find(name);
-    if (found == there_.end()) {
-      missing_ += " " + name;
-      return nullptr;
-    }
-    const HostTensor* tensor = found->second;
-    there_.erase(found);
-    if (tensor->shape == shape && tensor->dtype == dtype) return tensor;
-    misshaped_ += fmt::format(" {} ({} {} in the file, {} {} in the model)", name, dtype_name(tensor->dtype),
-                              tensor->shape.str(), dtype_name(dtype), shape.str());
-    return nullptr;
-  }
-  void ignore(const std::string& prefix) {
-    std::erase_if(there_, [&](const auto& item) { return item.first.starts_with(prefix); });
-  }
-  void finish(const std::string& source) const {
-    std::string unknown;
-    for (const auto& [name, tensor] : there_) unknown += " " + name;
-    if (missing_.empty() && misshaped_.empty() && unknown.empty()) return;
-    std::string text;
-    if (!missing_.empty()) text += "; missing:" + missing_;
-    if (!misshaped_.empty()) text += "; of another shape:" + misshaped_;
-    if (!unknown.empty()) text += "; unknown:" + unknown;
-    fail_usage("{}: does not belong to this model{} (check model.name, model.classes and model.stem)", source, text);
-  }
-
- private:
-  ByName there_;
-  std::string missing_, misshaped_;
-};
-
 }  // namespace
 
 Parameter& ParameterStore::declare(const std::string& name, std::unique_ptr<WeightLayout> layout, Initializer init,
                                    bool adapt) {
-  for (const auto& other : parameters_) {
-    if (other->name == name) fail_usage("two layers declare the parameter {} (give them different names)", name);
-  }
   auto parameter = std::make_unique<Parameter>();
   parameter->name = name;
   parameter->layout = std::move(layout);
@@ -169,10 +123,18 @@ std::int64_t ParameterStore::final_elements(const Parameter& parameter) {
   return parameter.offset + aligned(parameter.layout->elements());
 }
 
-std::int64_t ParameterStore::parameter_count() const {
-  std::int64_t count = 0;
-  for (const auto& p : parameters_) count += p->layout->shape().size();
-  return count;
+std::vector<TensorEntry> ParameterStore::manifest(std::size_t first_parameter, std::size_t first_norm) const {
+  std::vector<TensorEntry> entries;
+  for (std::size_t i = first_parameter; i < parameters_.size(); ++i) {
+    entries.push_back({parameters_[i]->name, parameters_[i]->layout->shape(), DType::kF32, false});
+  }
+  for (std::size_t i = first_norm; i < batch_norms_.size(); ++i) {
+    const RunningStatistics& bn = *batch_norms_[i];
+    entries.push_back({bn.name + ".running_mean", {bn.channels}, DType::kF32, true});
+    entries.push_back({bn.name + ".running_var", {bn.channels}, DType::kF32, true});
+    entries.push_back({bn.name + ".num_batches_tracked", {}, DType::kI64, true});
+  }
+  return entries;
 }
 
 std::vector<HostTensor> ParameterStore::export_slot(const Tensor& flat) const {
@@ -199,10 +161,7 @@ std::vector<HostTensor> ParameterStore::export_model() const {
 
 void ParameterStore::import_slot(const std::vector<HostTensor>& tensors, const Tensor& flat,
                                  const std::string& source) {
-  NameCheck check(tensors);
-  std::vector<const HostTensor*> found;
-  for (const auto& p : parameters_) found.push_back(check.take(p->name, p->layout->shape(), DType::kF32));
-  check.finish(source);
+  const auto found = match_manifest(only_parameters(manifest()), tensors, source);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const auto& p = parameters_[i];
     backend_.import_weight(*p->layout, found[i]->data<float>(), flat.view(p->offset, {p->layout->elements()}));
@@ -211,26 +170,16 @@ void ParameterStore::import_slot(const std::vector<HostTensor>& tensors, const T
 
 void ParameterStore::import_model(const std::vector<HostTensor>& tensors, const std::string& source,
                                   const std::string& skip) {
-  NameCheck check(tensors);
-  if (!skip.empty()) check.ignore(skip);
-  const auto skipped = [&](const std::string& name) { return !skip.empty() && name.starts_with(skip); };
-  std::map<const void*, const HostTensor*> found;
-  for (const auto& p : parameters_) {
-    if (!skipped(p->name)) found[p.get()] = check.take(p->name, p->layout->shape(), DType::kF32);
-  }
-  for (const auto& bn : batch_norms_) {
-    found[&bn->mean] = check.take(bn->name + ".running_mean", {bn->channels}, DType::kF32);
-    found[&bn->variance] = check.take(bn->name + ".running_var", {bn->channels}, DType::kF32);
-    found[&bn->batches] = check.take(bn->name + ".num_batches_tracked", {}, DType::kI64);
-  }
-  check.finish(source);
+  const auto found = match_manifest(manifest(), tensors, source, skip);
+  auto next = found.begin();  // in the order of manifest()
   for (auto& p : parameters_) {
-    if (!skipped(p->name)) backend_.import_weight(*p->layout, found[p.get()]->data<float>(), p->weight.master);
+    const HostTensor* tensor = *next++;
+    if (tensor != nullptr) backend_.import_weight(*p->layout, tensor->data<float>(), p->weight.master);
   }
   for (auto& bn : batch_norms_) {
-    backend_.copy_from_host(found[&bn->mean]->bytes.data(), bn->mean);
-    backend_.copy_from_host(found[&bn->variance]->bytes.data(), bn->variance);
-    bn->batches = *found[&bn->batches]->data<std::int64_t>();
+    backend_.copy_from_host((*next++)->bytes.data(), bn->mean);
+    backend_.copy_from_host((*next++)->bytes.data(), bn->variance);
+    bn->batches = *(*next++)->data<std::int64_t>();
   }
   refresh_compute();
 }

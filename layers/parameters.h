@@ -13,6 +13,7 @@
 
 #include "layers/backend/backend.h"
 #include "layers/base/host_tensor.h"
+#include "layers/manifest.h"
 
 namespace convoy {
 
@@ -77,10 +78,13 @@ class ParameterStore {
   [[nodiscard]] std::vector<Segment> segments() const;
   /// Elements at the front of the gradient buffer that are final once `parameter` and all declared after it are.
   [[nodiscard]] static std::int64_t final_elements(const Parameter& parameter);
-  [[nodiscard]] std::int64_t parameter_count() const;
+  [[nodiscard]] std::size_t batch_norm_count() const { return batch_norms_.size(); }
   [[nodiscard]] const std::vector<std::unique_ptr<Parameter>>& parameters() const { return parameters_; }
 
   // ---- files
+  /// What it has in a checkpoint, in the order in which export_model() gives it; or what was declared since it had
+  /// that many parameters and batch norms.
+  [[nodiscard]] std::vector<TensorEntry> manifest(std::size_t first_parameter = 0, std::size_t first_norm = 0) const;
   /// Parameters and buffers in declaration order, or the values of another flat buffer (an optimizer slot).
   [[nodiscard]] std::vector<HostTensor> export_model() const;
   [[nodiscard]] std::vector<HostTensor> export_slot(const Tensor& flat) const;

@@ -5,6 +5,7 @@
 // deadline; waiting past it throws an Error that says which operation, on which rank, is late.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -52,6 +53,9 @@ class Communicator {
   virtual std::string broadcast(const std::string& text, int root, const std::string& what) = 0;
   /// Every member gets every member's text, in rank order.
   virtual std::vector<std::string> all_gather(const std::string& text, const std::string& what) = 0;
+  /// Any number of bytes to one member, which calls receive_bytes().
+  virtual void send_bytes(std::span<const std::byte> bytes, int peer, const std::string& what) = 0;
+  virtual std::vector<std::byte> receive_bytes(int peer, const std::string& what) = 0;
   virtual void barrier(const std::string& what) = 0;
 };
 

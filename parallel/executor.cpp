@@ -1,85 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/executor.h"
 
-#include <array>
-#include <chrono>
-
 #include "layers/base/error.h"
+#include "layers/base/trace.h"
 #include "parallel/schedule_check.h"
 
 namespace convoy {
 
 namespace {
 
-class Stopwatch {
- public:
-  /// Seconds since the last call, or since the start.
-  double lap() {
-    const auto now = std::chrono::steady_clock::now();
-    const std::chrono::duration<double> passed = now - last_;
-    last_ = now;
-    return passed.count();
-  }
+Communicator* several(Communicator* communicator) {
+  return communicator != nullptr && communicator->size() > 1 ? communicator : nullptr;
+}
 
- private:
-  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
-};
-
-Tensor channel_values(Backend& backend, const std::vector<float>& values, std::int64_t channels, const char* key) {
-  if (values.size() != 1 && static_cast<std::int64_t>(values.size()) != channels) {
-    fail_usage("data.{}: has {} values for images of {} channels (one value, or one per channel)", key, values.size(),
-               channels);
-  }
-  std::vector<float> all(static_cast<std::size_t>(channels), values.front());
-  if (values.size() > 1) all = values;
-  Tensor tensor = backend.tensor({channels}, DType::kF32);
-  backend.copy_from_host(all.data(), tensor);
-  return tensor;
+trace::Track track(ActionKind kind) {
+  return kind == ActionKind::kReduceGradients ? trace::Track::kWait : trace::Track::kCompute;
 }
 
 }  // namespace
 
 Executor::Executor(Model& model, Optimizer& optimizer, const Loss& loss, const Normalization& normalization,
-                   Schedule schedule, Communicator* replicas, const Buckets& buckets)
+                   Schedule schedule, const Place& place, const Buckets& buckets)
     : model_(model),
       backend_(model.backend()),
       optimizer_(optimizer),
       loss_(loss),
+      transfer_(backend_, model.input_shape(), normalization),
       schedule_(std::move(schedule)),
-      replicas_(replicas != nullptr && replicas->size() > 1 ? replicas : nullptr),
-      buckets_(replicas_, model.parameters().gradients(), buckets.first_mb, buckets.mb) {
+      evaluation_(forward_only(schedule_)),
+      place_{place.stage, several(place.stages), several(place.replicas)},
+      buckets_(place_.replicas, model.parameters().gradients(), buckets.first_mb, buckets.mb),
+      link_(place_.stages, schedule_, place.stage, model),
+      evaluation_link_(place_.stages, evaluation_, place.stage, model) {
   check_schedule(schedule_);
+  if (static_cast<std::size_t>(schedule_.chunks) != model.chunks().size()) {
+    fail("the schedule has {} chunks and the model {}", schedule_.chunks, model.chunks().size());
+  }
   for (int i = 0; i < schedule_.microbatches; ++i) caches_.push_back(model.make_cache());
-  doutputs_.resize(caches_.size());
+  done_.resize(static_cast<std::size_t>(schedule_.chunks));
   totals_ = backend_.tensor({3}, DType::kF64);
-  if (model.input_shape().rank() == 4) {
-    mean_ = channel_values(backend_, normalization.mean, model.input_shape()[1], "mean");
-    std_ = channel_values(backend_, normalization.std, model.input_shape()[1], "std");
-  }
-}
-
-Tensor Executor::load_inputs(const Batch& batch) {
-  Tensor host_typed = backend_.tensor(batch.input_shape, batch.input_dtype);
-  backend_.copy_from_host(batch.inputs, host_typed);
-  if (batch.input_dtype == backend_.compute_type()) return host_typed;
-  Tensor inputs = backend_.tensor(batch.input_shape, backend_.compute_type());
-  if (batch.input_dtype == DType::kU8) {
-    backend_.normalize_images(host_typed, mean_, std_, inputs);
-  } else {
-    backend_.cast(host_typed, inputs);
-  }
-  return inputs;
-}
-
-Tensor Executor::load_truth(const Batch& batch, const Tensor& outputs) {
-  const bool labels = batch.labels != nullptr;
-  Tensor truth = labels ? backend_.tensor({batch.samples}, DType::kI64) : backend_.tensor(outputs.shape(), DType::kF32);
-  if (labels) {
-    backend_.copy_from_host(batch.labels, truth);
-  } else {
-    backend_.copy_from_host(batch.targets, truth);
-  }
-  return truth;
 }
 
 LossTotals Executor::read_totals() {
@@ -94,58 +53,107 @@ LossTotals Executor::train_step(std::span<const Batch> microbatches, std::int64_
     fail("the step got {} microbatches and its schedule has {}", microbatches.size(), caches_.size());
   }
   phases_ = {};
-  Stopwatch watch;
+  watch_.lap();
+  global_samples_ = global_samples;
+  lr_ = lr;
+  update_ = update;
   backend_.zero(totals_);
   model_.parameters().begin_step();
   buckets_.begin_step();
-  int forwards = 0;
-  int backwards = 0;
-  for (const Action& action : schedule_.actions.front()) {
-    switch (action.kind) {
-      case ActionKind::kForward:
-        forward(microbatches[static_cast<std::size_t>(action.microbatch)], action.microbatch, global_samples);
-        if (++forwards == schedule_.microbatches) start_statistics();
-        phases_.forward += watch.lap();
-        break;
-      case ActionKind::kBackward:
-        backward(action.microbatch, ++backwards == schedule_.microbatches);
-        phases_.backward += watch.lap();
-        break;
-      case ActionKind::kReduceGradients:
-        reduce_gradients();
-        phases_.communication += watch.lap();
-        break;
-      case ActionKind::kOptimizerStep:
-        optimizer_step(lr, update);
-        phases_.optimizer += watch.lap();
-        break;
-    }
+  forwards_left_ = schedule_.microbatches * schedule_.chunks;
+  for (int chunk = 0; chunk < schedule_.chunks; ++chunk) {
+    done_[static_cast<std::size_t>(chunk)] = model_.chunk_begin(chunk);
   }
+  for (const Action& action : schedule_.actions[static_cast<std::size_t>(place_.stage)]) run(action, microbatches);
+  link_.finish();
+  lap(Phase::kCommunicationWait);
   return read_totals();
 }
 
-void Executor::forward(const Batch& batch, int microbatch, std::int64_t global_samples) {
-  Cache& cache = caches_[static_cast<std::size_t>(microbatch)];
-  cache.share = static_cast<float>(static_cast<double>(batch.samples) / static_cast<double>(global_samples));
-  const Tensor outputs = model_.forward(load_inputs(batch), cache, Mode::kTraining);
-  Tensor& doutputs = doutputs_[static_cast<std::size_t>(microbatch)];
-  doutputs = backend_.tensor(outputs.shape(), outputs.dtype());
-  loss_.apply(backend_, outputs, load_truth(batch, outputs), global_samples, doutputs, totals_);
+void Executor::run(const Action& action, std::span<const Batch> microbatches) {
+  if (is_communication(action.kind)) {
+    link_.start(action, microbatches[static_cast<std::size_t>(action.microbatch)].samples);
+    return;
+  }
+  const trace::Span span(track(action.kind), trace::enabled() ? action_name(action) : std::string());
+  switch (action.kind) {
+    case ActionKind::kForward:
+      forward(action, microbatches[static_cast<std::size_t>(action.microbatch)]);
+      if (--forwards_left_ == 0) start_statistics();
+      return lap(Phase::kForward);
+    case ActionKind::kBackward:
+    case ActionKind::kBackwardInput:
+    case ActionKind::kBackwardWeight: backward(action); return lap(Phase::kBackward);
+    case ActionKind::kReduceGradients: reduce_gradients(); return lap(Phase::kCommunicationWait);
+    case ActionKind::kOptimizerStep: optimizer_step(); return lap(Phase::kOptimizer);
+    default: fail("the executor knows no {}", action_name(action));
+  }
 }
 
-void Executor::backward(int microbatch, bool last) {
-  Tensor doutputs = std::move(doutputs_[static_cast<std::size_t>(microbatch)]);
-  model_.backward(doutputs, caches_[static_cast<std::size_t>(microbatch)], [&](std::int64_t final_elements) {
-    if (last) buckets_.ready_up_to(final_elements);
-    if (statistics_) statistics_->test();
-  });
+// Waiting for messages within an action is told apart from its work.
+void Executor::lap(Phase phase) {
+  const double waited = link_.take_waited();
+  phases_[Phase::kCommunicationWait] += waited;
+  phases_[phase] += watch_.lap() - waited;
+}
+
+void Executor::poke() {
+  link_.poke();
+  buckets_.progress();
+  if (statistics_) statistics_->test();
+}
+
+void Executor::forward(const Action& action, const Batch& batch) {
+  Cache& kept = cache(action.microbatch);
+  kept.share = static_cast<float>(static_cast<double>(batch.samples) / static_cast<double>(global_samples_));
+  const Tensor x =
+      link_.is_first(action.chunk) ? transfer_.inputs(batch) : link_.take_input(action.microbatch, action.chunk);
+  Tensor y = model_.forward(x, kept, Mode::kTraining, action.chunk, [this] { poke(); });
+  if (link_.is_last(action.chunk)) {
+    apply_loss(action, batch, y);
+  } else {
+    link_.put_output(action.microbatch, action.chunk, std::move(y));
+  }
+}
+
+void Executor::apply_loss(const Action& action, const Batch& batch, const Tensor& outputs) {
+  const Tensor doutputs = backend_.tensor(outputs.shape(), outputs.dtype());
+  loss_.apply(backend_, outputs, transfer_.truth(batch, outputs.shape()), global_samples_, doutputs, totals_);
+  link_.put_output_gradient(action.microbatch, action.chunk, doutputs);
+}
+
+void Executor::backward(const Action& action) {
+  Cache& kept = cache(action.microbatch);
+  const auto unit_done = [&](std::int64_t elements) { weights_done(action, elements); };
+  if (action.kind == ActionKind::kBackwardWeight) {
+    model_.backward_weight(kept, unit_done, action.chunk);
+    return;
+  }
+  const Tensor dy = link_.take_output_gradient(action.microbatch, action.chunk);
+  Tensor dx = action.kind == ActionKind::kBackward ? model_.backward(dy, kept, unit_done, action.chunk)
+                                                   : model_.backward_input(dy, kept, action.chunk, [this] { poke(); });
+  link_.put_input_gradient(action.microbatch, action.chunk, std::move(dx));
+}
+
+// After the last microbatch a chunk's gradients are final; buckets want a growing front of the whole buffer, in which
+// the last chunk lies first.
+void Executor::weights_done(const Action& action, std::int64_t elements) {
+  poke();
+  if (action.microbatch + 1 < schedule_.microbatches) return;
+  done_[static_cast<std::size_t>(action.chunk)] = elements;
+  std::int64_t front = 0;
+  for (int chunk = schedule_.chunks; chunk-- > 0;) {
+    front = done_[static_cast<std::size_t>(chunk)];
+    if (front < model_.chunk_end(chunk)) break;
+  }
+  buckets_.ready_up_to(front);
 }
 
 // The statistics of a step are complete after its last forward: their sum travels while backward runs.
 void Executor::start_statistics() {
   const Tensor& statistics = model_.parameters().statistics();
-  if (replicas_ != nullptr && statistics.size() > 0) {
-    statistics_ = replicas_->all_reduce(statistics, ReduceOp::kSum, "batch-norm statistics");
+  if (place_.replicas != nullptr && statistics.size() > 0) {
+    statistics_ = place_.replicas->all_reduce(statistics, ReduceOp::kSum, "batch-norm statistics");
   }
 }
 
@@ -157,17 +165,33 @@ void Executor::reduce_gradients() {
   }
 }
 
-void Executor::optimizer_step(double lr, std::int64_t update) {
-  optimizer_.step(lr, update);
+void Executor::optimizer_step() {
+  optimizer_.step(lr_, update_);
   model_.parameters().update_running_statistics();
   model_.parameters().refresh_compute();
 }
 
-LossTotals Executor::evaluate(const Batch& batch) {
-  if (batch.samples == 0) return {};
+LossTotals Executor::evaluate(std::span<const Batch> microbatches) {
   backend_.zero(totals_);
-  const Tensor outputs = model_.forward(load_inputs(batch), caches_.front(), Mode::kEvaluation);
-  loss_.apply(backend_, outputs, load_truth(batch, outputs), 1, Tensor(), totals_);
+  for (const Action& action : evaluation_.actions[static_cast<std::size_t>(place_.stage)]) {
+    const Batch& batch = microbatches[static_cast<std::size_t>(action.microbatch)];
+    if (batch.samples == 0) continue;
+    if (is_communication(action.kind)) {
+      evaluation_link_.start(action, batch.samples);
+      continue;
+    }
+    const trace::Span span(trace::Track::kCompute, "evaluation");
+    const Tensor x = evaluation_link_.is_first(action.chunk)
+                         ? transfer_.inputs(batch)
+                         : evaluation_link_.take_input(action.microbatch, action.chunk);
+    Tensor y = model_.forward(x, caches_.front(), Mode::kEvaluation, action.chunk, [this] { evaluation_link_.poke(); });
+    if (evaluation_link_.is_last(action.chunk)) {
+      loss_.apply(backend_, y, transfer_.truth(batch, y.shape()), 1, Tensor(), totals_);
+    } else {
+      evaluation_link_.put_output(action.microbatch, action.chunk, std::move(y));
+    }
+  }
+  evaluation_link_.finish();
   return read_totals();
 }
 

@@ -1,76 +1,80 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs a schedule: one training step, action by action, for this rank's stage and replica; and evaluation. Owns the
-// caches of the microbatches in flight. Gradients are scaled by the global batch at the loss, so replicas and
-// microbatches only sum. Invariant: after the first step a step allocates no backend memory.
+// Runs a schedule: one training step, action by action, for this rank's stage and replica; and evaluation, forward
+// through the same stages. Owns the caches of the microbatches in flight. Gradients are scaled by the global batch at
+// the loss, so replicas and microbatches only sum. Invariant: after the first step a step allocates no backend memory.
 #pragma once
 
 #include <memory>
-#include <span>
 #include <vector>
 
-#include "layers/batch.h"
 #include "layers/loss.h"
 #include "layers/model.h"
 #include "layers/optimizer.h"
+#include "parallel/batch_transfer.h"
 #include "parallel/communicator.h"
 #include "parallel/gradient_buckets.h"
 #include "parallel/schedule.h"
+#include "parallel/stage_link.h"
+#include "parallel/step_runner.h"
+#include "parallel/stopwatch.h"
 
 namespace convoy {
 
-/// Sums over this rank's samples.
-struct LossTotals {
-  double loss = 0, top1 = 0, top5 = 0;
-};
-
-/// Seconds of one step on this rank. Backward includes the reductions started within it; communication is waiting only.
-struct StepPhases {
-  double forward = 0, backward = 0, communication = 0, optimizer = 0;
-};
-
-class Executor {
+class Executor final : public StepRunner {
  public:
   struct Buckets {
     double first_mb = 1, mb = 25;
   };
+  /// Who this rank works with. The communicators outlive the executor; either may be null when it would have one rank.
+  struct Place {
+    int stage = 0;
+    Communicator* stages = nullptr;    ///< the stages of this replica, by rank
+    Communicator* replicas = nullptr;  ///< the ranks that hold this stage's other replicas
+  };
 
-  /// replicas: the ranks that hold this stage's other replicas, may be null for one. All references must outlive this.
+  /// `model` holds one chunk for each of the schedule's. All references must outlive this.
   Executor(Model& model, Optimizer& optimizer, const Loss& loss, const Normalization& normalization, Schedule schedule,
-           Communicator* replicas, const Buckets& buckets);
+           const Place& place, const Buckets& buckets);
 
-  /// One step over this replica's microbatches (as many as the schedule has, none empty) of a global batch of
-  /// `global_samples`. Every replica calls it. update: optimizer updates before this one.
   LossTotals train_step(std::span<const Batch> microbatches, std::int64_t global_samples, double lr,
-                        std::int64_t update);
-  [[nodiscard]] const StepPhases& phases() const { return phases_; }
-
-  /// Loss and hits of a batch with the running statistics; no gradients. Samples may be 0. Local to this rank.
-  LossTotals evaluate(const Batch& batch);
+                        std::int64_t update) override;
+  LossTotals evaluate(std::span<const Batch> microbatches) override;
+  [[nodiscard]] const Phases& phases() const override { return phases_; }
+  [[nodiscard]] const Schedule& schedule() const { return schedule_; }
 
  private:
-  void forward(const Batch& batch, int microbatch, std::int64_t global_samples);
-  void backward(int microbatch, bool last);
+  void run(const Action& action, std::span<const Batch> microbatches);
+  void forward(const Action& action, const Batch& batch);
+  void apply_loss(const Action& action, const Batch& batch, const Tensor& outputs);
+  void backward(const Action& action);
+  void weights_done(const Action& action, std::int64_t elements);
   void start_statistics();
   void reduce_gradients();
-  void optimizer_step(double lr, std::int64_t update);
-  Tensor load_inputs(const Batch& batch);
-  Tensor load_truth(const Batch& batch, const Tensor& outputs);
+  void optimizer_step();
+  void poke();
+  void lap(Phase phase);
   LossTotals read_totals();
+  Cache& cache(int microbatch) { return caches_[static_cast<std::size_t>(microbatch)]; }
 
   Model& model_;
   Backend& backend_;
   Optimizer& optimizer_;
   Loss loss_;
-  Schedule schedule_;
-  Communicator* replicas_;
+  BatchTransfer transfer_;
+  Schedule schedule_, evaluation_;
+  Place place_;
   GradientBuckets buckets_;
-  std::vector<Cache> caches_;     // one per microbatch
-  std::vector<Tensor> doutputs_;  // gradient at the end of the network, per microbatch
-  Pending statistics_;            // reduction of the batch-norm statistics
-  Tensor mean_, std_;             // float32 [C], of uint8 images
-  Tensor totals_;                 // float64 [3], sums of the step or of one evaluation batch
-  StepPhases phases_;
+  StageLink link_, evaluation_link_;
+  std::vector<Cache> caches_;       // one per microbatch, for all chunks
+  std::vector<std::int64_t> done_;  // per chunk: its gradients before this element are final
+  Pending statistics_;              // reduction of the batch-norm statistics
+  Tensor totals_;                   // float64 [3], sums of the step or of one evaluation batch
+  Phases phases_;
+  Stopwatch watch_;
+  std::int64_t global_samples_ = 0, update_ = 0;  // of the step under way
+  double lr_ = 0;
+  int forwards_left_ = 0;
 };
 
 }  // namespace convoy

@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "layers/base/error.h"
+#include "layers/base/trace.h"
 
 namespace convoy {
 
@@ -45,6 +46,7 @@ GradientBuckets::GradientBuckets(Communicator* replicas, const Tensor& flat_grad
     names_.push_back(fmt::format("gradient bucket {}", names_.size()));
   }
   pending_.resize(ranges_.size());
+  start_.resize(ranges_.size());
 }
 
 void GradientBuckets::begin_step() {
@@ -59,6 +61,7 @@ void GradientBuckets::ready_up_to(std::int64_t elements) {
   if (elements > elements_) fail("{} gradients are ready, of {}", elements, elements_);
   if (replicas_ == nullptr) return;
   while (started_ < ranges_.size() && ranges_[started_].end <= elements) {
+    start_[started_] = trace::now();
     pending_[started_] = replicas_->all_reduce(views_[started_], ReduceOp::kSum, names_[started_]);
     ++started_;
   }
@@ -67,15 +70,20 @@ void GradientBuckets::ready_up_to(std::int64_t elements) {
 
 void GradientBuckets::progress() {
   // In order: testing one operation lets the library move all of them.
-  while (finished_ < started_ && pending_[finished_]->test()) pending_[finished_++].reset();
+  while (finished_ < started_ && pending_[finished_]->test()) complete();
+}
+
+void GradientBuckets::complete() {
+  if (trace::enabled()) trace::record(trace::Track::kReduce, names_[finished_], start_[finished_], trace::now());
+  pending_[finished_++].reset();
 }
 
 double GradientBuckets::finish() {
   const auto start = std::chrono::steady_clock::now();
   ready_up_to(elements_);
-  for (; finished_ < started_; ++finished_) {
+  while (finished_ < started_) {
     pending_[finished_]->wait();
-    pending_[finished_].reset();
+    complete();
   }
   in_step_ = false;
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -49,12 +49,15 @@ class GradientBuckets {
   [[nodiscard]] std::size_t started() const { return started_; }
 
  private:
+  void complete();
+
   Communicator* replicas_;  // nullptr: nothing to do
   std::int64_t elements_;
   std::vector<BucketRange> ranges_;
   std::vector<Tensor> views_;
   std::vector<std::string> names_;
   std::vector<Pending> pending_;  // by bucket; empty where not under way
+  std::vector<double> start_;     // by bucket: when that began, for the trace
   std::size_t started_ = 0;
   std::size_t finished_ = 0;  // buckets before this one are complete
   bool in_step_ = false;

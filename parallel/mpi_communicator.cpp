@@ -45,6 +45,9 @@ void check_reducible(const Tensor& buffer, const MpiOperation& operation) {
   }
 }
 
+constexpr int kBytesTag = 32766;                  // of send_bytes(); MPI promises tags up to 32767
+constexpr std::size_t kBytesPiece = 64UL << 20U;  // of one message of it
+
 // One MPI call takes at most INT_MAX items.
 int checked_count(std::size_t count, const MpiOperation& operation) {
   if (count > INT_MAX) fail("{}: {} items are more than one MPI call takes ({})", operation.label(), count, INT_MAX);
@@ -294,6 +297,43 @@ std::vector<std::string> MpiCommunicator::all_gather(const std::string& text, co
     texts.emplace_back(data + offsets[i], static_cast<std::size_t>(counts[i]));
   }
   return texts;
+}
+
+// First the length, then the bytes in pieces, each through memory that the operation owns.
+void MpiCommunicator::send_bytes(std::span<const std::byte> bytes, int peer, const std::string& what) {
+  auto operation = start_message("send to", peer, kBytesTag, what);
+  const std::uint64_t length = bytes.size();
+  auto* header = operation->allocate(sizeof length);
+  std::memcpy(header, &length, sizeof length);
+  CONVOY_MPI_CHECK(MPI_Isend(header, sizeof length, MPI_BYTE, peer, kBytesTag, comm_, operation->add_request()));
+  operation->wait();
+  for (std::size_t first = 0; first < length; first += kBytesPiece) {
+    const std::size_t count = std::min(kBytesPiece, bytes.size() - first);
+    auto* piece = operation->allocate(count);
+    std::memcpy(piece, bytes.data() + first, count);
+    CONVOY_MPI_CHECK(
+        MPI_Isend(piece, static_cast<int>(count), MPI_BYTE, peer, kBytesTag, comm_, operation->add_request()));
+    operation->wait();
+  }
+}
+
+std::vector<std::byte> MpiCommunicator::receive_bytes(int peer, const std::string& what) {
+  auto operation = start_message("receive from", peer, kBytesTag, what);
+  std::uint64_t length = 0;
+  auto* header = operation->allocate(sizeof length);
+  CONVOY_MPI_CHECK(MPI_Irecv(header, sizeof length, MPI_BYTE, peer, kBytesTag, comm_, operation->add_request()));
+  operation->wait();
+  std::memcpy(&length, header, sizeof length);
+  std::vector<std::byte> bytes(length);
+  for (std::size_t first = 0; first < length; first += kBytesPiece) {
+    const std::size_t count = std::min(kBytesPiece, bytes.size() - first);
+    auto* piece = operation->allocate(count);
+    CONVOY_MPI_CHECK(
+        MPI_Irecv(piece, static_cast<int>(count), MPI_BYTE, peer, kBytesTag, comm_, operation->add_request()));
+    operation->wait();
+    std::memcpy(bytes.data() + first, piece, count);
+  }
+  return bytes;
 }
 
 void MpiCommunicator::barrier(const std::string& what) {

@@ -45,6 +45,8 @@ class MpiCommunicator final : public Communicator {
   void all_reduce(std::span<double> values, ReduceOp op, const std::string& what) override;
   std::string broadcast(const std::string& text, int root, const std::string& what) override;
   std::vector<std::string> all_gather(const std::string& text, const std::string& what) override;
+  void send_bytes(std::span<const std::byte> bytes, int peer, const std::string& what) override;
+  std::vector<std::byte> receive_bytes(int peer, const std::string& what) override;
   void barrier(const std::string& what) override;
 
  private:

@@ -7,10 +7,10 @@
 #include <array>
 #include <cstdlib>
 #include <exception>
+#include <vector>
 
 #include "layers/base/error.h"
 #include "parallel/mpi_check.h"
-#include "parallel/mpi_communicator.h"
 #include "parallel/mpi_leaks.h"
 #include "parallel/mpi_operation.h"
 
@@ -77,19 +77,6 @@ World::~World() {
   const bool in_order = std::uncaught_exceptions() <= exceptions_at_start_ && abandoned_operations() == 0;
   [[maybe_unused]] const MpiOwnMemory not_ours;
   if (in_order || size_ == 1) MPI_Finalize();
-}
-
-std::unique_ptr<Communicator> World::communicator(double timeout, const std::string& name) const {
-  MPI_Comm copy = MPI_COMM_NULL;
-  CONVOY_MPI_CHECK(MPI_Comm_dup(MPI_COMM_WORLD, &copy));
-  return std::make_unique<MpiCommunicator>(copy, name, timeout);
-}
-
-std::unique_ptr<Communicator> World::split(int color, int key, double timeout, const std::string& name) const {
-  MPI_Comm group = MPI_COMM_NULL;
-  CONVOY_MPI_CHECK(MPI_Comm_split(MPI_COMM_WORLD, color < 0 ? MPI_UNDEFINED : color, key, &group));
-  if (group == MPI_COMM_NULL) return nullptr;
-  return std::make_unique<MpiCommunicator>(group, name, timeout);
 }
 
 void World::abort(int code) const noexcept {

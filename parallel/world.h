@@ -6,12 +6,11 @@
 // return their errors (MPI_ERRORS_RETURN), and ranks of a node are found by MPI, never by rank % n.
 #pragma once
 
-#include <memory>
 #include <string>
 
-#include "parallel/communicator.h"
 #include "parallel/cpu_binding.h"
 #include "parallel/launch_check.h"
+#include "parallel/rank_group.h"
 
 namespace convoy {
 
@@ -40,11 +39,8 @@ class World {
   /// One line on where this rank may run, for `doctor`.
   [[nodiscard]] const std::string& binding() const { return binding_.report; }
 
-  /// A communicator of its own over all ranks. `timeout` in seconds. Every rank calls it.
-  [[nodiscard]] std::unique_ptr<Communicator> communicator(double timeout, const std::string& name = "world") const;
-  /// One communicator for each color, ranks ordered by key, then by world rank. Every rank calls it; with a
-  /// negative color a rank joins none and gets nullptr.
-  [[nodiscard]] std::unique_ptr<Communicator> split(int color, int key, double timeout, const std::string& name) const;
+  /// All ranks, to make communicators from.
+  [[nodiscard]] RankGroup ranks() const { return world_group(); }
 
   /// Ends every rank of the job at once with this exit code. Any rank may call it, from any thread.
   [[noreturn]] void abort(int code) const noexcept;

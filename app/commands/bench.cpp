@@ -1,44 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// convoy bench: times training steps without checkpoints or evaluation, over every combination of the sweeps.
-#include <sys/resource.h>
-
+// convoy bench: times training steps without checkpoints or evaluation, over every combination of cases and sweeps,
+// in turn, so that what is compared was measured side by side.
 #include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "app/bench_points.h"
 #include "app/build_run.h"
-#include "app/commands/commands.h"
+#include "app/peak_memory.h"
 #include "app/version.h"
-#include "io/loader.h"
 #include "layers/base/error.h"
-#include "parallel/agree.h"
 
 namespace convoy {
 
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-/// One point of the sweep: the overrides that make it, as KEY=VALUE.
-using Point = std::vector<std::string>;
-
-std::vector<Point> sweep_points(const std::vector<Sweep>& sweeps) {
-  std::vector<Point> points{{}};
-  for (const Sweep& sweep : sweeps) {
-    std::vector<Point> next;
-    for (const Point& point : points) {
-      for (const std::string& value : sweep.values) {
-        next.push_back(point);
-        next.back().push_back(sweep.key + "=" + value);
-      }
-    }
-    points = std::move(next);
-  }
-  return points;
-}
+constexpr double kIdleTimeout = 7 * 86400;  // ranks that have no part in a point wait for the others
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -46,112 +27,152 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-/// The largest memory this process has held so far, in bytes, on every rank.
-std::vector<std::int64_t> peak_memory(Communicator& all) {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  std::vector<std::int64_t> bytes;
-  for (const std::string& kib : all.all_gather(std::to_string(usage.ru_maxrss), "peak memory")) {
-    bytes.push_back(std::stoll(kib) * 1024);
-  }
-  return bytes;
+std::vector<std::int64_t> of_all_ranks(Communicator& all, std::int64_t number) {
+  std::vector<std::int64_t> numbers;
+  for (const std::string& text : all.all_gather(std::to_string(number), "numbers")) numbers.push_back(std::stoll(text));
+  return numbers;
 }
 
-/// Times one point; the result is complete on every rank.
+/// Mean seconds by name; those that did not occur are left out.
+Json phases_json(const Phases& sum, double data_wait, double steps) {
+  Json json{{"data_wait", data_wait / steps}};
+  for (std::size_t i = 0; i < kPhaseNames.size(); ++i) {
+    const bool always = i <= static_cast<std::size_t>(Phase::kOptimizer);
+    if (always || sum.seconds[i] > 0) json[std::string(kPhaseNames[i])] = sum.seconds[i] / steps;
+  }
+  return json;
+}
+
+/// Times one point; the result is complete on every rank that takes part.
 Json time_steps(Run& run, const BenchArguments& arguments) {
   if (run.plan.size < run.plan.global_batch) {
     fail_usage("train.global_batch_size: {} is more than the {} samples (bench times whole batches)",
                run.plan.global_batch, run.plan.size);
   }
   const Sampler sampler(run.train->size(), run.config.run.seed, run.config.data.shuffle);
-  LoaderOptions options = loader_options(run);
+  LoaderOptions options = training_loader(run);
   options.drop_last = true;  // every timed step has the same size
   Loader loader(*run.train, sampler, options);
   std::vector<double> seconds;
-  StepPhases sum;
+  Phases sum;
   double data_wait = 0;
   for (std::int64_t i = 0; i < arguments.warmup + arguments.steps; ++i) {
     run.communicator->barrier("bench step");
     const auto start = std::chrono::steady_clock::now();
     const LoaderStep& batch = loader.next();
-    run.executor->train_step(batch.microbatches, batch.global_samples, run.lr.at(i), i);
+    run.runner->train_step(batch.microbatches, batch.global_samples, run.lr.at(i), i);
     run.communicator->barrier("bench step end");
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
     if (i < arguments.warmup) continue;
     seconds.push_back(passed.count());
-    const StepPhases& phases = run.executor->phases();
-    sum.forward += phases.forward;
-    sum.backward += phases.backward;
-    sum.communication += phases.communication;
-    sum.optimizer += phases.optimizer;
+    for (std::size_t p = 0; p < sum.seconds.size(); ++p) sum.seconds[p] += run.runner->phases().seconds[p];
     data_wait += batch.wait_seconds;
   }
-  const auto n = static_cast<double>(seconds.size());
   Json result;
   result["step_seconds"] = seconds;
   result["images_per_second"] = static_cast<double>(run.plan.global_batch) / median(seconds);
-  result["peak_memory_bytes"] = peak_memory(*run.communicator);
-  result["phases"] = {{"data_wait", data_wait / n},
-                      {"forward", sum.forward / n},
-                      {"backward", sum.backward / n},
-                      {"communication_wait", sum.communication / n},
-                      {"optimizer", sum.optimizer / n}};
+  result["peak_memory_bytes"] = of_all_ranks(*run.communicator, peak_memory());
+  result["backend_memory_bytes"] =
+      of_all_ranks(*run.communicator, static_cast<std::int64_t>(run.backend->pool().bytes_held()));
+  result["phases"] = phases_json(sum, data_wait, static_cast<double>(seconds.size()));
+  if (run.layout.mesh.stages() > 1) result["stages"] = describe_stages(run.layout, run.model->units());
   return result;
 }
 
-void print_row(const Point& point, std::int64_t repeat, const Json& result) {
-  std::string name;
-  for (const std::string& item : point) name += item + " ";
+void print_row(const BenchPoint& point, std::int64_t repeat, const Json& result) {
   const auto& phases = result["phases"];
+  const auto ms = [&](std::initializer_list<const char*> names) {
+    double sum = 0;
+    for (const char* name : names) sum += phases.value(name, 0.0);
+    return 1e3 * sum;
+  };
+  const auto& memory = result["peak_memory_bytes"];
   std::cout << fmt::format("{:<40} {:>3} {:>10.2f} {:>10.1f} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.0f}\n",
-                           name.empty() ? "-" : name, repeat, 1e3 * median(result["step_seconds"]),
-                           result["images_per_second"].get<double>(), 1e3 * phases["forward"].get<double>(),
-                           1e3 * phases["backward"].get<double>(), 1e3 * phases["communication_wait"].get<double>(),
-                           1e3 * phases["optimizer"].get<double>(),
-                           static_cast<double>(*std::max_element(result["peak_memory_bytes"].begin(),
-                                                                 result["peak_memory_bytes"].end())) /
-                               1048576)
+                           point.words.empty() ? "-" : point.words, repeat, 1e3 * median(result["step_seconds"]),
+                           result["images_per_second"].get<double>(), ms({"forward", "loss"}), ms({"backward"}),
+                           ms({"communication_wait", "scatter", "broadcast", "gather", "scatter_gradients", "reduce"}),
+                           ms({"optimizer"}),
+                           static_cast<double>(*std::max_element(memory.begin(), memory.end())) / 1048576)
             << std::flush;
 }
 
-void write_json(const std::string& path, const Json& document) {
-  if (path.empty()) return;
-  std::ofstream file(path);
-  file << document.dump(2) << "\n" << std::flush;
-  if (!file) fail("--json: cannot write {}", path);
+Json machine_json(const World& world, const Run& run) {
+  return {{"host", world.host()},
+          {"nodes", world.node_count()},
+          {"device", run.backend->description()},
+          {"binding", world.binding()},
+          {"mpi", World::mpi_version()}};
 }
+
+void print_head(const World& world, const Run& run) {
+  std::cout << run.backend->description() << ", " << world.size() << (world.size() == 1 ? " rank" : " ranks") << "\n"
+            << fmt::format("{:<40} {:>3} {:>10} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9}\n", "point", "run", "step ms",
+                           "images/s", "forward", "backward", "comm wait", "optimizer", "peak MiB");
+}
+
+class Bench {
+ public:
+  Bench(World& world, const BenchArguments& arguments) : world_(world), arguments_(arguments) {}
+
+  void run_point(const BenchPoint& point, std::int64_t repeat) {
+    const RankGroup ranks = point.ranks == 0 ? world_.ranks() : world_.ranks().first(point.ranks);
+    if (ranks.size() == 0) return;
+    std::vector<std::string> overrides = arguments_.overrides;
+    overrides.insert(overrides.end(), point.overrides.begin(), point.overrides.end());
+    reset_peak_memory();
+    const auto run = build_run(world_, ranks, load_config(ranks, arguments_.config, overrides));
+    if (results_.empty() && run->is_root()) {
+      document_["machine"] = machine_json(world_, *run);
+      print_head(world_, *run);
+    }
+    Json result{{"case", point.words}, {"overrides", Json::object()}, {"ranks", ranks.size()}, {"repeat", repeat}};
+    for (const std::string& item : point.overrides) {
+      result["overrides"][item.substr(0, item.find('='))] = item.substr(item.find('=') + 1);
+    }
+    result.update(time_steps(*run, arguments_));
+    if (run->is_root()) print_row(point, repeat, result);
+    results_.push_back(std::move(result));
+  }
+
+  void write() {
+    if (world_.rank() != 0 || arguments_.json.empty()) return;
+    document_["results"] = results_;
+    std::ofstream file(arguments_.json);
+    file << document_.dump(2) << "\n" << std::flush;
+    if (!file) fail("--json: cannot write {}", arguments_.json);
+  }
+
+ private:
+  World& world_;
+  const BenchArguments& arguments_;
+  Json document_{{"program_version", program_version()}};
+  Json results_ = Json::array();
+};
 
 }  // namespace
 
 int bench_command(World& world, const BenchArguments& arguments) {
-  Json document{{"program_version", program_version()}};
-  Json results = Json::array();
+  const auto all = world.ranks().communicator(kIdleTimeout, "bench");
+  const std::vector<BenchPoint> points = bench_points(arguments.cases, arguments.sweeps, world.size());
+  Bench bench(world, arguments);
   for (std::int64_t repeat = 0; repeat < arguments.repeat; ++repeat) {
-    for (const Point& point : sweep_points(arguments.sweeps)) {
-      std::vector<std::string> overrides = arguments.overrides;
-      overrides.insert(overrides.end(), point.begin(), point.end());
-      const auto run = build_run(world, load_config(world, arguments.config, overrides));
-      if (results.empty() && run->is_root()) {
-        document["machine"] = {{"host", world.host()},
-                               {"nodes", world.node_count()},
-                               {"device", run->backend->description()},
-                               {"binding", world.binding()},
-                               {"mpi", World::mpi_version()}};
-        std::cout << run->backend->description() << ", " << world.size() << (world.size() == 1 ? " rank" : " ranks")
-                  << "\n"
-                  << fmt::format("{:<40} {:>3} {:>10} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9}\n", "point", "run",
-                                 "step ms", "images/s", "forward", "backward", "comm wait", "optimizer", "peak MiB");
+    for (const BenchPoint& point : points) {
+      // Rank 0 takes part in every point: what went wrong in one for all of its ranks ends the others, too.
+      std::string problem;
+      try {
+        bench.run_point(point, repeat);
+      } catch (const Error& error) {
+        if (!error.collective()) throw;
+        problem = std::to_string(static_cast<int>(error.code())) + error.what();
       }
-      Json result{{"overrides", Json::object()}, {"ranks", world.size()}, {"repeat", repeat}};
-      for (const std::string& item : point)
-        result["overrides"][item.substr(0, item.find('='))] = item.substr(item.find('=') + 1);
-      result.update(time_steps(*run, arguments));
-      if (run->is_root()) print_row(point, repeat, result);
-      results.push_back(std::move(result));
+      problem = all->broadcast(problem, 0, "the end of a point");
+      if (problem.empty()) continue;
+      Error error(problem.substr(1), static_cast<ExitCode>(problem.front() - '0'));
+      error.set_collective();
+      throw error;
     }
   }
-  document["results"] = results;
-  if (world.rank() == 0) write_json(arguments.json, document);
+  bench.write();
   return 0;
 }
 

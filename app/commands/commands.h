@@ -33,15 +33,17 @@ struct Sweep {
   std::vector<std::string> values;
 };
 
-/// convoy bench CONFIG [--steps N] [--warmup N] [--repeat R] [--sweep KEY=V1,V2,...]... [--json FILE] [--set ...]
+/// convoy bench CONFIG [--steps N] [--warmup N] [--repeat R] [--case "ranks=N KEY=VALUE ..."]...
+/// [--sweep KEY=V1,V2,...]... [--json FILE] [--set KEY=VALUE]...
 struct BenchArguments {
   std::string config;
   std::vector<std::string> overrides;
   std::int64_t steps = 20;
   std::int64_t warmup = 5;
   std::int64_t repeat = 1;
-  std::vector<Sweep> sweeps;  ///< every combination is timed
-  std::string json;           ///< empty: no file
+  std::vector<std::string> cases;  ///< words KEY=VALUE, and ranks=N
+  std::vector<Sweep> sweeps;       ///< every combination is timed
+  std::string json;                ///< empty: no file
 };
 
 /// convoy check CONFIG [--set KEY=VALUE]...
@@ -50,9 +52,33 @@ struct CheckArguments {
   std::vector<std::string> overrides;
 };
 
+/// convoy schedule --name NAME --stages P --microbatches M [--chunks C]
+struct ScheduleArguments {
+  std::string name;
+  int stages = 0, microbatches = 0;
+  int chunks = 0;  ///< 0: as many as the schedule has by default
+};
+
+/// convoy plan CONFIG --ranks N,... [--samples-per-rank N] [--calibrate] [--costs FILE] [--machine FILE] [--top N]
+/// [--trace FILE] [--json FILE] [--set KEY=VALUE]...
+struct PlanArguments {
+  std::string config;
+  std::vector<std::string> overrides;
+  std::vector<int> ranks;
+  std::int64_t samples_per_rank = 0;  ///< 0: train.global_batch_size is for all ranks together
+  bool calibrate = false;
+  std::string costs;    ///< measured by --calibrate; empty: costs.json in the run's folder
+  std::string machine;  ///< stated figures of a machine, TOML; empty: what was measured
+  int top = 5;
+  std::string trace;  ///< the simulated step of the config's own layout goes here; empty: nowhere
+  std::string json;
+};
+
 int train_command(World& world, const TrainArguments& arguments);
 int eval_command(World& world, const EvalArguments& arguments);
 int bench_command(World& world, const BenchArguments& arguments);
+int schedule_command(const ScheduleArguments& arguments);
+int plan_command(World& world, const PlanArguments& arguments);
 int check_command(const CheckArguments& arguments);
 int inspect_command(const std::string& file);
 int doctor_command();

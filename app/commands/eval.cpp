@@ -11,7 +11,7 @@
 namespace convoy {
 
 int eval_command(World& world, const EvalArguments& arguments) {
-  const auto run = build_run(world, load_config(world, arguments.config, arguments.overrides));
+  const auto run = build_run(world, world.ranks(), load_config(world.ranks(), arguments.config, arguments.overrides));
   load_model(*run, arguments.checkpoint);
   const bool held_out = run->validation != nullptr;
   const Dataset& data = held_out ? *run->validation : *run->train;

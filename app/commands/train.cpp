@@ -11,17 +11,31 @@ namespace convoy {
 
 namespace {
 
+std::string schedule_words(const Config& c, const Schedule& schedule) {
+  switch (c.parallel.mode) {
+    case ParallelMode::kData: return "data parallel";
+    case ParallelMode::kScatter: return "scattered from rank 0";
+    case ParallelMode::kModel: return fmt::format("model parallel, {} stages", schedule.stages);
+    case ParallelMode::kPipeline: break;
+  }
+  return fmt::format("pipeline, {} stages, {}, {} microbatches", schedule.stages, schedule.name, schedule.microbatches);
+}
+
 void print_plan(Run& run, const RunState& state) {
   const Config& c = run.config;
-  const ParameterStore& store = run.model->parameters();
-  const auto parts = run.mesh.replicas() * static_cast<int>(c.parallel.microbatches);
+  const Mesh& mesh = run.layout.mesh;
+  const auto parts = mesh.replicas() * run.layout.schedule.microbatches;
   std::cout << fmt::format("model      {}: {} units, {} parameters, {} -> {}\n", to_string(c.model.name),
-                           run.model->units().size(), store.parameter_count(), run.model->input_shape().str(),
+                           run.model->units().size(), run.model->parameter_count(), run.model->input_shape().str(),
                            run.model->output_shape().str())
             << fmt::format("device     {}\n", run.backend->description())
-            << fmt::format("ranks      {} = {} replicas x {} stages\n", run.communicator->size(), run.mesh.replicas(),
-                           run.mesh.stages())
-            << fmt::format("batch      {} = {} parts of {}\n", c.train.global_batch_size, parts,
+            << fmt::format("ranks      {} = {} replicas x {} stages\n", mesh.ranks(), mesh.replicas(), mesh.stages())
+            << fmt::format("mode       {}\n", schedule_words(c, run.layout.schedule));
+  if (mesh.stages() > 1) {
+    const std::vector<std::string> stages = describe_stages(run.layout, run.model->units());
+    for (std::size_t i = 0; i < stages.size(); ++i) std::cout << fmt::format("stage {:<4} {}\n", i, stages[i]);
+  }
+  std::cout << fmt::format("batch      {} = {} parts of {}\n", c.train.global_batch_size, parts,
                            c.train.global_batch_size / parts)
             << fmt::format("data       {} samples, {} steps an epoch, {} steps in all\n", run.train->size(),
                            run.plan.steps_per_epoch(), run.total_steps)
@@ -35,7 +49,7 @@ void print_plan(Run& run, const RunState& state) {
 }  // namespace
 
 int train_command(World& world, const TrainArguments& arguments) {
-  const auto run = build_run(world, load_config(world, arguments.config, arguments.overrides));
+  const auto run = build_run(world, world.ranks(), load_config(world.ranks(), arguments.config, arguments.overrides));
   if (!arguments.dry_run) prepare_run_folder(*run);
   const RunState state = restore_run(*run);
   if (run->is_root()) print_plan(*run, state);
@@ -43,9 +57,7 @@ int train_command(World& world, const TrainArguments& arguments) {
     if (run->is_root()) std::cout << "\n" << resolved_toml(run->config, true) << std::flush;
     return 0;
   }
-  const TrainConfig& train = run->config.train;
-  const bool finished = train.steps ? state.step >= *train.steps : state.epoch >= *train.epochs;
-  if (finished && !state.source.empty()) {
+  if (is_finished(run->config, state) && !state.source.empty()) {
     if (run->is_root()) {
       std::cout << fmt::format(
           "already finished: {} holds step {} (more epochs or steps, or --set checkpoint.resume=never "

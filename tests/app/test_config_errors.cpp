@@ -81,13 +81,15 @@ TEST_CASE("unknown names") {
        "train, optimizer, lr_schedule, parallel, checkpoint, log)"},
       {toy("  epoch = 5\n"), "7:3: train.epoch: unknown key (did you mean train.epochs?)"},
       {toy("lr = 0.1\n"), "7:1: train.lr: unknown key (did you mean optimizer.lr?)"},
-      {toy("[log]\ntrace = true\n"), "8:1: log.trace: unknown key (its keys: progress, every_steps, tensorboard)"},
+      {toy("[log]\nlevel = 3\n"), "8:1: log.level: unknown key (its keys: progress, every_steps, tensorboard, trace)"},
       {toy("[optimizer]\nname = \"sdg\"\n"),
        "8:8: optimizer.name: unknown name \"sdg\" (did you mean \"sgd\"? must be one of sgd, lars, adamw)"},
       {toy("[device]\nkind = \"tpu\"\n"),
        "8:8: device.kind: unknown name \"tpu\" (did you mean \"cpu\"? must be one of auto, "
        "cpu, cuda)"},
-      {toy("[parallel]\nmode = \"pipeline\"\n"), "8:8: parallel.mode: unknown name \"pipeline\" (must be data)"},
+      {toy("[parallel]\nmode = \"pipline\"\n"),
+       "8:8: parallel.mode: unknown name \"pipline\" (did you mean \"pipeline\"? must be one of data, model, pipeline, "
+       "scatter)"},
       {toy("[run]\nstop_signals = [\"SIGTERM\", \"SIGKILL\"]\n"),
        "8:28: run.stop_signals[1]: unknown name \"SIGKILL\" (must be one of SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, "
        "SIGALRM, SIGXCPU)"},
@@ -274,4 +276,27 @@ TEST_CASE("files that cannot be read") {
   CHECK_THROWS_WITH_AS((void)read_config("no/such.toml"),
                        "no/such.toml: the config cannot be opened: No such file or directory", Error);
   CHECK_THROWS_WITH_AS((void)read_config("."), ".: is a folder (must be a config file)", Error);
+}
+
+TEST_CASE("parallel modes and what belongs to them") {
+  const auto parallel = [](const std::string& keys) { return toy("[parallel]\n" + keys); };
+  check_all({
+      {parallel("schedule = \"gpipe\"\n"),
+       "8:12: parallel.schedule: means nothing with parallel.mode = \"data\" (it belongs to pipeline)"},
+      {parallel("mode = \"model\"\nmicrobatches = 2\n"),
+       "9:16: parallel.microbatches: means nothing with parallel.mode = \"model\" (it belongs to data, pipeline)"},
+      {parallel("mode = \"pipeline\"\nchunks = 2\n"),
+       "9:10: parallel.chunks: means nothing with parallel.schedule = \"1f1b\" (it belongs to interleaved)"},
+      {parallel("mode = \"model\"\npartition = \"even\"\n"),
+       "9:13: parallel.partition: is \"even\" (must be \"auto\" or a list of unit names)"},
+      {parallel("mode = \"model\"\npartition = 3\n"),
+       "9:13: parallel.partition: is an integer (must be \"auto\" or a list of unit names)"},
+      {parallel("mode = \"pipeline\"\nstages = 2\nschedule = \"interleaved\"\nmicrobatches = 5\n"),
+       "11:16: parallel.microbatches: interleaved needs a multiple of the 2 stages, not 5 (4 or 6)"},
+      {parallel("mode = \"pipeline\"\nstages = 2\npartition = [\"net1\", \"net2\", \"net3\"]\n"),
+       "10:13: parallel.partition: names 3 units for 2 stages of 1 stretches of layers each (name 2)"},
+  });
+  CHECK(refused("data = {kind = \"synthetic\", features = 10, targets = 5, drop_last = false}\nmodel.name = \"toy\"\n"
+                "train = {steps = 5, global_batch_size = 20, loss = \"mse\"}\n[parallel]\nmode = \"scatter\"\n")
+            .find("data.drop_last: false leaves batches that scatter mode cannot deal out") != std::string::npos);
 }

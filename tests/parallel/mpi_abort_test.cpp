@@ -18,7 +18,7 @@ using namespace convoy;
 
 void work(const World& world, bool hangs) {
   TestTensors tensors;
-  const auto comm = world.communicator(hangs ? 0.5 : 600, "replicas");
+  const auto comm = world.ranks().communicator(hangs ? 0.5 : 600, "replicas");
   if (world.rank() == 1) {
     if (hangs) std::this_thread::sleep_for(std::chrono::seconds(50));
     const Tensor nothing = tensors.tensor({1}, DType::kF32);

@@ -17,7 +17,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 }  // namespace
 
 TEST_CASE_FIXTURE(MpiFixture, "a late rank is reported within the timeout, and may still come") {
-  const auto impatient = test_world().communicator(0.3, "impatient");
+  const auto impatient = test_world().ranks().communicator(0.3, "impatient");
   const Tensor sum = tensors.tensor(std::vector<float>{1, 2}, DType::kF32);
   const auto join = [&] { return impatient->all_reduce(sum, ReduceOp::kSum, "gradient bucket 0"); };
   if (size > 1 && rank == 1) {
@@ -54,7 +54,7 @@ TEST_CASE_FIXTURE(MpiFixture, "a late rank is reported within the timeout, and m
 
 TEST_CASE_FIXTURE(MpiFixture, "a message that does not come is reported, and may still come") {
   if (size == 1) return;
-  const auto impatient = test_world().communicator(0.2, "impatient");
+  const auto impatient = test_world().ranks().communicator(0.2, "impatient");
   const Tensor buffer = tensors.tensor(std::vector<float>{static_cast<float>(rank)}, DType::kF32);
   if (rank == 0) {
     const Pending pending = impatient->receive(buffer, 1, 7, "activation 2");
@@ -74,7 +74,7 @@ TEST_CASE_FIXTURE(MpiFixture, "a message that does not come is reported, and may
 }
 
 TEST_CASE_FIXTURE(MpiFixture, "the deadline counts from wait(), not from the start") {
-  const auto impatient = test_world().communicator(1.5, "impatient");
+  const auto impatient = test_world().ranks().communicator(1.5, "impatient");
   comm->barrier("all start together");
   const Tensor sum = tensors.tensor(std::vector<float>{1}, DType::kF32);
   const Pending pending = impatient->all_reduce(sum, ReduceOp::kSum, "early");

@@ -23,7 +23,7 @@ inline constexpr double kTestTimeout = 60;
 
 struct MpiFixture {
   TestTensors tensors;
-  std::unique_ptr<Communicator> comm = test_world().communicator(kTestTimeout, "test");
+  std::unique_ptr<Communicator> comm = test_world().ranks().communicator(kTestTimeout, "test");
   int rank = comm->rank();
   int size = comm->size();
 };

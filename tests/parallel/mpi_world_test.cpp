@@ -40,7 +40,7 @@ TEST_CASE("a process has one World") {
 
 TEST_CASE_FIXTURE(MpiFixture, "split makes a communicator for each color, ordered by key") {
   const World& world = test_world();
-  const auto half = world.split(rank % 2, -rank, kTestTimeout, "half");
+  const auto half = world.ranks().split(rank % 2, -rank, kTestTimeout, "half");
   REQUIRE(half != nullptr);
   CHECK(half->size() == (size + 1 - rank % 2) / 2);
   const auto members = half->all_gather(fmt::format("{}", rank), "members");
@@ -53,7 +53,7 @@ TEST_CASE_FIXTURE(MpiFixture, "split makes a communicator for each color, ordere
   for (int r = rank % 2; r < size; r += 2) expected += static_cast<float>(r);
   CHECK(sum.data<float>()[0] == expected);
 
-  const auto some = world.split(rank == 0 ? 0 : -1, 0, kTestTimeout, "rank 0 alone");
+  const auto some = world.ranks().split(rank == 0 ? 0 : -1, 0, kTestTimeout, "rank 0 alone");
   CHECK((some != nullptr) == (rank == 0));
 }
 
@@ -68,7 +68,7 @@ TEST_CASE("a failing MPI call becomes an Error with call, rank, host and place")
 }
 
 TEST_CASE("a timeout must be above 0") {
-  CHECK(contains(error_of([] { (void)test_world().communicator(0); }), "parallel.timeout"));
+  CHECK(contains(error_of([] { (void)test_world().ranks().communicator(0); }), "parallel.timeout"));
 }
 
 }  // namespace convoy

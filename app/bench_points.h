@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What convoy bench times: every combination of its cases and sweeps.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "app/commands/commands.h"
+
+namespace convoy {
+
+/// One thing to time.
+struct BenchPoint {
+  std::string words;                   ///< the case as it was given, and "KEY=VALUE" of each sweep
+  std::vector<std::string> overrides;  ///< "KEY=VALUE"
+  int ranks = 0;                       ///< the first so many; 0: all
+};
+
+/// Throws a usage Error for a case that is none, or that wants more ranks than `world_ranks`.
+[[nodiscard]] std::vector<BenchPoint> bench_points(const std::vector<std::string>& cases,
+                                                   const std::vector<Sweep>& sweeps, int world_ranks);
+
+}  // namespace convoy

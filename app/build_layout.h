@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How ranks share a model: mesh, schedule and cut, from the [parallel] section; for "auto", from measured costs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "app/config.h"
+#include "io/dataset.h"
+#include "parallel/communicator.h"
+#include "parallel/mesh.h"
+#include "parallel/partition.h"
+#include "parallel/schedule.h"
+
+namespace convoy {
+
+struct Layout {
+  Mesh mesh;
+  Schedule schedule;
+  Partition partition;
+  std::vector<UnitCost> costs;  ///< of the units, when they were measured
+
+  /// Samples of a microbatch of a full batch.
+  [[nodiscard]] std::int64_t microbatch(std::int64_t global_batch) const {
+    return global_batch / (mesh.replicas() * std::int64_t{schedule.microbatches});
+  }
+};
+
+/// Mesh and schedule for this many ranks; the partition is one stretch of all units, or empty. Throws a usage Error
+/// when they do not suit the config. Pure.
+[[nodiscard]] Layout plan_layout(const Config& config, int ranks);
+
+/// Costs of one microbatch of `samples` through every unit, the units dealt out over the ranks. `threads` of a rank.
+/// Every rank calls it.
+[[nodiscard]] std::vector<UnitCost> measure_costs(const Config& config, const Dataset& data, std::int64_t samples,
+                                                  int threads, Communicator& all);
+
+/// Cuts the model as the config says; `costs` are used for "auto" only. local_ranks share their node's memory.
+void cut_model(Layout& layout, const Config& config, const std::vector<UnitInfo>& units, int local_ranks);
+
+/// "stem to layer2.3 (8 units, 1444928 parameters)" for each stage, for people; with measured costs their share of the
+/// time, too.
+[[nodiscard]] std::vector<std::string> describe_stages(const Layout& layout, const std::vector<UnitInfo>& units);
+
+}  // namespace convoy

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/build_model.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "layers/base/error.h"
+#include "layers/models/models.h"
+
+namespace convoy {
+
+namespace {
+
+std::vector<LayerSpec> layer_specs(const std::vector<LayerConfig>& layers) {
+  std::vector<LayerSpec> specs;
+  for (const LayerConfig& layer : layers) {
+    const std::int64_t outputs = std::max({layer.out_features, layer.out_channels, layer.channels});
+    specs.push_back({std::string(to_string(layer.type)), layer.name, outputs,
+                     std::max<std::int64_t>(1, layer.kernel_size), layer.stride, layer.padding, layer.bias});
+  }
+  return specs;
+}
+
+}  // namespace
+
+std::int64_t output_size(const Config& config, const Dataset& data) {
+  if (data.target_size() > 0) return data.target_size();
+  if (config.model.name == ModelKind::kToy) return 5;
+  return config.model.classes > 0 ? config.model.classes : data.classes();
+}
+
+std::vector<Unit> build_units(const Config& config, const Dataset& data) {
+  const ModelConfig& model = config.model;
+  const std::int64_t outputs = output_size(config, data);
+  const Stem stem = model.stem == StemKind::kSmall ? Stem::kSmall : Stem::kImagenet;
+  switch (model.name) {
+    case ModelKind::kToy: return toy_model(outputs);
+    case ModelKind::kMlp: return mlp_model(model.hidden, outputs);
+    case ModelKind::kResnet18: return resnet_model(18, stem, outputs);
+    case ModelKind::kResnet34: return resnet_model(34, stem, outputs);
+    case ModelKind::kResnet50: return resnet_model(50, stem, outputs);
+    case ModelKind::kResnet101: return resnet_model(101, stem, outputs);
+    case ModelKind::kResnet152: return resnet_model(152, stem, outputs);
+    case ModelKind::kSequential: return sequential_model(layer_specs(model.layers));
+  }
+  fail("model.name: unknown");
+}
+
+Shape microbatch_shape(const Dataset& data, std::int64_t samples) {
+  const Shape sample = data.sample_shape();
+  return sample.rank() == 3 ? Shape{samples, sample[0], sample[1], sample[2]} : Shape{samples, sample[0]};
+}
+
+void check_outputs(const Config& config, const Dataset& data, const Shape& output) {
+  const std::int64_t wanted = output_size(config, data);
+  if (output.rank() == 2 && output[1] == wanted) return;
+  fail_usage("model: its output is {}, but the data has {} {} (make the last layer put out that many)", output.str(),
+             wanted, data.target_size() > 0 ? "targets" : "classes");
+}
+
+OptimizerSpec optimizer_spec(const OptimizerConfig& c) {
+  OptimizerSpec spec;
+  if (c.name == OptimizerKind::kAdamw) spec.kind = OptimizerSpec::Kind::kAdamw;
+  if (c.name == OptimizerKind::kLars) spec.kind = OptimizerSpec::Kind::kLars;
+  spec.momentum = static_cast<float>(c.momentum);
+  spec.nesterov = c.nesterov;
+  spec.weight_decay = static_cast<float>(c.weight_decay);
+  spec.beta1 = c.betas[0];
+  spec.beta2 = c.betas[1];
+  spec.epsilon = static_cast<float>(c.epsilon);
+  spec.trust = static_cast<float>(c.trust);
+  return spec;
+}
+
+double optimizer_slots(const OptimizerConfig& config) { return config.name == OptimizerKind::kAdamw ? 2 : 1; }
+
+LrSchedule lr_schedule(const Config& config, std::int64_t steps_per_epoch, std::int64_t total_steps) {
+  const LrScheduleConfig& c = config.lr_schedule;
+  const auto steps = [&](double epochs) { return std::llround(epochs * static_cast<double>(steps_per_epoch)); };
+  LrSchedule schedule;
+  switch (c.name) {
+    case LrScheduleKind::kConstant: break;
+    case LrScheduleKind::kStep: schedule.kind = LrSchedule::Kind::kStep; break;
+    case LrScheduleKind::kCosine: schedule.kind = LrSchedule::Kind::kCosine; break;
+    case LrScheduleKind::kPolynomial: schedule.kind = LrSchedule::Kind::kPolynomial; break;
+  }
+  schedule.lr = config.optimizer.lr;
+  schedule.final_lr = c.final_lr;
+  schedule.total_steps = total_steps;
+  schedule.warmup_steps = steps(c.warmup_epochs);
+  for (const double epoch : c.milestones) schedule.milestones.push_back(steps(epoch));
+  schedule.gamma = c.gamma;
+  schedule.power = c.power;
+  return schedule;
+}
+
+Loss build_loss(const TrainConfig& config) {
+  return {config.loss == LossKind::kMse ? Loss::Kind::kMse : Loss::Kind::kCrossEntropy,
+          static_cast<float>(config.label_smoothing)};
+}
+
+Normalization normalization(const DataConfig& data) {
+  return {{data.mean.begin(), data.mean.end()}, {data.std.begin(), data.std.end()}};
+}
+
+}  // namespace convoy

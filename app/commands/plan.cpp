@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// convoy plan: which layout of so many ranks is predicted to be the fastest, from costs measured here (--calibrate,
+// which keeps them in a file) or from stated figures of a machine (--machine).
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "app/build_backend.h"
+#include "app/build_data.h"
+#include "app/build_model.h"
+#include "app/build_run.h"
+#include "app/commands/commands.h"
+#include "app/planning/calibrate.h"
+#include "app/planning/predict.h"
+#include "app/planning/stated_machine.h"
+#include "io/trace_file.h"
+#include "layers/base/error.h"
+#include "parallel/agree.h"
+
+namespace convoy {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string layout_words(const Layout& layout) {
+  const Schedule& s = layout.schedule;
+  std::string words = fmt::format("{} x {}  {}", layout.mesh.replicas(), s.stages, s.name);
+  if (s.chunks > 1) words += fmt::format(" ({} chunks)", s.chunks);
+  return words;
+}
+
+void print_head() {
+  std::cout << fmt::format("{:<10} {:<36} {:>12} {:>10} {:>11} {:>13} {:>7} {:>10}\n", "ranks", "replicas x stages",
+                           "microbatches", "samples", "step ms", "images/s", "bubble", "GB/rank");
+}
+
+void print_row(const std::string& label, const Prediction& p) {
+  std::cout << fmt::format("{:<10} {:<36} {:>12} {:>10} {:>11.2f} {:>13.1f} {:>6.1f}% {:>10.3f}\n", label,
+                           layout_words(p.layout), p.layout.schedule.microbatches, p.layout.microbatch(p.global_batch),
+                           1e3 * p.seconds, p.images_per_second(), 100 * p.bubble(), p.peak_bytes / 1e9)
+            << std::flush;
+}
+
+Json prediction_json(const Prediction& p, int ranks, bool own) {
+  return {{"ranks", ranks},
+          {"own_layout", own},
+          {"replicas", p.layout.mesh.replicas()},
+          {"stages", p.layout.mesh.stages()},
+          {"schedule", p.layout.schedule.name},
+          {"chunks", p.layout.schedule.chunks},
+          {"microbatches", p.layout.schedule.microbatches},
+          {"global_batch_size", p.global_batch},
+          {"step_seconds", p.seconds},
+          {"images_per_second", p.images_per_second()},
+          {"bubble_share", p.bubble()},
+          {"peak_bytes", p.timeline.peak_bytes}};
+}
+
+void write_timeline(const std::string& path, const Prediction& p) {
+  std::vector<RankTrace> ranks;
+  for (std::size_t stage = 0; stage < p.timeline.stages.size(); ++stage) {
+    RankTrace& rank = ranks.emplace_back();
+    rank.name = fmt::format("stage {} (simulated)", stage);
+    for (const TimedAction& timed : p.timeline.stages[stage]) {
+      rank.events.push_back({action_name(timed.action), trace::Track::kCompute, 1, timed.start, timed.end});
+    }
+  }
+  write_trace_file(path, ranks);
+}
+
+class Planner {
+ public:
+  Planner(World& world, const PlanArguments& arguments) : world_(world), arguments_(arguments) {
+    LoadedConfig loaded = load_config(world.ranks(), arguments.config, arguments.overrides);
+    config_ = std::move(loaded.config);
+    all_ = std::move(loaded.communicator);
+    const auto open_data = [&] { data_ = build_dataset(config_, config_.data.train, "data.train"); };
+    agree(*all_, open_data, "opening the data");
+  }
+
+  void run() {
+    const MachineModel machine = machine_model();
+    agree(
+        *all_,
+        [&] {
+          if (world_.rank() == 0) report(machine);
+        },
+        "planning");
+  }
+
+ private:
+  [[nodiscard]] int threads() const {
+    return config_.device.threads > 0 ? static_cast<int>(config_.device.threads) : world_.thread_share();
+  }
+
+  MachineModel machine_model() {
+    const std::string file = arguments_.costs.empty() ? run_folder(config_) + "/costs.json" : arguments_.costs;
+    MachineModel machine;
+    if (arguments_.calibrate) {
+      machine = calibrate(config_, *data_, threads(), world_.local_size(), *all_);
+      const auto keep = [&] {
+        if (world_.rank() != 0) return;
+        const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+        std::error_code ignored;
+        if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
+        write_machine(file, machine);
+      };
+      agree(*all_, keep, "writing the costs");
+      if (world_.rank() == 0) std::cout << "measured costs are in " << file << "\n";
+      return machine;
+    }
+    const auto get = [&] {
+      if (world_.rank() != 0) return;
+      machine = arguments_.machine.empty() ? read_machine(file)
+                                           : stated_machine(arguments_.machine, config_, *data_, threads());
+    };
+    agree(*all_, get, "reading the costs");
+    return machine;
+  }
+
+  void report(const MachineModel& machine) {
+    std::cout << machine.name << "\n";
+    print_head();
+    Json results = Json::array();
+    for (const int ranks : arguments_.ranks) {
+      const std::int64_t batch =
+          arguments_.samples_per_rank > 0 ? arguments_.samples_per_rank * ranks : config_.train.global_batch_size;
+      Config config = config_;
+      config.train.global_batch_size = batch;
+      for (const Prediction& p : best_layouts(config, machine, ranks, batch, arguments_.top)) {
+        print_row(std::to_string(ranks), p);
+        results.push_back(prediction_json(p, ranks, false));
+      }
+      report_own(config, machine, ranks, results);
+    }
+    if (arguments_.json.empty()) return;
+    std::ofstream file(arguments_.json);
+    file << Json{{"machine", machine.name}, {"config", arguments_.config}, {"layouts", results}}.dump(2) << "\n"
+         << std::flush;
+    if (!file) fail_usage("--json: cannot write {}", arguments_.json);
+  }
+
+  // The layout that the config itself asks for, when it suits that many ranks.
+  void report_own(const Config& config, const MachineModel& machine, int ranks, Json& results) {
+    if (config.parallel.mode == ParallelMode::kScatter) return;
+    Layout layout;
+    try {
+      layout = plan_layout(config, ranks);
+    } catch (const Error&) {
+      return;  // the table above stands without it
+    }
+    if (!config.parallel.partition.first_units.empty()) {
+      const Shape input = microbatch_shape(*data_, layout.microbatch(config.train.global_batch_size));
+      const auto infos = describe_units(*build_backend(config, threads()), build_units(config, *data_), input);
+      cut_model(layout, config, infos, 1);
+    }
+    const Prediction own = predict(std::move(layout), config, machine, config.train.global_batch_size);
+    print_row("  config:", own);
+    results.push_back(prediction_json(own, ranks, true));
+    if (!arguments_.trace.empty()) write_timeline(arguments_.trace, own);
+  }
+
+  World& world_;
+  const PlanArguments& arguments_;
+  Config config_;
+  std::unique_ptr<Communicator> all_;
+  std::unique_ptr<Dataset> data_;
+};
+
+}  // namespace
+
+int plan_command(World& world, const PlanArguments& arguments) {
+  Planner(world, arguments).run();
+  return 0;
+}
+
+}  // namespace convoy

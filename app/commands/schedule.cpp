@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// convoy schedule: the grid of a pipeline schedule, from its numbers alone.
+#include <unistd.h>
+
+#include <cstdlib>
+#include <iostream>
+
+#include "app/commands/commands.h"
+#include "parallel/schedule_print.h"
+
+namespace convoy {
+
+int schedule_command(const ScheduleArguments& arguments) {
+  const bool two = arguments.name == "interleaved" || arguments.name == "zb_v";
+  const int chunks = arguments.chunks > 0 ? arguments.chunks : (two ? 2 : 1);
+  const Schedule schedule = make_schedule(arguments.name, arguments.stages, arguments.microbatches, chunks);
+  const bool color = isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
+  std::cout << schedule_grid(schedule, color) << std::flush;
+  return 0;
+}
+
+}  // namespace convoy

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/planning/calibrate.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+
+#include "app/build_backend.h"
+#include "app/build_layout.h"
+#include "app/build_model.h"
+#include "layers/base/error.h"
+#include "parallel/agree.h"
+#include "parallel/batch_transfer.h"
+#include "parallel/stopwatch.h"
+
+namespace convoy {
+
+namespace {
+
+constexpr std::int64_t kLargeMessage = 4 << 20;  // floats: 16 MiB
+constexpr int kRounds = 7;
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+double seconds_of(const std::vector<UnitCost>& costs) {
+  double sum = 0;
+  for (const UnitCost& cost : costs) sum += cost.seconds();
+  return sum;
+}
+
+// Half a round trip of so many floats between ranks 0 and 1.
+double message_seconds(Communicator& all, const Tensor& buffer) {
+  std::vector<double> seconds;
+  for (int round = 0; round < kRounds; ++round) {
+    all.barrier("calibration");
+    Stopwatch watch;
+    if (all.rank() == 0) {
+      all.send(buffer, 1, 0, "calibration")->wait();
+      all.receive(buffer, 1, 0, "calibration")->wait();
+    } else if (all.rank() == 1) {
+      all.receive(buffer, 0, 0, "calibration")->wait();
+      all.send(buffer, 0, 0, "calibration")->wait();
+    }
+    seconds.push_back(watch.lap() / 2);
+  }
+  return median(seconds);
+}
+
+void measure_links(MachineModel& machine, Backend& backend, Communicator& all) {
+  if (all.size() < 2) return;
+  const Tensor small = backend.tensor({1}, DType::kF32);
+  const Tensor large = backend.tensor({kLargeMessage}, DType::kF32);
+  backend.zero(small);
+  backend.zero(large);
+  machine.node.latency = message_seconds(all, small);
+  machine.node.bytes_per_second =
+      static_cast<double>(large.bytes()) / std::max(1e-9, message_seconds(all, large) - machine.node.latency);
+  std::vector<double> seconds;
+  for (int round = 0; round < kRounds; ++round) {
+    all.barrier("calibration");
+    Stopwatch watch;
+    all.all_reduce(large, ReduceOp::kSum, "calibration")->wait();
+    seconds.push_back(watch.lap());
+  }
+  const double n = all.size();
+  machine.node_reduce = 2 * (n - 1) / n * static_cast<double>(large.bytes()) / median(seconds);
+  machine.network = machine.node;  // the ranks that were started are all that was measured
+}
+
+// The optimizer's time per byte of parameters, over the largest unit.
+double measure_optimizer(const Config& config, Backend& backend, const Dataset& data) {
+  const Shape input = microbatch_shape(data, 1);
+  const auto infos = describe_units(backend, build_units(config, data), input);
+  std::vector<Unit> units = build_units(config, data);
+  const auto largest = std::max_element(
+      infos.begin(), infos.end(), [](const UnitInfo& a, const UnitInfo& b) { return a.parameters() < b.parameters(); });
+  Unit& unit = units[static_cast<std::size_t>(largest - infos.begin())];
+  ParameterStore store(backend);
+  BuildContext context{backend, store};
+  unit.layer->build(context, unit.path, largest->input);
+  store.finalize(0);
+  const auto optimizer = make_optimizer(optimizer_spec(config.optimizer), backend, store);
+  std::vector<double> seconds;
+  for (int round = 0; round < kRounds; ++round) {
+    Stopwatch watch;
+    optimizer->step(0, round);
+    store.refresh_compute();
+    seconds.push_back(watch.lap());
+  }
+  return median(seconds) / static_cast<double>(store.values().bytes());
+}
+
+// Copying and normalising a batch, per sample.
+double measure_input(const Config& config, Backend& backend, const Dataset& data) {
+  constexpr std::int64_t kSamples = 8;
+  const Shape shape = microbatch_shape(data, kSamples);
+  const std::vector<std::byte> host(static_cast<std::size_t>(shape.size()) * dtype_size(data.input_dtype()));
+  BatchTransfer transfer(backend, shape, normalization(config.data));
+  Batch batch;
+  batch.samples = kSamples;
+  batch.input_shape = shape;
+  batch.input_dtype = data.input_dtype();
+  batch.inputs = host.data();
+  std::vector<double> seconds;
+  for (int round = 0; round < kRounds; ++round) {
+    Stopwatch watch;
+    static_cast<void>(transfer.inputs(batch));
+    seconds.push_back(watch.lap());
+  }
+  return median(seconds) / kSamples;
+}
+
+}  // namespace
+
+MachineModel calibrate(const Config& config, const Dataset& data, int threads, int local_ranks, Communicator& all) {
+  MachineModel machine;
+  const std::int64_t largest = config.train.global_batch_size;
+  for (std::int64_t samples = 1; samples < largest; samples *= 2) {
+    machine.sizes.push_back({samples, measure_costs(config, data, samples, threads, all)});
+  }
+  machine.sizes.push_back({largest, measure_costs(config, data, largest, threads, all)});
+
+  const auto backend = build_backend(config, threads);
+  measure_links(machine, *backend, all);
+  std::array<double, 3> own{};
+  agree(
+      all,
+      [&] {
+        own[0] = measure_optimizer(config, *backend, data);
+        own[1] = measure_input(config, *backend, data);
+      },
+      "calibration");
+  // How much slower units are while all ranks compute: the first ranks measure alone, the others wait.
+  const SizedCosts& together = machine.sizes[machine.sizes.size() / 2];
+  if (all.size() > 1) {
+    agree(
+        all,
+        [&] {
+          if (all.rank() != 0) return;
+          const Shape input = microbatch_shape(data, together.samples);
+          const auto infos = describe_units(*backend, build_units(config, data), input);
+          std::vector<Unit> units = build_units(config, data);
+          std::vector<UnitCost> alone;
+          for (std::size_t i = 0; i < units.size(); ++i) {
+            const auto scratch = build_backend(config, threads);
+            alone.push_back(measure_unit(*scratch, std::move(units[i]), infos[i], i == 0));
+          }
+          own[2] = seconds_of(together.units) / seconds_of(alone);
+        },
+        "calibration");
+  }
+  // Rank 0's numbers count, so that all ranks plan alike.
+  if (all.rank() != 0) own = {};
+  all.all_reduce(std::span<double>(own), ReduceOp::kSum, "calibration");
+  machine.optimizer_seconds = own[0];
+  machine.input_seconds = own[1];
+  machine.crowding = all.size() > 1 ? std::max(1.0, own[2]) : 1;
+  std::array<double, 3> link{machine.node.latency, machine.node.bytes_per_second, machine.node_reduce};
+  if (all.rank() != 0) link = {};
+  all.all_reduce(std::span<double>(link), ReduceOp::kSum, "calibration");
+  machine.node = {link[0], link[1]};
+  machine.network = machine.node;
+  machine.node_reduce = link[2];
+  machine.memory_bytes =
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE)) / local_ranks;
+  machine.name =
+      fmt::format("measured: {}, {} {}", backend->description(), all.size(), all.size() == 1 ? "rank" : "ranks");
+  return machine;
+}
+
+}  // namespace convoy

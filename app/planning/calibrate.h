@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Measures what planning needs to know, on the ranks that run: units at several microbatch sizes, the link between two
+// ranks, an all-reduce, the optimizer, the input. Takes about a minute for a large model.
+#pragma once
+
+#include "app/config.h"
+#include "app/planning/machine_model.h"
+#include "io/dataset.h"
+#include "parallel/communicator.h"
+
+namespace convoy {
+
+/// threads: of each rank. Every rank calls it and gets the same numbers.
+[[nodiscard]] MachineModel calibrate(const Config& config, const Dataset& data, int threads, int local_ranks,
+                                     Communicator& all);
+
+}  // namespace convoy

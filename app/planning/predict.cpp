@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/planning/predict.h"
+
+#include <algorithm>
+
+#include "app/build_model.h"
+#include "app/config_checks.h"
+#include "layers/base/error.h"
+
+namespace convoy {
+
+namespace {
+
+constexpr int kMostMicrobatches = 256;
+constexpr int kMostChunks = 4;
+
+// By stage: links to the next stage; the widest of a replica's places in the nodes counts, so replica 0 stands for all.
+std::vector<Link> stage_links(const MachineModel& machine, int stages) {
+  std::vector<Link> links;
+  for (int stage = 0; stage < stages; ++stage) links.push_back(machine.link(stage, (stage + 1) % stages));
+  return links;
+}
+
+CostModel cost_model(const Layout& layout, const MachineModel& machine, double slots) {
+  CostModel model;
+  const Schedule& schedule = layout.schedule;
+  const int replicas = layout.mesh.replicas();
+  model.chunks = chunk_costs(layout.partition, layout.costs, slots);
+  // Ranks that compute alone are not slowed down by others; measured costs are those of a crowd.
+  const bool alone = replicas == 1 && (schedule.stages == 1 || schedule.microbatches == 1);
+  for (ChunkCost& chunk : model.chunks) {
+    const double factor = alone ? 1 / machine.crowding : 1;
+    chunk.forward *= factor;
+    chunk.backward_input *= factor;
+    chunk.backward_weight *= factor;
+  }
+  model.links = stage_links(machine, schedule.stages);
+  model.reduce_hidden = machine.reduce_hidden;
+  for (int stage = 0; stage < schedule.stages; ++stage) {
+    double parameters = 0;
+    for (int chunk = 0; chunk < schedule.chunks; ++chunk) {
+      const auto v = static_cast<std::size_t>(schedule.virtual_stage(stage, chunk));
+      parameters += model.chunks[v].resident_bytes / (2 + slots);
+    }
+    model.reduce.push_back(machine.all_reduce_seconds(parameters, replicas, schedule.stages));
+    model.optimizer.push_back(parameters * machine.optimizer_seconds);
+  }
+  return model;
+}
+
+// What could be tried for these numbers; make_schedule() says what suits.
+std::vector<ScheduleChoice> choices(int stages, int microbatches) {
+  if (stages == 1) return {{"one_stage", 1, microbatches, 1}};
+  if (microbatches == 1) return {{"model", stages, 1, 1}};
+  std::vector<ScheduleChoice> all{{"gpipe", stages, microbatches, 1},
+                                  {"1f1b", stages, microbatches, 1},
+                                  {"zero_bubble", stages, microbatches, 1},
+                                  {"zb_v", stages, microbatches, 2}};
+  for (int chunks = 2; chunks <= kMostChunks && microbatches % stages == 0; ++chunks) {
+    all.push_back({"interleaved", stages, microbatches, chunks});
+  }
+  return all;
+}
+
+}  // namespace
+
+Prediction predict(Layout layout, const Config& config, const MachineModel& machine, std::int64_t global_batch) {
+  const std::int64_t samples = layout.microbatch(global_batch);
+  const double slots = optimizer_slots(config.optimizer);
+  layout.costs = machine.costs(samples);
+  layout.costs.front().forward += machine.input_seconds * static_cast<double>(samples);
+  if (layout.partition.empty()) {
+    layout.partition = cut_by_cost(layout.schedule, layout.costs, {machine.memory_bytes, slots});
+  }
+  Prediction prediction{std::move(layout), global_batch, {}, 0, 0};
+  const CostModel model = cost_model(prediction.layout, machine, slots);
+  prediction.timeline = simulate(prediction.layout.schedule, model);
+  prediction.seconds = prediction.timeline.seconds;
+  const std::vector<double>& peaks = prediction.timeline.peak_bytes;
+  prediction.peak_bytes = *std::max_element(peaks.begin(), peaks.end());
+  return prediction;
+}
+
+std::vector<Prediction> best_layouts(const Config& config, const MachineModel& machine, int ranks,
+                                     std::int64_t global_batch, int top) {
+  std::vector<Prediction> found;
+  const int units = static_cast<int>(machine.sizes.front().units.size());
+  for (int stages = 1; stages <= std::min(ranks, units); ++stages) {
+    if (ranks % stages != 0) continue;
+    const std::int64_t replicas = ranks / stages;
+    if (global_batch % replicas != 0) continue;
+    const std::int64_t share = global_batch / replicas;
+    for (int microbatches = 1; microbatches <= std::min<std::int64_t>(share, kMostMicrobatches); ++microbatches) {
+      if (share % microbatches != 0) continue;
+      for (const ScheduleChoice& choice : choices(stages, microbatches)) {
+        if (choice.stages * choice.chunks > units) continue;
+        Layout layout;
+        layout.mesh = Mesh(ranks, stages);
+        layout.schedule = make_schedule(choice.name, choice.stages, choice.microbatches, choice.chunks);
+        try {
+          Prediction prediction = predict(std::move(layout), config, machine, global_batch);
+          if (machine.memory_bytes > 0 && prediction.peak_bytes > machine.memory_bytes) continue;
+          found.push_back(std::move(prediction));
+        } catch (const Error& error) {
+          if (error.code() != ExitCode::kUsage) throw;  // else: no cut fits in memory
+        }
+      }
+    }
+  }
+  if (found.empty()) {
+    fail_usage("--ranks: no layout of {} ranks suits a batch of {} and {} units within {:.3g} GB a rank", ranks,
+               global_batch, units, machine.memory_bytes / 1e9);
+  }
+  std::stable_sort(found.begin(), found.end(),
+                   [](const Prediction& a, const Prediction& b) { return a.seconds < b.seconds; });
+  if (static_cast<int>(found.size()) > top) found.resize(static_cast<std::size_t>(top));
+  return found;
+}
+
+}  // namespace convoy

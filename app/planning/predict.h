@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Predicts layouts with the simulator and ranks them. Pure functions of config, units and machine model.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/build_layout.h"
+#include "app/planning/machine_model.h"
+
+namespace convoy {
+
+struct Prediction {
+  Layout layout;
+  std::int64_t global_batch = 0;
+  Timeline timeline;
+  double seconds = 0;     ///< of a step
+  double peak_bytes = 0;  ///< of the rank that needs most
+  [[nodiscard]] double images_per_second() const { return static_cast<double>(global_batch) / seconds; }
+  /// Idle share of the stage that idles most.
+  [[nodiscard]] double bubble() const { return timeline.bubble() / seconds; }
+};
+
+/// One layout, cut by the machine's costs (or as the config says, when `units` are given and it names them).
+[[nodiscard]] Prediction predict(Layout layout, const Config& config, const MachineModel& machine,
+                                 std::int64_t global_batch);
+
+/// The best `top` layouts for that many ranks: every number of stages, schedule and number of microbatches that suits
+/// the batch and the model and fits in memory; the fastest first. Throws a usage Error when there is none.
+[[nodiscard]] std::vector<Prediction> best_layouts(const Config& config, const MachineModel& machine, int ranks,
+                                                   std::int64_t global_batch, int top);
+
+}  // namespace convoy

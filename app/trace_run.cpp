@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/trace_run.h"
+
+#include <span>
+
+#include "io/trace_file.h"
+#include "layers/base/trace.h"
+#include "parallel/agree.h"
+#include "parallel/clock_offset.h"
+
+namespace convoy {
+
+void write_trace(Run& run, const std::string& path) {
+  trace::stop();
+  Communicator& all = *run.communicator;
+  RankTrace own{"", clock_offset(all, run.host), trace::dropped(), trace::events()};
+  own.name = fmt::format("rank {} (replica {}, stage {})", all.rank(), run.replica(), run.stage());
+  const std::string text = pack_trace(own);
+  std::vector<RankTrace> ranks{std::move(own)};
+  if (!run.is_root()) all.send_bytes(std::as_bytes(std::span(text)), 0, "trace");
+  for (int rank = 1; run.is_root() && rank < all.size(); ++rank) {
+    const std::vector<std::byte> bytes = all.receive_bytes(rank, "trace");
+    ranks.push_back(unpack_trace({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+  }
+  agree(
+      all,
+      [&] {
+        if (run.is_root()) write_trace_file(path, ranks);
+      },
+      "writing the trace");
+}
+
+}  // namespace convoy

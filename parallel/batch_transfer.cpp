@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/batch_transfer.h"
+
+#include "layers/base/error.h"
+
+namespace convoy {
+
+namespace {
+
+Tensor channel_values(Backend& backend, const std::vector<float>& values, std::int64_t channels, const char* key) {
+  if (values.size() != 1 && static_cast<std::int64_t>(values.size()) != channels) {
+    fail_usage("data.{}: has {} values for images of {} channels (one value, or one per channel)", key, values.size(),
+               channels);
+  }
+  std::vector<float> all(static_cast<std::size_t>(channels), values.front());
+  if (values.size() > 1) all = values;
+  Tensor tensor = backend.tensor({channels}, DType::kF32);
+  backend.copy_from_host(all.data(), tensor);
+  return tensor;
+}
+
+}  // namespace
+
+BatchTransfer::BatchTransfer(Backend& backend, const Shape& sample, const Normalization& normalization)
+    : backend_(backend) {
+  if (sample.rank() != 4) return;
+  mean_ = channel_values(backend_, normalization.mean, sample[1], "mean");
+  std_ = channel_values(backend_, normalization.std, sample[1], "std");
+}
+
+Tensor BatchTransfer::inputs(const Batch& batch) {
+  const Tensor raw = backend_.tensor(batch.input_shape, batch.input_dtype);
+  backend_.copy_from_host(batch.inputs, raw);
+  return inputs(raw);
+}
+
+Tensor BatchTransfer::inputs(const Tensor& raw) {
+  if (raw.dtype() == backend_.compute_type()) return raw;
+  Tensor inputs = backend_.tensor(raw.shape(), backend_.compute_type());
+  if (raw.dtype() == DType::kU8) {
+    backend_.normalize_images(raw, mean_, std_, inputs);
+  } else {
+    backend_.cast(raw, inputs);
+  }
+  return inputs;
+}
+
+Tensor BatchTransfer::truth(const Batch& batch, const Shape& outputs) {
+  const bool labels = batch.labels != nullptr;
+  Tensor truth = labels ? backend_.tensor({batch.samples}, DType::kI64) : backend_.tensor(outputs, DType::kF32);
+  if (labels) {
+    backend_.copy_from_host(batch.labels, truth);
+  } else {
+    backend_.copy_from_host(batch.targets, truth);
+  }
+  return truth;
+}
+
+}  // namespace convoy

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Named host arrays from one rank to another, one after the other, so that no more than one is on its way.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "layers/base/host_tensor.h"
+#include "parallel/communicator.h"
+
+namespace convoy {
+
+void send_tensors(Communicator& communicator, const std::vector<HostTensor>& tensors, int peer,
+                  const std::string& what);
+[[nodiscard]] std::vector<HostTensor> receive_tensors(Communicator& communicator, int peer, const std::string& what);
+
+}  // namespace convoy
