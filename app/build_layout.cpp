@@ -47,29 +47,32 @@ Layout plan_layout(const Config& config, int ranks) {
   return layout;
 }
 
+std::vector<UnitCost> measure_units(const Config& config, const Dataset& data, std::int64_t samples, int threads,
+                                    int first, int step) {
+  const Shape input = microbatch_shape(data, samples);
+  const auto infos = describe_units(*build_backend(config, threads), build_units(config, data), input);
+  std::vector<Unit> units = build_units(config, data);
+  std::vector<UnitCost> costs;
+  for (auto i = static_cast<std::size_t>(first); i < units.size(); i += static_cast<std::size_t>(step)) {
+    const auto backend = build_backend(config, threads);  // the unit's memory goes with it
+    costs.push_back(measure_unit(*backend, std::move(units[i]), infos[i], i == 0));
+  }
+  return costs;
+}
+
 std::vector<UnitCost> measure_costs(const Config& config, const Dataset& data, std::int64_t samples, int threads,
                                     Communicator& all) {
   std::vector<UnitCost> own;
-  std::size_t count = 0;
-  const auto rank = static_cast<std::size_t>(all.rank());
-  const auto ranks = static_cast<std::size_t>(all.size());
   agree(
-      all,
-      [&] {
-        const Shape input = microbatch_shape(data, samples);
-        const auto infos = describe_units(*build_backend(config, threads), build_units(config, data), input);
-        std::vector<Unit> units = build_units(config, data);
-        count = units.size();
-        for (std::size_t i = rank; i < units.size(); i += ranks) {
-          const auto backend = build_backend(config, threads);  // the unit's memory goes with it
-          own.push_back(measure_unit(*backend, std::move(units[i]), infos[i], i == 0));
-        }
-      },
-      "measuring the units");
+      all, [&] { own = measure_units(config, data, samples, threads, all.rank(), all.size()); }, "measuring the units");
   std::vector<std::vector<UnitCost>> by_rank;
-  for (const std::string& text : all.all_gather(pack_costs(own), "unit costs")) by_rank.push_back(unpack_costs(text));
+  std::size_t count = 0;
+  for (const std::string& text : all.all_gather(pack_costs(own), "unit costs")) {
+    by_rank.push_back(unpack_costs(text));
+    count += by_rank.back().size();
+  }
   std::vector<UnitCost> costs;
-  for (std::size_t i = 0; i < count; ++i) costs.push_back(by_rank[i % ranks][i / ranks]);
+  for (std::size_t i = 0; i < count; ++i) costs.push_back(by_rank[i % by_rank.size()][i / by_rank.size()]);
   return costs;
 }
 

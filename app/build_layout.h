@@ -31,8 +31,11 @@ struct Layout {
 /// when they do not suit the config. Pure.
 [[nodiscard]] Layout plan_layout(const Config& config, int ranks);
 
-/// Costs of one microbatch of `samples` through every unit, the units dealt out over the ranks. `threads` of a rank.
-/// Every rank calls it.
+/// Costs of one microbatch of `samples` through units first, first + step, ..., measured with so many threads.
+[[nodiscard]] std::vector<UnitCost> measure_units(const Config& config, const Dataset& data, std::int64_t samples,
+                                                  int threads, int first, int step);
+
+/// The same of all units, which are dealt out over the ranks. Every rank calls it.
 [[nodiscard]] std::vector<UnitCost> measure_costs(const Config& config, const Dataset& data, std::int64_t samples,
                                                   int threads, Communicator& all);
 

@@ -94,7 +94,7 @@ void check_training(const Config& c, const Place& place) {
             "data.samples", "{} samples do not fill one batch of {} (give at least that many, or drop_last = false)",
             c.data.samples, t.global_batch_size);
   const std::string problem = batch_problem(t.global_batch_size, 1, c.parallel.microbatches);
-  if (!problem.empty()) fail_usage("{}: {}", place("train.global_batch_size"), problem);
+  if (!problem.empty()) fail_usage("{}: {}, for one replica", place("train.global_batch_size"), problem);
 }
 
 void check_optimizer(const Config& c, const Place& place) {

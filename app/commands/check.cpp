@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// convoy check: reads a config as training would and prints it with the origin of every value; the output is itself
-// a config.
+// convoy check: reads a config as a run would and prints all of it; for a cut model, where the cuts fall.
 #include <iostream>
 
+#include "app/build_backend.h"
+#include "app/build_data.h"
+#include "app/build_layout.h"
+#include "app/build_model.h"
 #include "app/commands/commands.h"
 #include "app/config_printer.h"
 #include "app/config_reader.h"
@@ -11,8 +14,37 @@
 
 namespace convoy {
 
+namespace {
+
+// As comments, so that the output stays a config. The costs are measured here, as at the start of a run.
+void print_stages(const Config& config) {
+  const ParallelConfig& p = config.parallel;
+  if (p.mode != ParallelMode::kModel && p.mode != ParallelMode::kPipeline) return;
+  if (p.stages == 0) {
+    std::cout << "\n# as many stages as ranks: `convoy train --dry-run` under mpirun shows the cut\n";
+    return;
+  }
+  Layout layout = plan_layout(config, static_cast<int>(p.stages));
+  const auto data = build_dataset(config, config.data.train, "data.train");
+  const int threads = config.device.threads > 0 ? static_cast<int>(config.device.threads) : 1;
+  const std::int64_t samples = layout.microbatch(config.train.global_batch_size);
+  const auto infos =
+      describe_units(*build_backend(config, threads), build_units(config, *data), microbatch_shape(*data, samples));
+  if (p.partition.first_units.empty()) layout.costs = measure_units(config, *data, samples, threads, 0, 1);
+  cut_model(layout, config, infos, 1);
+  std::cout << fmt::format("\n# {} stages, {}, {} microbatches of {} samples, one replica:\n", layout.schedule.stages,
+                           layout.schedule.name, layout.schedule.microbatches, samples);
+  const std::vector<std::string> stages = describe_stages(layout, infos);
+  for (std::size_t i = 0; i < stages.size(); ++i) std::cout << fmt::format("# stage {}: {}\n", i, stages[i]);
+}
+
+}  // namespace
+
 int check_command(const CheckArguments& arguments) {
-  std::cout << resolved_toml(read_config(arguments.config, arguments.overrides), true) << std::flush;
+  const Config config = read_config(arguments.config, arguments.overrides);
+  std::cout << resolved_toml(config, true);
+  print_stages(config);
+  std::cout << std::flush;
   if (!std::cout) fail("the resolved config cannot be written to standard output");
   return 0;
 }

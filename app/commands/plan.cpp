@@ -157,10 +157,15 @@ class Planner {
       const auto infos = describe_units(*build_backend(config, threads()), build_units(config, *data_), input);
       cut_model(layout, config, infos, 1);
     }
-    const Prediction own = predict(std::move(layout), config, machine, config.train.global_batch_size);
-    print_row("  config:", own);
-    results.push_back(prediction_json(own, ranks, true));
-    if (!arguments_.trace.empty()) write_timeline(arguments_.trace, own);
+    try {
+      const Prediction own = predict(std::move(layout), config, machine, config.train.global_batch_size);
+      print_row("  config:", own);
+      results.push_back(prediction_json(own, ranks, true));
+      if (!arguments_.trace.empty()) write_timeline(arguments_.trace, own);
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::kUsage) throw;
+      std::cout << "  config:  " << error.what() << "\n";
+    }
   }
 
   World& world_;

@@ -119,7 +119,7 @@ double measure_input(const Config& config, Backend& backend, const Dataset& data
 MachineModel calibrate(const Config& config, const Dataset& data, int threads, int local_ranks, Communicator& all) {
   MachineModel machine;
   const std::int64_t largest = config.train.global_batch_size;
-  for (std::int64_t samples = 1; samples < largest; samples *= 2) {
+  for (std::int64_t samples = 2; samples < largest; samples *= 2) {  // batch norm may want more than one
     machine.sizes.push_back({samples, measure_costs(config, data, samples, threads, all)});
   }
   machine.sizes.push_back({largest, measure_costs(config, data, largest, threads, all)});
@@ -141,15 +141,8 @@ MachineModel calibrate(const Config& config, const Dataset& data, int threads, i
         all,
         [&] {
           if (all.rank() != 0) return;
-          const Shape input = microbatch_shape(data, together.samples);
-          const auto infos = describe_units(*backend, build_units(config, data), input);
-          std::vector<Unit> units = build_units(config, data);
-          std::vector<UnitCost> alone;
-          for (std::size_t i = 0; i < units.size(); ++i) {
-            const auto scratch = build_backend(config, threads);
-            alone.push_back(measure_unit(*scratch, std::move(units[i]), infos[i], i == 0));
-          }
-          own[2] = seconds_of(together.units) / seconds_of(alone);
+          own[2] =
+              seconds_of(together.units) / seconds_of(measure_units(config, data, together.samples, threads, 0, 1));
         },
         "calibration");
   }

@@ -19,6 +19,9 @@ constexpr double kForwardPasses = 2;
 constexpr double kBackwardInputPasses = 3;
 constexpr double kBackwardWeightPasses = 2;
 
+constexpr std::int64_t kFewSamples = 2;  // batch norm wants more than one value per channel
+constexpr std::int64_t kMany = 2048;     // times those: between the two, costs are a straight line
+
 class Figures {
  public:
   explicit Figures(const std::string& path) : path_(path) {
@@ -29,7 +32,7 @@ class Figures {
     }
     check_names(table_, "",
                 {"name", "ranks_per_node", "flops", "efficiency", "memory_bytes_per_second", "memory_gb",
-                 "element_bytes", "overlap", "node", "network"});
+                 "element_bytes", "unit_seconds", "overlap", "node", "network"});
     for (const char* link : {"node", "network"}) {
       if (const toml::table* part = table_[link].as_table()) {
         check_names(*part, std::string(link) + ".", {"latency", "bytes_per_second"});
@@ -74,11 +77,11 @@ MachineModel stated_machine(const std::string& path, const Config& config, const
   machine.memory_bytes = 1e9 * figures.number("memory_gb");
   machine.optimizer_seconds = 6 / bandwidth;  // parameters, gradients and one slot: read and written
 
+  const double unit_seconds = figures.number("unit_seconds");
   const auto backend = build_backend(config, threads);
-  const Shape one = microbatch_shape(data, 2);  // batch norm wants more than one value per channel
-  const auto infos = describe_units(*backend, build_units(config, data), one);
+  const auto infos = describe_units(*backend, build_units(config, data), microbatch_shape(data, kFewSamples));
   std::vector<Unit> units = build_units(config, data);
-  SizedCosts costs{2, {}};
+  SizedCosts few{kFewSamples, {}}, many{kFewSamples * kMany, {}};
   for (std::size_t i = 0; i < units.size(); ++i) {
     UnitCost unit = measure_unit(*backend, std::move(units[i]), infos[i], i == 0);
     const double scale = element / static_cast<double>(dtype_size(backend->compute_type()));
@@ -86,12 +89,19 @@ MachineModel stated_machine(const std::string& path, const Config& config, const
     unit.output_bytes *= scale;
     const double compute = infos[i].flops / flops;
     const double pass = unit.cache_bytes / bandwidth;
-    unit.forward = compute + kForwardPasses * pass;
-    unit.backward_input = (i == 0 ? 0 : compute) + kBackwardInputPasses * pass;
-    unit.backward_weight = compute + kBackwardWeightPasses * pass;
-    costs.units.push_back(unit);
+    const auto cost = [&](double samples) {
+      UnitCost c = unit;
+      c.cache_bytes *= samples;
+      c.output_bytes *= samples;
+      c.forward = unit_seconds + samples * (compute + kForwardPasses * pass);
+      c.backward_input = unit_seconds + samples * ((i == 0 ? 0 : compute) + kBackwardInputPasses * pass);
+      c.backward_weight = unit_seconds + samples * (compute + kBackwardWeightPasses * pass);
+      return c;
+    };
+    few.units.push_back(cost(1));
+    many.units.push_back(cost(kMany));
   }
-  machine.sizes.push_back(std::move(costs));
+  machine.sizes = {std::move(few), std::move(many)};
   return machine;
 }
 

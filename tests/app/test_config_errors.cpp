@@ -212,7 +212,7 @@ TEST_CASE("keys that contradict each other") {
        "8:8: device.kind: this build has no CUDA backend (use \"cpu\" or \"auto\")"},
       {toy("precision = \"fp16\"\n"), "7:13: train.precision: \"fp16\" needs a CUDA device (on the CPU: fp32 or bf16)"},
       {toy("[parallel]\nmicrobatches = 3\n"),
-       "5:21: train.global_batch_size: 20 does not divide into 3 microbatches (18 or 21 do)"},
+       "5:21: train.global_batch_size: 20 does not divide into 3 microbatches (18 or 21 do), for one replica"},
       {toy("[optimizer]\nmomentum = 0.0\nnesterov = true\n"),
        "9:12: optimizer.nesterov: needs momentum (set optimizer.momentum above 0)"},
       {toy("[lr_schedule]\nname = \"cosine\"\nfinal_lr = 1\n"),
@@ -269,7 +269,7 @@ TEST_CASE("overrides are as strict as the file, and say where they are from") {
         "--set: optimizer.betas: means nothing with optimizer.name = \"sgd\" (it belongs to adamw)");
   check({"train.steps=5", "train.epochs=5"}, "--set: train.steps: given beside train.epochs (give one of the two)");
   check({"train.global_batch_size=21", "parallel.microbatches=2"},
-        "--set: train.global_batch_size: 21 does not divide into 2 microbatches (20 or 22 do)");
+        "--set: train.global_batch_size: 21 does not divide into 2 microbatches (20 or 22 do), for one replica");
 }
 
 TEST_CASE("files that cannot be read") {

@@ -258,3 +258,81 @@ TEST_CASE("what does not fit is a usage error that names the layer") {
                        doctest::Contains("smaller than the 9x9 kernel"), Error);
   CHECK_THROWS_WITH_AS(build(sequential_model({{"relu", "r"}}), {2, 3}), doctest::Contains("no parameters"), Error);
 }
+
+// A model in pieces, as the stages of a pipeline hold it, or as the chunks of one of them.
+TEST_CASE("a model in chunks computes what the whole one does, bit for bit, with both halves of backward apart") {
+  const Shape shape{4, 3, 8, 8};
+  const int units = 10;
+  Trainee whole(resnet_model(18, Stem::kSmall, 10), shape);
+  whole.model.parameters().begin_step();
+  const Tensor x = whole.images(shape, 5);
+  const Tensor y = whole.model.forward(x, whole.cache, Mode::kTraining);
+  whole.model.backward(y, whole.cache, [](std::int64_t) {});
+  const std::vector<HostTensor> gradients = whole.model.parameters().export_slot(whole.model.parameters().gradients());
+
+  Model first(whole.backend, resnet_model(18, Stem::kSmall, 10), shape, 42, nullptr, {{0, 3}, {6, 8}});
+  Model second(whole.backend, resnet_model(18, Stem::kSmall, 10), shape, 42, nullptr, {{3, 6}, {8, units}});
+  CHECK(first.parameter_count() == whole.model.parameter_count());
+  CHECK(first.chunk_output(0) == second.chunk_input(0));
+  CHECK(first.chunk_begin(1) == 0);
+  CHECK(first.chunk_end(1) == first.chunk_begin(0));
+  CHECK(first.chunk_end(0) == first.parameters().gradients().size());
+  Cache kept_first = first.make_cache(), kept_second = second.make_cache();
+  first.parameters().begin_step();
+  second.parameters().begin_step();
+  int pokes = 0;
+  const auto poke = [&] { ++pokes; };
+  Tensor z = first.forward(x, kept_first, Mode::kTraining, 0, poke);
+  z = second.forward(z, kept_second, Mode::kTraining, 0, poke);
+  z = first.forward(z, kept_first, Mode::kTraining, 1, poke);
+  z = second.forward(z, kept_second, Mode::kTraining, 1, poke);
+  CHECK(pokes == units);
+  CHECK(kept_first.bytes() > 0);
+  std::vector<std::int64_t> done;
+  const auto unit_done = [&](std::int64_t elements) { done.push_back(elements); };
+  Tensor dz = second.backward(
+      z, kept_second, [](std::int64_t) {}, 1);
+  dz = first.backward_input(dz, kept_first, 1, poke);
+  dz = second.backward_input(dz, kept_second, 0, poke);
+  dz = first.backward_input(dz, kept_first, 0, poke);
+  CHECK(!dz);  // nobody needs the gradient of the network's input
+  second.backward_weight(
+      kept_second, [](std::int64_t) {}, 0);
+  first.backward_weight(kept_first, unit_done, 1);
+  CHECK(done.back() == first.chunk_end(1));
+  first.backward_weight(kept_first, unit_done, 0);
+  CHECK(done.back() == first.chunk_end(0));
+  CHECK(kept_first.bytes() == 0);
+
+  std::map<std::string, std::vector<std::byte>> pieces;
+  for (Model* part : {&first, &second}) {
+    for (const HostTensor& t : part->parameters().export_slot(part->parameters().gradients())) pieces[t.name] = t.bytes;
+  }
+  CHECK(pieces.size() == gradients.size());
+  for (const HostTensor& t : gradients) CHECK_MESSAGE(pieces[t.name] == t.bytes, t.name);
+}
+
+TEST_CASE("units are described without being held") {
+  OnednnBackend backend(1, DType::kF32);
+  const auto infos = describe_units(backend, resnet_model(50, Stem::kImagenet, 1000), {2, 3, 224, 224});
+  REQUIRE(infos.size() == 18);
+  std::int64_t parameters = 0;
+  double flops = 0;
+  for (const UnitInfo& info : infos) {
+    parameters += info.parameters();
+    flops += info.flops;
+  }
+  CHECK(parameters == 25557032);  // torchvision's resnet50
+  // 4.09 GMAC of convolutions and the last layer (torchvision's documentation), two operations each, two images.
+  CHECK(flops == doctest::Approx(2 * 2 * 4.09e9).epsilon(0.001));
+  CHECK(infos.front().name == "stem");
+  CHECK(infos.back().output == Shape{2, 1000});
+  CHECK(infos[1].input == infos[0].output);
+}
+
+TEST_CASE("two layers of one name are refused wherever they are held") {
+  OnednnBackend backend(1, DType::kF32);
+  std::vector<Unit> units = toy_model(5);
+  units[1].path = "net1";
+  CHECK_THROWS_AS(Model(backend, std::move(units), {4, 10}, 1, nullptr, {{1, 2}}), Error);
+}

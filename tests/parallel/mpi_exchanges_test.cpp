@@ -3,7 +3,10 @@
 // The small blocking exchanges of numbers and texts, and the reducer that batch norm uses.
 #include <numeric>
 
+#include "layers/base/trace.h"
 #include "mpi_fixture.h"
+#include "parallel/clock_offset.h"
+#include "parallel/host_exchange.h"
 #include "parallel/statistics_reducer.h"
 
 namespace convoy {
@@ -66,6 +69,48 @@ TEST_CASE_FIXTURE(MpiFixture, "batch norm's sums are those of all replicas") {
 
 TEST_CASE_FIXTURE(MpiFixture, "a barrier holds every rank until the last comes") {
   for (int i = 0; i < 50; ++i) comm->barrier("again");
+}
+
+TEST_CASE_FIXTURE(MpiFixture, "bytes of any number go from one rank to another") {
+  if (size < 2) return;
+  for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{70} << 20U}) {  // more than one piece
+    std::vector<std::byte> bytes(count);
+    for (std::size_t i = 0; i < count; ++i) bytes[i] = static_cast<std::byte>(i * 7 % 251);
+    if (rank == 0) comm->send_bytes(bytes, 1, "bytes");
+    if (rank == 1) CHECK(comm->receive_bytes(0, "bytes") == bytes);
+  }
+}
+
+TEST_CASE_FIXTURE(MpiFixture, "named tensors arrive as they were sent") {
+  if (size < 2) return;
+  std::vector<HostTensor> sent;
+  sent.emplace_back("layer1.0.weight", Shape{2, 3, 1, 1}, DType::kF32);
+  sent.emplace_back("a name with spaces", Shape{4}, DType::kI64);
+  sent.emplace_back("scalar", Shape{}, DType::kI64);
+  for (HostTensor& tensor : sent) {
+    for (std::size_t i = 0; i < tensor.bytes.size(); ++i) tensor.bytes[i] = static_cast<std::byte>(i + 1);
+  }
+  if (rank == 0) send_tensors(*comm, sent, 1, "sent");
+  if (rank == 0) send_tensors(*comm, {}, 1, "no tensors");
+  if (rank != 1) return;
+  const std::vector<HostTensor> back = receive_tensors(*comm, 0, "sent");
+  REQUIRE(back.size() == sent.size());
+  for (std::size_t i = 0; i < back.size(); ++i) {
+    CHECK(back[i].name == sent[i].name);
+    CHECK(back[i].shape == sent[i].shape);
+    CHECK(back[i].dtype == sent[i].dtype);
+    CHECK(back[i].bytes == sent[i].bytes);
+  }
+  CHECK(receive_tensors(*comm, 0, "no tensors").empty());
+}
+
+// On one machine the clocks are one: hosts of made-up names let the estimate be checked against the truth, 0.
+TEST_CASE_FIXTURE(MpiFixture, "clocks of different hosts are brought together") {
+  const double before = trace::now();
+  const double offset = clock_offset(*comm, "host " + std::to_string(rank));
+  // Off by at most half of a round trip, which is part of the time that all of it took.
+  CHECK(std::abs(offset) <= trace::now() - before);
+  CHECK(clock_offset(*comm, "one host") == 0);
 }
 
 }  // namespace convoy

@@ -71,4 +71,20 @@ TEST_CASE("a timeout must be above 0") {
   CHECK(contains(error_of([] { (void)test_world().ranks().communicator(0); }), "parallel.timeout"));
 }
 
+TEST_CASE("the first ranks as a group of their own") {
+  const RankGroup all = test_world().ranks();
+  for (int ranks = 1; ranks <= all.size(); ++ranks) {
+    const RankGroup some = all.first(ranks);
+    CHECK(some.size() == (all.rank() < ranks ? ranks : 0));
+    if (some.size() == 0) continue;
+    CHECK(some.rank() == all.rank());
+    const auto comm = some.communicator(kTestTimeout, "some");
+    double sum = 1;
+    comm->all_reduce(std::span<double>(&sum, 1), ReduceOp::kSum, "ones");
+    CHECK(sum == ranks);
+    const auto alone = some.split(some.rank(), 0, kTestTimeout, "alone");
+    CHECK(alone->size() == 1);
+  }
+}
+
 }  // namespace convoy
