@@ -45,6 +45,7 @@ BenchPoint parse_case(const std::string& text, int world_ranks) {
 std::vector<BenchPoint> bench_points(const std::vector<std::string>& cases, const std::vector<Sweep>& sweeps,
                                      int world_ranks) {
   std::vector<BenchPoint> points;
+  points.reserve(cases.size());
   for (const std::string& text : cases) points.push_back(parse_case(text, world_ranks));
   if (points.empty()) points.emplace_back();
   for (const Sweep& sweep : sweeps) {

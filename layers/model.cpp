@@ -43,6 +43,7 @@ UnitInfo build_elsewhere(Backend& backend, Unit& unit, const Shape& input) {
 
 std::vector<UnitInfo> describe_units(Backend& backend, std::vector<Unit> units, const Shape& input) {
   std::vector<UnitInfo> infos;
+  infos.reserve(units.size());
   for (Unit& unit : units) {
     infos.push_back(build_elsewhere(backend, unit, infos.empty() ? input : infos.back().output));
   }

@@ -191,6 +191,7 @@ std::vector<UnitRange> stage_chunks(const Schedule& schedule, const Partition& p
 std::vector<ChunkCost> chunk_costs(const Partition& partition, std::span<const UnitCost> costs,
                                    double optimizer_slots) {
   std::vector<ChunkCost> chunks;
+  chunks.reserve(partition.size());
   for (const UnitRange& range : partition) {
     ChunkCost chunk{0, 0, 0, 0, 0, 0};
     for (int i = range.first; i < range.end; ++i) {

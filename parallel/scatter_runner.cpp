@@ -44,7 +44,7 @@ Tensor ScatterRunner::scatter_inputs(const Batch& batch) {
     whole = backend_.tensor(batch.input_shape, batch.input_dtype);
     backend_.copy_from_host(batch.inputs, whole);
   }
-  const Tensor part = backend_.tensor(batch.input_shape.with_batch(batch.samples / all_.size()), batch.input_dtype);
+  Tensor part = backend_.tensor(batch.input_shape.with_batch(batch.samples / all_.size()), batch.input_dtype);
   all_.scatter(whole, part, 0, "inputs")->wait();
   return part;
 }

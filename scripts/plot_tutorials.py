@@ -61,6 +61,17 @@ def splits_of(experiment):
     return sorted(int(key.split()[1]) for key in by_key(experiment) if key.startswith("split"))
 
 
+def schedules_of(experiment, splits):
+    """", interleaved (zero_bubble at 8, 40)": the most frequent schedule, then the others with their splits."""
+    points, by_name = by_key(experiment), {}
+    for split in splits:
+        words = dict(word.split("=", 1) for word in points[f"split {split}"]["case"].split())
+        by_name.setdefault(words["parallel.schedule"], []).append(str(split))
+    (first, _), *others = sorted(by_name.items(), key=lambda item: -len(item[1]))
+    exceptions = "; ".join(f"{name} at {', '.join(at)}" for name, at in others)
+    return f", {first}" + (f" ({exceptions})" if exceptions else "")
+
+
 def usual_split(experiment):
     """The tutorial's 20, or the largest below it that divides the batch; None without pipelines."""
     return max((s for s in splits_of(experiment) if s <= 20), default=None)
@@ -190,7 +201,7 @@ def draw_splits(experiment, folder, written):
     figure, axis = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
     axis.errorbar(splits, [points[f"split {s}"]["mean"] / batches for s in splits],
                   yerr=[points[f"split {s}"]["deviation"] / batches for s in splits], color=BLUE, marker="o",
-                  capsize=4, linewidth=1.5, label="pipeline of two stages, 1f1b")
+                  capsize=4, linewidth=1.5, label="pipeline of two stages" + schedules_of(experiment, splits))
     for key, label, color, line in (("single", "single, one rank", BLACK, "--"),
                                     ("model", "model parallel, two stages", ORANGE, "-."),
                                     ("data", "data parallel, two ranks", GREEN, ":")):

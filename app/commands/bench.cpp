@@ -166,13 +166,15 @@ int bench_command(World& world, const BenchArguments& arguments) {
         problem = std::to_string(static_cast<int>(error.code())) + error.what();
       }
       problem = all->broadcast(problem, 0, "the end of a point");
-      if (problem.empty()) continue;
+      if (problem.empty()) {
+        bench.write();  // what was measured stays, whatever comes after
+        continue;
+      }
       Error error(problem.substr(1), static_cast<ExitCode>(problem.front() - '0'));
       error.set_collective();
       throw error;
     }
   }
-  bench.write();
   return 0;
 }
 

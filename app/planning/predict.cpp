@@ -17,6 +17,7 @@ constexpr int kMostChunks = 4;
 // By stage: links to the next stage; the widest of a replica's places in the nodes counts, so replica 0 stands for all.
 std::vector<Link> stage_links(const MachineModel& machine, int stages) {
   std::vector<Link> links;
+  links.reserve(static_cast<std::size_t>(stages));
   for (int stage = 0; stage < stages; ++stage) links.push_back(machine.link(stage, (stage + 1) % stages));
   return links;
 }
