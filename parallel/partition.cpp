@@ -182,6 +182,7 @@ Partition cut_at_units(const Schedule& schedule, std::span<const UnitInfo> units
 
 std::vector<UnitRange> stage_chunks(const Schedule& schedule, const Partition& partition, int stage) {
   std::vector<UnitRange> chunks;
+  chunks.reserve(static_cast<std::size_t>(schedule.chunks));
   for (int chunk = 0; chunk < schedule.chunks; ++chunk) {
     chunks.push_back(partition[static_cast<std::size_t>(schedule.virtual_stage(stage, chunk))]);
   }
