@@ -13,10 +13,6 @@ namespace convoy {
 
 namespace {
 
-double node_memory() {
-  return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
-}
-
 std::string stretch_words(const UnitRange& range, const std::vector<UnitInfo>& units) {
   std::int64_t parameters = 0;
   for (int i = range.first; i < range.end; ++i) parameters += units[static_cast<std::size_t>(i)].parameters();
@@ -34,6 +30,10 @@ double stretch_seconds(const UnitRange& range, const std::vector<UnitCost>& cost
 }
 
 }  // namespace
+
+double memory_share(int local_ranks) {
+  return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE)) / local_ranks;
+}
 
 Layout plan_layout(const Config& config, int ranks) {
   const ParallelConfig& p = config.parallel;
@@ -83,7 +83,7 @@ void cut_model(Layout& layout, const Config& config, const std::vector<UnitInfo>
   } else if (!p.partition.first_units.empty()) {
     layout.partition = cut_at_units(layout.schedule, units, p.partition.first_units);
   } else {
-    const double bytes = p.stage_memory_gb > 0 ? p.stage_memory_gb * 1e9 : node_memory() / local_ranks;
+    const double bytes = p.stage_memory_gb > 0 ? p.stage_memory_gb * 1e9 : memory_share(local_ranks);
     layout.partition = cut_by_cost(layout.schedule, layout.costs, {bytes, optimizer_slots(config.optimizer)});
   }
 }

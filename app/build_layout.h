@@ -27,6 +27,9 @@ struct Layout {
   }
 };
 
+/// Bytes of this node's memory for each of the ranks on it.
+[[nodiscard]] double memory_share(int local_ranks);
+
 /// Mesh and schedule for this many ranks; the partition is one stretch of all units, or empty. Throws a usage Error
 /// when they do not suit the config. Pure.
 [[nodiscard]] Layout plan_layout(const Config& config, int ranks);

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/trace_run.h"
 
-#include <span>
-
 #include "io/trace_file.h"
 #include "layers/base/trace.h"
 #include "parallel/agree.h"
 #include "parallel/clock_offset.h"
+#include "parallel/host_exchange.h"
 
 namespace convoy {
 
@@ -17,10 +16,9 @@ void write_trace(Run& run, const std::string& path) {
   own.name = fmt::format("rank {} (replica {}, stage {})", all.rank(), run.replica(), run.stage());
   const std::string text = pack_trace(own);
   std::vector<RankTrace> ranks{std::move(own)};
-  if (!run.is_root()) all.send_bytes(std::as_bytes(std::span(text)), 0, "trace");
+  if (!run.is_root()) send_text(all, text, 0, "trace");
   for (int rank = 1; run.is_root() && rank < all.size(); ++rank) {
-    const std::vector<std::byte> bytes = all.receive_bytes(rank, "trace");
-    ranks.push_back(unpack_trace({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+    ranks.push_back(unpack_trace(receive_text(all, rank, "trace")));
   }
   agree(
       all,

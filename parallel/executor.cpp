@@ -41,12 +41,6 @@ Executor::Executor(Model& model, Optimizer& optimizer, const Loss& loss, const N
   totals_ = backend_.tensor({3}, DType::kF64);
 }
 
-LossTotals Executor::read_totals() {
-  std::array<double, 3> host{};
-  backend_.copy_to_host(totals_, host.data());
-  return {host[0], host[1], host[2]};
-}
-
 LossTotals Executor::train_step(std::span<const Batch> microbatches, std::int64_t global_samples, double lr,
                                 std::int64_t update) {
   if (microbatches.size() != caches_.size()) {
@@ -67,7 +61,7 @@ LossTotals Executor::train_step(std::span<const Batch> microbatches, std::int64_
   for (const Action& action : schedule_.actions[static_cast<std::size_t>(place_.stage)]) run(action, microbatches);
   link_.finish();
   lap(Phase::kCommunicationWait);
-  return read_totals();
+  return read_totals(backend_, totals_);
 }
 
 void Executor::run(const Action& action, std::span<const Batch> microbatches) {
@@ -192,7 +186,7 @@ LossTotals Executor::evaluate(std::span<const Batch> microbatches) {
     }
   }
   evaluation_link_.finish();
-  return read_totals();
+  return read_totals(backend_, totals_);
 }
 
 }  // namespace convoy

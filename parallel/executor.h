@@ -41,7 +41,6 @@ class Executor final : public StepRunner {
                         std::int64_t update) override;
   LossTotals evaluate(std::span<const Batch> microbatches) override;
   [[nodiscard]] const Phases& phases() const override { return phases_; }
-  [[nodiscard]] const Schedule& schedule() const { return schedule_; }
 
  private:
   void run(const Action& action, std::span<const Batch> microbatches);
@@ -54,7 +53,6 @@ class Executor final : public StepRunner {
   void optimizer_step();
   void poke();
   void lap(Phase phase);
-  LossTotals read_totals();
   Cache& cache(int microbatch) { return caches_[static_cast<std::size_t>(microbatch)]; }
 
   Model& model_;

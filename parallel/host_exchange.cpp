@@ -8,8 +8,6 @@
 
 namespace convoy {
 
-namespace {
-
 void send_text(Communicator& communicator, const std::string& text, int peer, const std::string& what) {
   communicator.send_bytes(std::as_bytes(std::span(text)), peer, what);
 }
@@ -18,8 +16,6 @@ std::string receive_text(Communicator& communicator, int peer, const std::string
   const std::vector<std::byte> bytes = communicator.receive_bytes(peer, what);
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
-
-}  // namespace
 
 void send_tensors(Communicator& communicator, const std::vector<HostTensor>& tensors, int peer,
                   const std::string& what) {

@@ -32,12 +32,6 @@ void ScatterRunner::broadcast(const Tensor& tensor, const char* what) {
   if (tensor.size() > 0) all_.broadcast(tensor, 0, what)->wait();
 }
 
-LossTotals ScatterRunner::read_totals() {
-  std::array<double, 3> host{};
-  backend_.copy_to_host(totals_, host.data());
-  return {host[0], host[1], host[2]};
-}
-
 Tensor ScatterRunner::scatter_inputs(const Batch& batch) {
   Tensor whole;
   if (is_root()) {
@@ -100,7 +94,7 @@ LossTotals ScatterRunner::train_step(std::span<const Batch> microbatches, std::i
     store.refresh_compute();
   }
   lap(Phase::kOptimizer);
-  return read_totals();
+  return read_totals(backend_, totals_);
 }
 
 LossTotals ScatterRunner::evaluate(std::span<const Batch> microbatches) {
@@ -110,7 +104,7 @@ LossTotals ScatterRunner::evaluate(std::span<const Batch> microbatches) {
     const Tensor outputs = model_.forward(transfer_.inputs(batch), cache_, Mode::kEvaluation);
     loss_.apply(backend_, outputs, transfer_.truth(batch, outputs.shape()), 1, Tensor(), totals_);
   }
-  return read_totals();
+  return read_totals(backend_, totals_);
 }
 
 void ScatterRunner::share_state() {

@@ -38,7 +38,6 @@ class ScatterRunner final : public StepRunner {
   void broadcast(const Tensor& tensor, const char* what);
   Tensor scatter_inputs(const Batch& batch);
   Tensor loss_gradient(const Batch& batch, const Tensor& outputs);
-  LossTotals read_totals();
 
   Model& model_;
   Backend& backend_;

@@ -11,6 +11,15 @@ namespace {
 
 ComputeLists empty_lists(int stages) { return ComputeLists(static_cast<std::size_t>(stages)); }
 
+// Forwards 0 to `total` - 1 in turn with the backwards that follow each after `ahead` others: forward(i), backward(i).
+template <class Forward, class Backward>
+void in_turn(int total, int ahead, const Forward& forward, const Backward& backward) {
+  for (int i = 0; i < total + ahead; ++i) {
+    if (i < total) forward(i);
+    if (i >= ahead) backward(i - ahead);
+  }
+}
+
 // The order of one stage of zb_v, for at least 2P - 1 microbatches: each call of add() takes the next microbatch of
 // that kind and chunk.
 class VOrder {
@@ -105,10 +114,14 @@ ComputeLists one_forward_one_backward(int stages, int microbatches) {
   for (int stage = 0; stage < stages; ++stage) {
     std::vector<Action>& list = lists[static_cast<std::size_t>(stage)];
     const int ahead = std::min(stages - stage - 1, microbatches);
-    for (int i = 0; i < microbatches + ahead; ++i) {
-      if (i < microbatches) list.push_back({ActionKind::kForward, i});
-      if (i >= ahead) list.push_back({ActionKind::kBackward, i - ahead});
-    }
+    in_turn(
+        microbatches, ahead,
+        [&](int i) {
+          list.push_back({ActionKind::kForward, i});
+        },
+        [&](int i) {
+          list.push_back({ActionKind::kBackward, i});
+        });
   }
   return lists;
 }
@@ -123,11 +136,14 @@ ComputeLists interleaved_order(int stages, int microbatches, int chunks) {
   for (int stage = 0; stage < stages; ++stage) {
     std::vector<Action>& list = lists[static_cast<std::size_t>(stage)];
     const int ahead = std::min((stages - stage - 1) * 2 + (chunks - 1) * stages, total);
-    for (int i = 0; i < total + ahead; ++i) {
-      if (i < total) list.push_back({ActionKind::kForward, microbatch_of(i), chunk_of(i)});
-      const int j = i - ahead;
-      if (j >= 0) list.push_back({ActionKind::kBackward, microbatch_of(j), chunks - 1 - chunk_of(j)});
-    }
+    in_turn(
+        total, ahead,
+        [&](int i) {
+          list.push_back({ActionKind::kForward, microbatch_of(i), chunk_of(i)});
+        },
+        [&](int i) {
+          list.push_back({ActionKind::kBackward, microbatch_of(i), chunks - 1 - chunk_of(i)});
+        });
   }
   return lists;
 }
@@ -139,12 +155,15 @@ ComputeLists zero_bubble_order(int stages, int microbatches) {
   for (int stage = 0; stage < stages; ++stage) {
     std::vector<Action>& list = lists[static_cast<std::size_t>(stage)];
     const int ahead = std::min(stages - stage - 1, microbatches);
-    for (int i = 0; i < microbatches + ahead; ++i) {
-      if (i < microbatches) list.push_back({ActionKind::kForward, i});
-      const int done = i - ahead;
-      if (done >= 0) list.push_back({ActionKind::kBackwardInput, done});
-      if (done >= stage) list.push_back({ActionKind::kBackwardWeight, done - stage});
-    }
+    in_turn(
+        microbatches, ahead,
+        [&](int i) {
+          list.push_back({ActionKind::kForward, i});
+        },
+        [&](int i) {
+          list.push_back({ActionKind::kBackwardInput, i});
+          if (i >= stage) list.push_back({ActionKind::kBackwardWeight, i - stage});
+        });
     for (int i = std::max(microbatches - stage, 0); i < microbatches; ++i) {
       list.push_back({ActionKind::kBackwardWeight, i});
     }

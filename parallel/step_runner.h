@@ -9,6 +9,7 @@
 #include <span>
 #include <string_view>
 
+#include "layers/backend/backend.h"
 #include "layers/batch.h"
 
 namespace convoy {
@@ -17,6 +18,13 @@ namespace convoy {
 struct LossTotals {
   double loss = 0, top1 = 0, top5 = 0;
 };
+
+/// Those that the losses have added to `totals`, float64 [3] (see Backend).
+inline LossTotals read_totals(Backend& backend, const Tensor& totals) {
+  std::array<double, 3> host{};
+  backend.copy_to_host(totals, host.data());
+  return {host[0], host[1], host[2]};
+}
 
 /// What the time of a step goes into. Backward includes the reductions started within it; the wait is for messages and
 /// reductions that are not there when they are needed. The last six belong to scatter mode.

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/planning/calibrate.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 
@@ -158,8 +156,7 @@ MachineModel calibrate(const Config& config, const Dataset& data, int threads, i
   machine.node = {link[0], link[1]};
   machine.network = machine.node;
   machine.node_reduce = link[2];
-  machine.memory_bytes =
-      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE)) / local_ranks;
+  machine.memory_bytes = memory_share(local_ranks);
   machine.name =
       fmt::format("measured: {}, {} {}", backend->description(), all.size(), all.size() == 1 ? "rank" : "ranks");
   return machine;

@@ -12,8 +12,8 @@ import functools
 import os
 import re
 
-from behaviour import (DIGITS, SMALL_NET, Folder, check, close_series, config, failures, h5py, main, same_checkpoint,
-                       same_series)
+from behaviour import (SMALL_NET, Folder, check, close_series, config, failures, h5py, main, same_checkpoint,
+                       same_series, uneven_validation)
 
 RESNET = {"name": "resnet18", "stem": "small"}
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zero_bubble", "zb_v")
@@ -158,13 +158,7 @@ def partial_last_batch():
 def evaluation():
     """convoy eval, over stages and replicas, also of a number of samples that does not divide (357 = 3 x 7 x 17)."""
     checkpoint = last_checkpoint(train(1, microbatches=4))
-    validation, samples = DIGITS + ":/validation", 360
-    if h5py is not None:
-        samples = 357
-        validation = Folder("modes-evaluation-data", {}).file("validation.h5")
-        with h5py.File(DIGITS, "r") as source, h5py.File(validation, "w") as file:
-            for name in ("images", "labels"):
-                file[name] = source["validation"][name][:samples]
+    validation, samples = uneven_validation("modes-evaluation-data")
     said = {}
     for ranks, mode, parallel in ((1, "data", {"microbatches": 4}),
                                   (2, "model", {}),

@@ -5,7 +5,7 @@ Bitwise where the parts of a batch are the same (ranks x microbatches), to round
 """
 import re
 
-from behaviour import MLP, SMALL_NET, Folder, check, close_series, config, h5py, main, same_series, DIGITS
+from behaviour import MLP, SMALL_NET, Folder, check, close_series, config, main, same_series, uneven_validation
 
 
 def train(name, ranks, microbatches, model, **sections):
@@ -51,13 +51,7 @@ def small_buckets():
 
 def evaluation():
     """Every sample counts once, also where the number of samples does not divide (357 = 3 x 7 x 17)."""
-    validation, samples = DIGITS + ":/validation", 360
-    if h5py is not None:
-        samples = 357
-        validation = Folder("ranks-evaluation-data", {}).file("validation.h5")
-        with h5py.File(DIGITS, "r") as source, h5py.File(validation, "w") as file:
-            for name in ("images", "labels"):
-                file[name] = source["validation"][name][:samples]
+    validation, samples = uneven_validation("ranks-evaluation-data")
     sections = config(SMALL_NET, data={"validation": validation}, train={"steps": 60})
     trained = Folder("ranks-evaluation", sections)
     trained.train()
