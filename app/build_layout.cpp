@@ -52,12 +52,12 @@ std::vector<UnitCost> measure_units(const Config& config, const Dataset& data, s
   const Shape input = microbatch_shape(data, samples);
   const auto infos = describe_units(*build_backend(config, threads), build_units(config, data), input);
   std::vector<Unit> units = build_units(config, data);
-  std::vector<UnitCost> costs;
+  std::vector<Candidate> candidates;
   for (auto i = static_cast<std::size_t>(first); i < units.size(); i += static_cast<std::size_t>(step)) {
-    const auto backend = build_backend(config, threads);  // the unit's memory goes with it
-    costs.push_back(measure_unit(*backend, std::move(units[i]), infos[i], i == 0));
+    candidates.push_back({std::move(units[i]), infos[i], i == 0});
   }
-  return costs;
+  const auto backend = build_backend(config, threads);  // the units' memory goes with it
+  return measure_units(*backend, std::move(candidates));
 }
 
 std::vector<UnitCost> measure_costs(const Config& config, const Dataset& data, std::int64_t samples, int threads,

@@ -2,9 +2,12 @@
 #include "parallel/unit_costs.h"
 
 #include <algorithm>
+#include <memory>
 #include <sstream>
+#include <utility>
 
 #include "layers/base/error.h"
+#include "layers/base/median.h"
 #include "layers/base/random.h"
 #include "parallel/stopwatch.h"
 
@@ -12,67 +15,100 @@ namespace convoy {
 
 namespace {
 
-constexpr int kLeastPasses = 3;
-constexpr int kMostPasses = 25;
-constexpr double kEnoughSeconds = 0.15;  // of passes, for units that are quick
-
-double median(std::vector<double> values) {
-  const auto half = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), half, values.end());
-  return *half;
-}
+constexpr int kLeastRounds = 3;
+constexpr int kMostRounds = 25;
+constexpr double kEnoughSeconds = 0.15;  // per unit, for units that are quick
 
 // Numbers like those of activations: zeros would be too easy for some kernels.
-Tensor random_tensor(Backend& backend, const Shape& shape, std::uint64_t key) {
-  std::vector<float> host(static_cast<std::size_t>(shape.size()));
+Tensor random_tensor(Backend& backend, std::int64_t count, std::uint64_t key) {
+  std::vector<float> host(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < host.size(); ++i) host[i] = static_cast<float>(random_uniform(key, i % 65536) - 0.5);
-  Tensor plain = backend.tensor(shape, DType::kF32);
+  Tensor plain = backend.tensor({count}, DType::kF32);
   backend.copy_from_host(host.data(), plain);
   if (backend.compute_type() == DType::kF32) return plain;
-  Tensor typed = backend.tensor(shape, backend.compute_type());
+  Tensor typed = backend.tensor({count}, backend.compute_type());
   backend.cast(plain, typed);
   return typed;
 }
 
+// One unit with parameters of its own, and the quickest of its passes.
+class Probe {
+ public:
+  Probe(Backend& backend, Candidate candidate) : candidate_(std::move(candidate)), store_(backend) {
+    const UnitInfo& info = candidate_.info;
+    BuildContext context{backend, store_};
+    candidate_.unit.layer->build(context, candidate_.unit.path, info.input);
+    if (candidate_.first) candidate_.unit.layer->skip_input_gradient();
+    store_.finalize(0);
+    store_.begin_step();
+    cache_ = Cache(context.layers);
+    const auto element = static_cast<double>(dtype_size(backend.compute_type()));
+    best_ = {kNever, kNever,
+             kNever, element * static_cast<double>(info.output.size()),
+             0,      4.0 * static_cast<double>(info.parameters())};
+  }
+
+  /// Returns the seconds of one pass; counts it unless it only warms up.
+  double pass(const Tensor& inputs, const Tensor& gradients, bool counts) {
+    Layer& layer = *candidate_.unit.layer;
+    Stopwatch watch;
+    const Tensor y = layer.forward(inputs.view(0, candidate_.info.input), cache_, Mode::kTraining);
+    const double forward = watch.lap();
+    best_.cache_bytes = static_cast<double>(cache_.bytes());
+    watch.lap();
+    layer.backward_input(gradients.view(0, candidate_.info.output), cache_);
+    const double backward_input = watch.lap();
+    layer.backward_weight(cache_);
+    const double backward_weight = watch.lap();
+    if (counts) {
+      best_.forward = std::min(best_.forward, forward);
+      best_.backward_input = std::min(best_.backward_input, backward_input);
+      best_.backward_weight = std::min(best_.backward_weight, backward_weight);
+    }
+    return forward + backward_input + backward_weight;
+  }
+
+  [[nodiscard]] const UnitCost& best() const { return best_; }
+
+ private:
+  static constexpr double kNever = 1e30;
+  Candidate candidate_;
+  ParameterStore store_;
+  Cache cache_{0};
+  UnitCost best_;
+};
+
 }  // namespace
 
-UnitCost measure_unit(Backend& backend, Unit unit, const UnitInfo& info, bool first) {
-  ParameterStore store(backend);
-  BuildContext context{backend, store};
-  unit.layer->build(context, unit.path, info.input);
-  if (first) unit.layer->skip_input_gradient();
-  store.finalize(0);
-  store.begin_step();
-  Cache cache(context.layers);
-  const Tensor x = random_tensor(backend, info.input, 1);
-  const Tensor dy = random_tensor(backend, info.output, 2);
-  UnitCost cost;
-  std::vector<double> forward, backward_input, backward_weight;
-  Stopwatch whole, watch;
-  double spent = 0;
-  for (int pass = -1; pass < kMostPasses && (pass < kLeastPasses || spent < kEnoughSeconds); ++pass) {
-    watch.lap();
-    const Tensor y = unit.layer->forward(x, cache, Mode::kTraining);
-    const double f = watch.lap();
-    cost.cache_bytes = static_cast<double>(cache.bytes());
-    watch.lap();
-    unit.layer->backward_input(dy, cache);
-    const double bi = watch.lap();
-    unit.layer->backward_weight(cache);
-    const double bw = watch.lap();
-    const double lap = whole.lap();
-    if (pass < 0) continue;  // the first pass makes plans and asks for memory
-    spent += lap;
-    forward.push_back(f);
-    backward_input.push_back(bi);
-    backward_weight.push_back(bw);
+std::vector<UnitCost> measure_units(Backend& backend, std::vector<Candidate> candidates) {
+  std::int64_t largest_input = 0, largest_output = 0;
+  std::vector<std::unique_ptr<Probe>> probes;
+  for (Candidate& candidate : candidates) {
+    largest_input = std::max(largest_input, candidate.info.input.size());
+    largest_output = std::max(largest_output, candidate.info.output.size());
+    probes.push_back(std::make_unique<Probe>(backend, std::move(candidate)));
   }
-  cost.forward = median(forward);
-  cost.backward_input = median(backward_input);
-  cost.backward_weight = median(backward_weight);
-  cost.output_bytes = static_cast<double>(info.output.size()) * static_cast<double>(dtype_size(backend.compute_type()));
-  cost.parameter_bytes = 4.0 * static_cast<double>(info.parameters());
-  return cost;
+  const Tensor inputs = random_tensor(backend, largest_input, 1), gradients = random_tensor(backend, largest_output, 2);
+  const double enough = kEnoughSeconds * static_cast<double>(probes.size());
+  std::vector<double> rounds;
+  double spent = 0;
+  for (int round = -1; round < kMostRounds && (round < kLeastRounds || spent < enough); ++round) {
+    double seconds = 0;
+    for (auto& probe : probes) seconds += probe->pass(inputs, gradients, round >= 0);
+    if (round < 0) continue;  // makes plans and asks for memory
+    rounds.push_back(seconds);
+    spent += seconds;
+  }
+  std::vector<UnitCost> costs;
+  double quickest = 0;
+  for (const auto& probe : probes) quickest += costs.emplace_back(probe->best()).seconds();
+  const double usual = probes.empty() ? 1 : median(rounds) / quickest;
+  for (UnitCost& cost : costs) {
+    cost.forward *= usual;
+    cost.backward_input *= usual;
+    cost.backward_weight *= usual;
+  }
+  return costs;
 }
 
 std::string pack_costs(const std::vector<UnitCost>& costs) {

@@ -19,9 +19,17 @@ struct UnitCost {
   [[nodiscard]] double seconds() const { return forward + backward_input + backward_weight; }
 };
 
-/// Times one unit by itself on `backend`, which afterwards still holds its memory: use one for measuring only. The
-/// first unit of a network computes no gradient of its input. Takes the median of a few passes, a fraction of a second.
-[[nodiscard]] UnitCost measure_unit(Backend& backend, Unit unit, const UnitInfo& info, bool first);
+/// A unit to be timed.
+struct Candidate {
+  Unit unit;
+  UnitInfo info;
+  bool first = false;  ///< of the network: computes no gradient of its input
+};
+
+/// Times units by themselves on `backend`, which afterwards still holds their memory: use one for measuring only.
+/// Several rounds over all of them; what a unit costs beside another comes from its quickest pass, the sum over all
+/// from the median round, so that other work on the machine for a moment makes no unit look slow.
+[[nodiscard]] std::vector<UnitCost> measure_units(Backend& backend, std::vector<Candidate> candidates);
 
 /// As text that reads back to the same numbers, to travel between ranks and into files.
 [[nodiscard]] std::string pack_costs(const std::vector<UnitCost>& costs);

@@ -57,8 +57,7 @@ def arguments():
     parser.add_argument("--steps", type=int, default=3, help="batches timed in each run (3)")
     parser.add_argument("--warmup", type=int, default=1, help="batches before those (1)")
     parser.add_argument("--partition", help="parallel.partition of the two stages (default: the program's choice)")
-    parser.add_argument("--schedule", help="parallel.schedule of the pipelines (default: interleaved where the "
-                                           "microbatches are even in number, else zero_bubble)")
+    parser.add_argument("--schedule", help="parallel.schedule of the pipelines (default: zb_v)")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--only", default="a,b,c,d,e", help="experiments, separated by commas")
     parser.add_argument("--out", default="docs/results/tutorials")
@@ -212,7 +211,7 @@ def resnet_points(args):
     splits = fitting if "d" in args.parts else [s for s in fitting if s <= 20][-1:] if "c" in args.parts else []
     for split in splits:
         microbatches = args.batch // split
-        schedule = args.schedule or ("zero_bubble" if microbatches % 2 else "interleaved")
+        schedule = args.schedule or "zb_v"
         points.append((f"split {split}", f"ranks=2 parallel.mode=pipeline {stages} parallel.schedule={schedule} "
                                          f"parallel.microbatches={microbatches}"))
     sentence = ""

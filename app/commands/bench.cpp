@@ -13,6 +13,7 @@
 #include "app/peak_memory.h"
 #include "app/version.h"
 #include "layers/base/error.h"
+#include "layers/base/median.h"
 
 namespace convoy {
 
@@ -20,12 +21,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 constexpr double kIdleTimeout = 7 * 86400;  // ranks that have no part in a point wait for the others
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
 
 std::vector<std::int64_t> of_all_ranks(Communicator& all, std::int64_t number) {
   std::vector<std::int64_t> numbers;

@@ -8,6 +8,7 @@
 #include "app/build_layout.h"
 #include "app/build_model.h"
 #include "layers/base/error.h"
+#include "layers/base/median.h"
 #include "parallel/agree.h"
 #include "parallel/batch_transfer.h"
 #include "parallel/stopwatch.h"
@@ -18,11 +19,6 @@ namespace {
 
 constexpr std::int64_t kLargeMessage = 4 << 20;  // floats: 16 MiB
 constexpr int kRounds = 7;
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 double seconds_of(const std::vector<UnitCost>& costs) {
   double sum = 0;

@@ -81,9 +81,12 @@ MachineModel stated_machine(const std::string& path, const Config& config, const
   const auto backend = build_backend(config, threads);
   const auto infos = describe_units(*backend, build_units(config, data), microbatch_shape(data, kFewSamples));
   std::vector<Unit> units = build_units(config, data);
+  std::vector<Candidate> candidates;
+  for (std::size_t i = 0; i < units.size(); ++i) candidates.push_back({std::move(units[i]), infos[i], i == 0});
+  const std::vector<UnitCost> own = measure_units(*backend, std::move(candidates));
   SizedCosts few{kFewSamples, {}}, many{kFewSamples * kMany, {}};
-  for (std::size_t i = 0; i < units.size(); ++i) {
-    UnitCost unit = measure_unit(*backend, std::move(units[i]), infos[i], i == 0);
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    UnitCost unit = own[i];
     const double scale = element / static_cast<double>(dtype_size(backend->compute_type()));
     unit.cache_bytes *= scale;
     unit.output_bytes *= scale;

@@ -47,8 +47,9 @@ class WeightLayout {
 
 /// A parameter as operations see it.
 struct Weight {
-  Tensor master;   ///< float32 [layout->elements()], a view of the flat parameter buffer
-  Tensor compute;  ///< the same in the compute type; shares `master`'s memory in float32
+  Tensor master;    ///< float32 [layout->elements()], a view of the flat parameter buffer
+  Tensor compute;   ///< the same as forward operations read it; shares `master`'s memory where it can
+  Tensor backward;  ///< the same as input gradients read it; shares the memory of either where it can
   const WeightLayout* layout = nullptr;
 };
 
@@ -110,7 +111,7 @@ class Backend {
   /// Sets native (float32, layout.elements()) from host, padding zeroed.
   virtual void import_weight(const WeightLayout& layout, const float* host, const Tensor& native) = 0;
   virtual void export_weight(const WeightLayout& layout, const Tensor& native, float* host) = 0;
-  /// Sets weight.compute from weight.master; nothing to do in float32.
+  /// Sets weight.compute and weight.backward from weight.master; to be called whenever the master has changed.
   virtual void refresh_compute(Weight& weight) = 0;
 
   // ---- input and layout

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Linear layers of the CPU backend: oneDNN's inner product, bias and ReLU in its epilogue. The forward direction
-// chooses the weight format once, as in conv2d.cpp.
+// Linear layers of the CPU backend: oneDNN's inner product, bias and ReLU in its epilogue. The weight formats are
+// chosen once, as in conv2d.cpp.
 #include "layers/backend/onednn/dnnl_compat.h"
 #include "layers/backend/onednn/onednn_backend.h"
 #include "layers/backend/onednn/onednn_state.h"
@@ -48,13 +48,12 @@ std::unique_ptr<WeightLayout> OnednnBackend::linear_layout(std::int64_t in_featu
   const LinearShapes s = linear_shapes(batch, in_features, out_features, compute_, false);
   const auto forward =
       dnnl_compat::inner_product_forward(state_->engine, s.src, s.any_weights, s.bias_f32, s.dst, s.attributes);
-  memory::desc native = forward.weights_desc();
-  if (compute_ != DType::kF32) {
-    native = dnnl_compat::inner_product_backward_weights(state_->engine, s.src, s.any_weights_f32, s.bias_f32, s.dst,
-                                                         forward, s.attributes)
-                 .diff_weights_desc();
-  }
-  return std::make_unique<OnednnWeightLayout>(Shape{out_features, in_features}, native, forward.weights_desc());
+  const auto gradient = dnnl_compat::inner_product_backward_weights(state_->engine, s.src, s.any_weights_f32,
+                                                                    s.bias_f32, s.dst, forward, s.attributes);
+  const auto backward =
+      dnnl_compat::inner_product_backward_data(state_->engine, s.src, s.any_weights, s.dst, forward, s.attributes);
+  return std::make_unique<OnednnWeightLayout>(Shape{out_features, in_features}, gradient.diff_weights_desc(),
+                                              forward.weights_desc(), backward.weights_desc());
 }
 
 void OnednnBackend::linear_forward(const Tensor& x, const Weight& w, const Weight* bias, bool relu, const Tensor& y) {
@@ -94,7 +93,7 @@ void OnednnBackend::linear_backward_input(const Tensor& dy, const Weight& w, con
   Tensor copy;
   run_primitive(*state_, *this, *bound,
                 {{DNNL_ARG_DIFF_DST, dy.raw()},
-                 {DNNL_ARG_WEIGHTS, weight_for(*state_, *this, *bound, w, copy)},
+                 {DNNL_ARG_WEIGHTS, backward_weight_for(*state_, *this, *bound, w, copy)},
                  {DNNL_ARG_DIFF_SRC, dx.raw()}});
 }
 

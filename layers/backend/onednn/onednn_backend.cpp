@@ -90,14 +90,25 @@ void OnednnBackend::export_weight(const WeightLayout& layout, const Tensor& nati
 
 void OnednnBackend::refresh_compute(Weight& weight) {
   const auto* blocked = dynamic_cast<const OnednnWeightLayout*>(weight.layout);
-  if (blocked == nullptr || compute_ == DType::kF32) {
-    if (!weight.compute) weight.compute = weight.master;  // biases and batch norm stay float32
+  if (blocked == nullptr) {
+    weight.compute = weight.backward = weight.master;  // biases and batch norm stay float32
     return;
   }
-  if (!weight.compute) {
-    weight.compute = tensor({static_cast<std::int64_t>(blocked->compute.get_size() / dtype_size(compute_))}, compute_);
+  const auto copy = [&](const dnnl::memory::desc& from, const Tensor& source, const dnnl::memory::desc& to,
+                        Tensor& target) {
+    if (from == to) {
+      target = source;
+      return;
+    }
+    if (!target) target = tensor({static_cast<std::int64_t>(to.get_size() / dtype_size(compute_))}, compute_);
+    reorder(*state_, from, source.raw(), to, target.raw());
+  };
+  copy(blocked->native, weight.master, blocked->compute, weight.compute);
+  if (blocked->native == blocked->backward) {
+    weight.backward = weight.master;
+  } else {
+    copy(blocked->compute, weight.compute, blocked->backward, weight.backward);
   }
-  reorder(*state_, blocked->native, weight.master.raw(), blocked->compute, weight.compute.raw());
 }
 
 }  // namespace convoy

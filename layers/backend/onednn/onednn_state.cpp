@@ -75,10 +75,10 @@ void run_backward_weight(OnednnState& state, Backend& backend, BoundPrimitive& b
   }
 }
 
-void* weight_for(OnednnState& state, Backend& backend, const BoundPrimitive& bound, const Weight& weight,
-                 Tensor& copy) {
+void* backward_weight_for(OnednnState& state, Backend& backend, const BoundPrimitive& bound, const Weight& weight,
+                          Tensor& copy) {
   const auto& layout = static_cast<const OnednnWeightLayout&>(*weight.layout);
-  if (bound.weights == layout.compute) return weight.compute.raw();
+  if (bound.weights == layout.backward) return weight.backward.raw();
   copy = backend.tensor({static_cast<std::int64_t>(bound.weights.get_size())}, DType::kU8);
   reorder(state, layout.compute, weight.compute.raw(), bound.weights, copy.raw());
   return copy.raw();

@@ -19,15 +19,18 @@
 
 namespace convoy {
 
-/// How oneDNN keeps a weight: `native` (float32) in the flat buffers, `compute` as the forward primitive reads it.
-/// In float32 both are the same.
+/// How oneDNN keeps a weight: `native` (float32) in the flat buffers, as the weight-gradient primitive writes it, so
+/// that gradients are never converted; `compute` as the forward primitive and `backward` as the input-gradient
+/// primitive read it. Where these differ there is a copy, converted once after each update.
 class OnednnWeightLayout final : public WeightLayout {
  public:
-  OnednnWeightLayout(const Shape& shape, const dnnl::memory::desc& native_md, const dnnl::memory::desc& compute_md)
+  OnednnWeightLayout(const Shape& shape, const dnnl::memory::desc& native_md, const dnnl::memory::desc& compute_md,
+                     const dnnl::memory::desc& backward_md)
       : WeightLayout(shape, static_cast<std::int64_t>(native_md.get_size() / sizeof(float))),
         native(native_md),
-        compute(compute_md) {}
-  dnnl::memory::desc native, compute;
+        compute(compute_md),
+        backward(backward_md) {}
+  dnnl::memory::desc native, compute, backward;
 };
 
 /// One primitive with the buffers it will be pointed at; arguments are filled in by the caller.
@@ -72,7 +75,9 @@ void run_primitive(OnednnState& state, Backend& backend, BoundPrimitive& bound,
 void run_backward_weight(OnednnState& state, Backend& backend, BoundPrimitive& bound, const Tensor& x, const Tensor& dy,
                          const OnednnWeightLayout& layout, const Tensor& dw, const Tensor& dbias, bool accumulate);
 
-/// The weight in the format that `bound` reads: weight.compute itself, or a converted copy held by `copy`.
-void* weight_for(OnednnState& state, Backend& backend, const BoundPrimitive& bound, const Weight& weight, Tensor& copy);
+/// The weight in the format in which the input-gradient primitive `bound` reads it: weight.backward itself, or, at
+/// batch sizes for which oneDNN wants another format, a converted copy held by `copy`.
+void* backward_weight_for(OnednnState& state, Backend& backend, const BoundPrimitive& bound, const Weight& weight,
+                          Tensor& copy);
 
 }  // namespace convoy
