@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/build_layout.h"
 
-#include <unistd.h>
-
 #include "app/build_backend.h"
 #include "app/build_model.h"
 #include "app/config_checks.h"
@@ -31,10 +29,6 @@ double stretch_seconds(const UnitRange& range, const std::vector<UnitCost>& cost
 
 }  // namespace
 
-double memory_share(int local_ranks) {
-  return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE)) / local_ranks;
-}
-
 Layout plan_layout(const Config& config, int ranks) {
   const ParallelConfig& p = config.parallel;
   const bool cuts = p.mode == ParallelMode::kModel || p.mode == ParallelMode::kPipeline;
@@ -47,24 +41,24 @@ Layout plan_layout(const Config& config, int ranks) {
   return layout;
 }
 
-std::vector<UnitCost> measure_units(const Config& config, const Dataset& data, std::int64_t samples, int threads,
-                                    int first, int step) {
+std::vector<UnitCost> measure_units(const Config& config, const Dataset& data, std::int64_t samples,
+                                    const DeviceChoice& device, int first, int step) {
   const Shape input = microbatch_shape(data, samples);
-  const auto infos = describe_units(*build_backend(config, threads), build_units(config, data), input);
+  const auto infos = describe_units(*build_backend(config, device), build_units(config, data), input);
   std::vector<Unit> units = build_units(config, data);
   std::vector<Candidate> candidates;
   for (auto i = static_cast<std::size_t>(first); i < units.size(); i += static_cast<std::size_t>(step)) {
     candidates.push_back({std::move(units[i]), infos[i], i == 0});
   }
-  const auto backend = build_backend(config, threads);  // the units' memory goes with it
+  const auto backend = build_backend(config, device);  // the units' memory goes with it
   return measure_units(*backend, std::move(candidates));
 }
 
-std::vector<UnitCost> measure_costs(const Config& config, const Dataset& data, std::int64_t samples, int threads,
-                                    Communicator& all) {
+std::vector<UnitCost> measure_costs(const Config& config, const Dataset& data, std::int64_t samples,
+                                    const DeviceChoice& device, Communicator& all) {
   std::vector<UnitCost> own;
   agree(
-      all, [&] { own = measure_units(config, data, samples, threads, all.rank(), all.size()); }, "measuring the units");
+      all, [&] { own = measure_units(config, data, samples, device, all.rank(), all.size()); }, "measuring the units");
   std::vector<std::vector<UnitCost>> by_rank;
   std::size_t count = 0;
   for (const std::string& text : all.all_gather(pack_costs(own), "unit costs")) {
@@ -76,14 +70,14 @@ std::vector<UnitCost> measure_costs(const Config& config, const Dataset& data, s
   return costs;
 }
 
-void cut_model(Layout& layout, const Config& config, const std::vector<UnitInfo>& units, int local_ranks) {
+void cut_model(Layout& layout, const Config& config, const std::vector<UnitInfo>& units, double memory_bytes) {
   const ParallelConfig& p = config.parallel;
   if (layout.schedule.virtual_stages() == 1) {
     layout.partition = {{0, static_cast<int>(units.size())}};
   } else if (!p.partition.first_units.empty()) {
     layout.partition = cut_at_units(layout.schedule, units, p.partition.first_units);
   } else {
-    const double bytes = p.stage_memory_gb > 0 ? p.stage_memory_gb * 1e9 : memory_share(local_ranks);
+    const double bytes = p.stage_memory_gb > 0 ? p.stage_memory_gb * 1e9 : memory_bytes;
     layout.partition = cut_by_cost(layout.schedule, layout.costs, {bytes, optimizer_slots(config.optimizer)});
   }
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app/config.h"
+#include "app/device_choice.h"
 #include "io/dataset.h"
 #include "parallel/communicator.h"
 #include "parallel/mesh.h"
@@ -27,23 +28,21 @@ struct Layout {
   }
 };
 
-/// Bytes of this node's memory for each of the ranks on it.
-[[nodiscard]] double memory_share(int local_ranks);
-
 /// Mesh and schedule for this many ranks; the partition is one stretch of all units, or empty. Throws a usage Error
 /// when they do not suit the config. Pure.
 [[nodiscard]] Layout plan_layout(const Config& config, int ranks);
 
-/// Costs of one microbatch of `samples` through units first, first + step, ..., measured with so many threads.
+/// Costs of one microbatch of `samples` through units first, first + step, ..., measured on this rank's device.
 [[nodiscard]] std::vector<UnitCost> measure_units(const Config& config, const Dataset& data, std::int64_t samples,
-                                                  int threads, int first, int step);
+                                                  const DeviceChoice& device, int first, int step);
 
 /// The same of all units, which are dealt out over the ranks. Every rank calls it.
 [[nodiscard]] std::vector<UnitCost> measure_costs(const Config& config, const Dataset& data, std::int64_t samples,
-                                                  int threads, Communicator& all);
+                                                  const DeviceChoice& device, Communicator& all);
 
-/// Cuts the model as the config says; `costs` are used for "auto" only. local_ranks share their node's memory.
-void cut_model(Layout& layout, const Config& config, const std::vector<UnitInfo>& units, int local_ranks);
+/// Cuts the model as the config says; `costs` are used for "auto" only, and memory_bytes, what a rank has, where the
+/// config does not say it.
+void cut_model(Layout& layout, const Config& config, const std::vector<UnitInfo>& units, double memory_bytes);
 
 /// "stem to layer2.3 (8 units, 1444928 parameters)" for each stage, for people; with measured costs their share of the
 /// time, too.

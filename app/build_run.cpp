@@ -8,7 +8,6 @@
 #include "app/config_reader.h"
 #include "app/run_state.h"
 #include "app/version.h"
-#include "layers/backend/onednn/onednn_backend.h"
 #include "layers/base/error.h"
 #include "parallel/agree.h"
 #include "parallel/executor.h"
@@ -26,8 +25,8 @@ void build_basics(Run& run, const World& world, int ranks) {
   const Config& c = run.config;
   run.layout = plan_layout(c, ranks);
   run.host = world.host();
-  run.threads = c.device.threads > 0 ? static_cast<int>(c.device.threads) : world.thread_share();
-  run.backend = build_backend(c, run.threads);
+  run.device = choose_device(c, rank_place(world));
+  run.backend = build_backend(c, run.device);
   run.train = build_dataset(c, c.data.train, "data.train");
   if (!c.data.validation.empty()) run.validation = build_dataset(c, c.data.validation, "data.validation");
   check_data(c, *run.train, run.validation.get());
@@ -41,8 +40,13 @@ void build_communicators(Run& run, const RankGroup& ranks) {
   const ParallelConfig& c = run.config.parallel;
   const int replica = run.replica();
   const int stage = run.stage();
-  run.replicas = ranks.split(stage, replica, c.timeout, "replicas");
-  if (run.layout.mesh.stages() > 1) run.stages = ranks.split(replica, stage, c.timeout, "stages");
+  const auto of_device = [&](std::unique_ptr<Communicator> host, Traffic traffic, const char* name) {
+    return device_communicator(std::move(host), *run.backend, run.config, traffic, name);
+  };
+  run.replicas = of_device(ranks.split(stage, replica, c.timeout, "replicas"), Traffic::kCollectives, "replicas");
+  if (run.layout.mesh.stages() > 1) {
+    run.stages = of_device(ranks.split(replica, stage, c.timeout, "stages"), Traffic::kMessages, "stages");
+  }
   if (!c.sync_batch_norm || run.layout.mesh.replicas() == 1) return;
   run.batch_norm = ranks.split(stage, replica, c.timeout, "batch norm");
   run.reducer = std::make_unique<CommunicatorStatisticsReducer>(*run.batch_norm);
@@ -52,24 +56,31 @@ bool needs_costs(const Run& run) {
   return run.layout.schedule.virtual_stages() > 1 && run.config.parallel.partition.first_units.empty();
 }
 
-void build_model(Run& run, const World& world) {
+// Statistics that are reduced over replicas pass through the host, which no recording can hold.
+StepRecording::Record recorder(Run& run) {
+  if (!run.device.on_gpu() || !run.config.device.graphs || run.reducer) return {};
+  return [&backend = *run.backend](const std::function<void()>& step) { return backend.record(step); };
+}
+
+void build_model(Run& run) {
   const Config& c = run.config;
   const Shape input = microbatch_shape(*run.train, run.layout.microbatch(c.train.global_batch_size));
   const auto infos = describe_units(*run.backend, build_units(c, *run.train), input);
   check_outputs(c, *run.train, infos.back().output);
-  cut_model(run.layout, c, infos, world.local_size());
+  cut_model(run.layout, c, infos, run.device.memory_bytes);
   run.model = std::make_unique<Model>(*run.backend, build_units(c, *run.train), input, c.run.seed, run.reducer.get(),
                                       stage_chunks(run.layout.schedule, run.layout.partition, run.stage()));
   run.optimizer = make_optimizer(optimizer_spec(c.optimizer), *run.backend, run.model->parameters());
+  run.loss_scaler = LossScaler(run.backend->compute_type() == DType::kF16);
   if (c.parallel.mode == ParallelMode::kScatter) {
     run.runner = std::make_unique<ScatterRunner>(*run.model, *run.optimizer, build_loss(c.train), normalization(c.data),
-                                                 *run.replicas);
+                                                 *run.replicas, run.loss_scaler);
     return;
   }
-  run.runner = std::make_unique<Executor>(*run.model, *run.optimizer, build_loss(c.train), normalization(c.data),
-                                          run.layout.schedule,
-                                          Executor::Place{run.stage(), run.stages.get(), run.replicas.get()},
-                                          Executor::Buckets{c.parallel.first_bucket_mb, c.parallel.bucket_mb});
+  run.runner = std::make_unique<Executor>(
+      *run.model, *run.optimizer, build_loss(c.train), normalization(c.data), run.layout.schedule,
+      Executor::Place{run.stage(), run.stages.get(), run.replicas.get()},
+      Executor::Buckets{c.parallel.first_bucket_mb, c.parallel.bucket_mb}, run.loss_scaler, recorder(run));
 }
 
 // Ranks that would silently compute different things, or send each other what does not fit, are found here.
@@ -80,13 +91,13 @@ void check_same_program(Run& run) {
   }
   const std::string mine =
       fmt::format("convoy {}, {}, {} samples, {} parameters, stages from{}", program_version(),
-                  OnednnBackend::library_description(), run.train->size(), run.model->parameter_count(), cuts);
+                  compute_library(run.device), run.train->size(), run.model->parameter_count(), cuts);
   const std::vector<std::string> all = run.communicator->all_gather(mine, "start-up check");
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
     if (all[rank] == all[0]) continue;
     Error error(fmt::format("rank {} runs \"{}\" and rank 0 \"{}\" (start the same program on the same data and the "
-                            "same kind of CPU everywhere)",
-                            rank, all[rank], all[0]),
+                            "same kind of {} everywhere)",
+                            rank, all[rank], all[0], run.device.on_gpu() ? "GPU" : "CPU"),
                 ExitCode::kUsage);
     error.set_collective();
     throw error;
@@ -118,13 +129,14 @@ std::unique_ptr<Run> build_run(const World& world, const RankGroup& ranks, Loade
   Communicator& all = *run->communicator;
   agree(
       all, [&] { build_basics(*run, world, ranks.size()); }, "building the run");
+  check_devices(all, run->config, run->device, run->host);
   build_communicators(*run, ranks);
   if (needs_costs(*run)) {
     const std::int64_t samples = run->layout.microbatch(run->config.train.global_batch_size);
-    run->layout.costs = measure_costs(run->config, *run->train, samples, run->threads, all);
+    run->layout.costs = measure_costs(run->config, *run->train, samples, run->device, all);
   }
   agree(
-      all, [&] { build_model(*run, world); }, "building the model");
+      all, [&] { build_model(*run); }, "building the model");
   check_same_program(*run);
   load_start_weights(*run);
   return run;

@@ -10,9 +10,11 @@
 
 #include "app/build_layout.h"
 #include "app/config.h"
+#include "app/device_choice.h"
 #include "io/dataset.h"
 #include "io/loader.h"
 #include "io/sampler.h"
+#include "layers/loss_scaler.h"
 #include "layers/lr_schedule.h"
 #include "layers/model.h"
 #include "layers/optimizer.h"
@@ -33,19 +35,20 @@ struct Run {
   Config config;
   Layout layout;
   std::string host;
-  int threads = 1;
-  std::unique_ptr<Communicator> communicator;  ///< all ranks: control, losses
-  std::unique_ptr<Communicator> stages;        ///< the stages of this replica, null for one stage
-  std::unique_ptr<Communicator> replicas;      ///< gradients and statistics of this stage
-  std::unique_ptr<Communicator> batch_norm;    ///< sync_batch_norm's own, null without
-  std::unique_ptr<StatisticsReducer> reducer;
+  DeviceChoice device;
+  std::unique_ptr<Communicator> communicator;  ///< all ranks: control, losses; host tensors
   std::unique_ptr<Backend> backend;
+  std::unique_ptr<Communicator> stages;      ///< the stages of this replica, null for one stage; the backend's tensors
+  std::unique_ptr<Communicator> replicas;    ///< gradients and statistics of this stage; the backend's tensors
+  std::unique_ptr<Communicator> batch_norm;  ///< sync_batch_norm's own, null without; host tensors
+  std::unique_ptr<StatisticsReducer> reducer;
   std::unique_ptr<Dataset> train, validation;  ///< validation may be null
   BatchPlan plan;
   std::int64_t total_steps = 0;
   LrSchedule lr;
   std::unique_ptr<Model> model;  ///< this stage's chunks
   std::unique_ptr<Optimizer> optimizer;
+  LossScaler loss_scaler;  ///< enabled in float16
   std::unique_ptr<StepRunner> runner;
 
   [[nodiscard]] int replica() const { return layout.mesh.replica(communicator->rank()); }

@@ -111,7 +111,10 @@ struct RunConfig {
 /// [device]
 struct DeviceConfig {
   DeviceKind kind = DeviceKind::kAuto;
-  std::int64_t threads = 0;  ///< 0: this rank's share of its node's cores
+  std::int64_t threads = 0;    ///< 0: this rank's share of its node's cores
+  bool share_gpu = false;      ///< several ranks may take turns on one GPU
+  bool deterministic = false;  ///< of GPUs: equal inputs give equal bits
+  bool graphs = true;          ///< of GPUs: a step is recorded once and then replayed
   bool operator==(const DeviceConfig&) const = default;
 };
 

@@ -7,6 +7,7 @@
 #include <cctype>
 #include <set>
 
+#include "layers/backend/cuda_devices.h"
 #include "layers/base/error.h"
 #include "parallel/schedule.h"
 
@@ -33,11 +34,12 @@ void check_run(const Config& c, const Place& place) {
 }
 
 void check_device(const Config& c, const Place& place) {
-  refuse_if(c.device.kind == DeviceKind::kCuda, place, "device.kind",
+  refuse_if(c.device.kind == DeviceKind::kCuda && !kCudaBuilt, place, "device.kind",
             "this build has no CUDA backend (use \"cpu\" or \"auto\")");
+  const bool on_cpu = c.device.kind == DeviceKind::kCpu || !kCudaBuilt;  // else choose_device() finds out
   const PrecisionKind precision = c.train.precision;
-  refuse_if(precision == PrecisionKind::kTf32 || precision == PrecisionKind::kFp16, place, "train.precision",
-            "\"{}\" needs a CUDA device (on the CPU: fp32 or bf16)", to_string(precision));
+  refuse_if(on_cpu && (precision == PrecisionKind::kTf32 || precision == PrecisionKind::kFp16), place,
+            "train.precision", "\"{}\" needs a CUDA device (on the CPU: fp32 or bf16)", to_string(precision));
 }
 
 void check_layers(const Config& c, const Place& place) {

@@ -46,9 +46,17 @@ void visit_run(Visitor& v, C& c) {
   v.key("max_time", c.run.max_time, anything(), "stop with a checkpoint after this time; \"\": no limit");
   v.key("stop_signals", c.run.stop_signals, one_of(signal_names()), "stop with a checkpoint on these");
 
+  auto& d = c.device;
+  const auto of_gpus = [&] {
+    return anything().only_for("device.kind", d.kind, {DeviceKind::kAuto, DeviceKind::kCuda});
+  };
   v.section("device", "what computes");
-  v.key("kind", c.device.kind, anything(), "auto takes the best there is");
-  v.key("threads", c.device.threads, between(0, 4096), "a rank's compute threads; 0: its share of the node's cores");
+  v.key("kind", d.kind, anything(), "auto: a GPU where there is one and the program was built for it, else the CPU");
+  v.key("threads", d.threads, between(0, 4096), "a rank's compute threads; 0: its share of the node's cores");
+  v.key("share_gpu", d.share_gpu, of_gpus(), "several ranks may take turns on one GPU; for tests");
+  v.key("deterministic", d.deterministic, of_gpus(),
+        "equal inputs give equal bits on a GPU, too, perhaps more slowly; on the CPU they always do");
+  v.key("graphs", d.graphs, of_gpus(), "record a step once and replay it (GPU)");
 }
 
 template <class Visitor, class C>

@@ -95,7 +95,7 @@ Checkpoint capture_checkpoint(Run& run, const RunState& state) {
   checkpoint.samples_seen = state.samples_seen;
   checkpoint.lr_step = state.step;
   checkpoint.seed = run.config.run.seed;
-  checkpoint.loss_scale = 1;
+  checkpoint.loss_scale = run.loss_scaler.scale();
   checkpoint.config = resolved_toml(run.config, false);
   checkpoint.program_version = program_version();
   checkpoint.mode = to_string(run.config.parallel.mode);
@@ -113,12 +113,15 @@ RunState restore_run(Run& run) {
     Checkpoint checkpoint = read_checkpoint(file);
     check_checkpoint(run, checkpoint, file);
     tensors = {std::move(checkpoint.model), std::move(checkpoint.optimizer)};
-    return fmt::format("{} {} {} {}", checkpoint.step, checkpoint.epoch, checkpoint.samples_seen, file);
+    return fmt::format("{} {} {} {} {}", checkpoint.step, checkpoint.epoch, checkpoint.samples_seen,
+                       checkpoint.loss_scale, file);
   };
   const std::string found = on_root(*run.communicator, load, "resuming from a checkpoint");
   if (found.empty()) return state;
   std::istringstream text(found);
-  text >> state.step >> state.epoch >> state.samples_seen >> std::ws;
+  double loss_scale = 1;
+  text >> state.step >> state.epoch >> state.samples_seen >> loss_scale >> std::ws;
+  run.loss_scaler.restore(loss_scale);
   std::getline(text, state.source);
   spread_state(run, tensors, state.source);
   return state;

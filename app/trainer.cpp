@@ -49,7 +49,8 @@ Trainer::Trainer(Run& run, const RunState& state)
   agree(
       *run_.communicator, [&] { open_files(); }, "opening the run's files");
   const Sampler sampler(run_.train->size(), run_.config.run.seed, run_.config.data.shuffle);
-  loader_ = std::make_unique<Loader>(*run_.train, sampler, training_options(run_, state_));
+  feed_ = std::make_unique<BatchFeed>(std::make_unique<Loader>(*run_.train, sampler, training_options(run_, state_)),
+                                      *run_.runner, run_.total_steps - state_.step);
 }
 
 void Trainer::open_files() {
@@ -90,10 +91,11 @@ Trainer::Stop Trainer::step() {
   const auto start = std::chrono::steady_clock::now();
   trace::set_step(state_.step + 1);
   const double asked = trace::now();
-  const LoaderStep& batch = loader_->next();
+  const LoaderStep batch = feed_->next();
   if (trace::enabled()) trace::record(trace::Track::kData, "data", asked, trace::now());
   const double lr = run_.lr.at(state_.step);
-  const LossTotals totals = run_.runner->train_step(batch.microbatches, batch.global_samples, lr, state_.step);
+  const LossTotals totals = run_.runner->train_step(batch.microbatches, batch.global_samples, lr, state_.step,
+                                                    [this] { feed_->fetch_ahead(); });
   // One small exchange a step: the loss, and whether anybody wants to stop.
   std::array<double, 3> shared{totals.loss, stop_.signalled() ? 1.0 : 0.0, stop_.time_is_up() ? 1.0 : 0.0};
   run_.communicator->all_reduce(std::span<double>(shared), ReduceOp::kSum, "step loss");

@@ -7,13 +7,13 @@
 #include <memory>
 #include <string>
 
+#include "app/batch_feed.h"
 #include "app/build_run.h"
 #include "app/evaluate.h"
 #include "app/progress.h"
 #include "app/run_state.h"
 #include "app/stop.h"
 #include "io/checkpoint_writer.h"
-#include "io/loader.h"
 #include "io/metrics_log.h"
 #include "io/tensorboard.h"
 
@@ -47,7 +47,7 @@ class Trainer {
   Run& run_;
   RunState state_;
   StopRequest stop_;
-  std::unique_ptr<Loader> loader_;
+  std::unique_ptr<BatchFeed> feed_;
   std::int64_t saved_step_ = -1;
   std::int64_t evaluated_step_ = -1;
   // rank 0 only

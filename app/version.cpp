@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "app/build_backend.h"
 #include "io/hdf5.h"
 #include "layers/backend/onednn/onednn_backend.h"
 #include "parallel/world.h"
@@ -20,9 +21,13 @@ std::string compiler_version() {
 }
 
 std::string version_text() {
-  return fmt::format("convoy   {}\ncompiler {}\nMPI      {}\nHDF5     {}\nCPU      {}\nCUDA     off\n",
+  std::string cuda;
+  for (const LibraryVersion& library : gpu_libraries()) {
+    cuda += fmt::format("{}{} {}", cuda.empty() ? "" : ", ", library.name, library.found);
+  }
+  return fmt::format("convoy   {}\ncompiler {}\nMPI      {}\nHDF5     {}\nCPU      {}\nCUDA     {}\n",
                      program_version(), compiler_version(), World::mpi_version(), hdf5::library_version(),
-                     OnednnBackend::library_description());
+                     OnednnBackend::library_description(), cuda.empty() ? "off" : cuda);
 }
 
 }  // namespace convoy

@@ -99,7 +99,8 @@ hid_t native_type(DType dtype) {
     case DType::kF64: return H5T_NATIVE_DOUBLE;
     case DType::kU8: return H5T_NATIVE_UINT8;
     case DType::kI64: return H5T_NATIVE_INT64;
-    case DType::kBF16: break;
+    case DType::kBF16:
+    case DType::kF16: break;
   }
   fail("HDF5 files hold no {} elements; convert to float32 first", dtype_name(dtype));
 }

@@ -16,10 +16,10 @@ struct Loss {
   float label_smoothing = 0;  ///< training only; evaluation reports the plain loss
 
   /// outputs [n, K]; truth: int64 [n] labels or float32 [n, K] targets; totals float64 [3], see Backend.
-  /// doutputs (set): gradient of sum / global_samples; empty in evaluation.
+  /// doutputs (set): gradient of loss_scale * sum / global_samples; empty in evaluation.
   void apply(Backend& backend, const Tensor& outputs, const Tensor& truth, std::int64_t global_samples,
-             const Tensor& doutputs, const Tensor& totals) const {
-    const float scale = 1.0F / static_cast<float>(global_samples);
+             const Tensor& doutputs, const Tensor& totals, double loss_scale = 1) const {
+    const float scale = static_cast<float>(loss_scale) / static_cast<float>(global_samples);
     if (kind == Kind::kMse) {
       backend.mse(outputs, truth, scale, doutputs, totals);
     } else {

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "layers/base/error.h"
+#include "layers/base/profile_range.h"
 
 namespace convoy {
 
@@ -114,6 +115,7 @@ std::int64_t Model::chunk_begin(int chunk) const {
 Tensor Model::forward(const Tensor& x, Cache& cache, Mode mode, int chunk, const Poke& poke) {
   Tensor y = x;
   for (std::size_t i = first_unit(chunk); i <= last_unit(chunk); ++i) {
+    const ProfileRange range(units_[i].name.c_str());
     y = units_[i].layer->forward(y, cache, mode);
     if (poke) poke();
   }
@@ -123,6 +125,7 @@ Tensor Model::forward(const Tensor& x, Cache& cache, Mode mode, int chunk, const
 Tensor Model::backward(const Tensor& dy, Cache& cache, const UnitDone& unit_done, int chunk) {
   Tensor dx = dy;
   for (std::size_t i = last_unit(chunk) + 1; i-- > first_unit(chunk);) {
+    const ProfileRange range(units_[i].name.c_str());
     dx = units_[i].layer->backward(dx, cache);
     unit_done(final_elements_[i]);
   }
@@ -132,6 +135,7 @@ Tensor Model::backward(const Tensor& dy, Cache& cache, const UnitDone& unit_done
 Tensor Model::backward_input(const Tensor& dy, Cache& cache, int chunk, const Poke& poke) {
   Tensor dx = dy;
   for (std::size_t i = last_unit(chunk) + 1; i-- > first_unit(chunk);) {
+    const ProfileRange range(units_[i].name.c_str());
     dx = units_[i].layer->backward_input(dx, cache);
     if (poke) poke();
   }
@@ -140,6 +144,7 @@ Tensor Model::backward_input(const Tensor& dy, Cache& cache, int chunk, const Po
 
 void Model::backward_weight(Cache& cache, const UnitDone& unit_done, int chunk) {
   for (std::size_t i = last_unit(chunk) + 1; i-- > first_unit(chunk);) {
+    const ProfileRange range(units_[i].name.c_str());
     units_[i].layer->backward_weight(cache);
     unit_done(final_elements_[i]);
   }

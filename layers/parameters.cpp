@@ -44,11 +44,20 @@ void ParameterStore::finalize(std::uint64_t seed) {
   gradients_ = backend_.tensor({total}, DType::kF32);
   backend_.zero(values_);
   backend_.zero(gradients_);
+  if (backend_.weights_mirror_master()) {
+    const bool same = backend_.compute_type() == DType::kF32;
+    mirror_ = same ? values_ : backend_.tensor({total}, backend_.compute_type());
+  }
   for (auto& parameter : parameters_) {
     const Shape flat{parameter->layout->elements()};
     parameter->weight.layout = parameter->layout.get();
     parameter->weight.master = values_.view(parameter->offset, flat);
     parameter->gradient = gradients_.view(parameter->offset, flat);
+    if (mirror_) {
+      const bool converted = parameter->layout->shape().rank() > 1;  // biases and batch norm stay float32
+      parameter->weight.compute = (converted ? mirror_ : values_).view(parameter->offset, flat);
+      parameter->weight.backward = parameter->weight.compute;
+    }
     initialize(*parameter, seed);
   }
   std::int64_t channels = 0;
@@ -100,6 +109,10 @@ void ParameterStore::update_running_statistics() {
 }
 
 void ParameterStore::refresh_compute() {
+  if (mirror_) {
+    if (mirror_.dtype() != DType::kF32) backend_.cast(values_, mirror_);
+    return;
+  }
   for (auto& parameter : parameters_) backend_.refresh_compute(parameter->weight);
 }
 

@@ -100,6 +100,7 @@ class ParameterStore {
   std::vector<std::unique_ptr<Parameter>> parameters_;
   std::vector<std::unique_ptr<RunningStatistics>> batch_norms_;
   Tensor values_, gradients_;    ///< float32 [total]
+  Tensor mirror_;                ///< compute type [total], where the backend keeps weights so and it is not float32
   Tensor running_, statistics_;  ///< float32 [sum of 2 * channels]
 };
 

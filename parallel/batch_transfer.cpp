@@ -22,7 +22,7 @@ Tensor channel_values(Backend& backend, const std::vector<float>& values, std::i
 }  // namespace
 
 BatchTransfer::BatchTransfer(Backend& backend, const Shape& sample, const Normalization& normalization)
-    : backend_(backend) {
+    : backend_(backend), most_samples_(sample[0]) {
   if (sample.rank() != 4) return;
   mean_ = channel_values(backend_, normalization.mean, sample[1], "mean");
   std_ = channel_values(backend_, normalization.std, sample[1], "std");
@@ -43,6 +43,19 @@ Tensor BatchTransfer::inputs(const Tensor& raw) {
     backend_.cast(raw, inputs);
   }
   return inputs;
+}
+
+void BatchTransfer::load(const Batch& batch, const Shape& outputs, LoadedBatch& loaded) {
+  const bool labels = batch.labels != nullptr;
+  const Shape truth = labels ? Shape{batch.samples} : outputs.with_batch(batch.samples);
+  if (!loaded.inputs) {
+    loaded.inputs = backend_.tensor(batch.input_shape.with_batch(most_samples_), batch.input_dtype);
+    loaded.truth = backend_.tensor(truth.with_batch(most_samples_), labels ? DType::kI64 : DType::kF32);
+  }
+  loaded.inputs = loaded.inputs.reshaped(batch.input_shape);  // a smaller batch lies at the front
+  loaded.truth = loaded.truth.reshaped(truth);
+  backend_.copy_from_host(batch.inputs, loaded.inputs);
+  backend_.copy_from_host(labels ? static_cast<const void*>(batch.labels) : batch.targets, loaded.truth);
 }
 
 Tensor BatchTransfer::truth(const Batch& batch, const Shape& outputs) {

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/executor.h"
 
+#include <array>
+
 #include "layers/base/error.h"
+#include "layers/base/profile_range.h"
 #include "layers/base/trace.h"
 #include "parallel/schedule_check.h"
 
@@ -13,6 +16,15 @@ Communicator* several(Communicator* communicator) {
   return communicator != nullptr && communicator->size() > 1 ? communicator : nullptr;
 }
 
+const char* phase_name(ActionKind kind) {
+  switch (kind) {
+    case ActionKind::kForward: return "forward";
+    case ActionKind::kReduceGradients: return "reduce gradients";
+    case ActionKind::kOptimizerStep: return "optimizer";
+    default: return "backward";
+  }
+}
+
 trace::Track track(ActionKind kind) {
   return kind == ActionKind::kReduceGradients ? trace::Track::kWait : trace::Track::kCompute;
 }
@@ -20,7 +32,8 @@ trace::Track track(ActionKind kind) {
 }  // namespace
 
 Executor::Executor(Model& model, Optimizer& optimizer, const Loss& loss, const Normalization& normalization,
-                   Schedule schedule, const Place& place, const Buckets& buckets)
+                   Schedule schedule, const Place& place, const Buckets& buckets, LossScaler& scaler,
+                   StepRecording::Record record)
     : model_(model),
       backend_(model.backend()),
       optimizer_(optimizer),
@@ -31,10 +44,15 @@ Executor::Executor(Model& model, Optimizer& optimizer, const Loss& loss, const N
       place_{place.stage, several(place.stages), several(place.replicas)},
       buckets_(place_.replicas, model.parameters().gradients(), buckets.first_mb, buckets.mb),
       link_(place_.stages, schedule_, place.stage, model),
-      evaluation_link_(place_.stages, evaluation_, place.stage, model) {
+      evaluation_link_(place_.stages, evaluation_, place.stage, model),
+      scaler_(scaler),
+      recording_(schedule_.virtual_stages() == 1 ? std::move(record) : StepRecording::Record()) {
   check_schedule(schedule_);
   if (static_cast<std::size_t>(schedule_.chunks) != model.chunks().size()) {
     fail("the schedule has {} chunks and the model {}", schedule_.chunks, model.chunks().size());
+  }
+  for (const auto& actions : schedule_.actions) {
+    if (actions.back().kind != ActionKind::kOptimizerStep) fail("a stage of the schedule does not end with its update");
   }
   for (int i = 0; i < schedule_.microbatches; ++i) caches_.push_back(model.make_cache());
   done_.resize(static_cast<std::size_t>(schedule_.chunks));
@@ -42,7 +60,7 @@ Executor::Executor(Model& model, Optimizer& optimizer, const Loss& loss, const N
 }
 
 LossTotals Executor::train_step(std::span<const Batch> microbatches, std::int64_t global_samples, double lr,
-                                std::int64_t update) {
+                                std::int64_t update, const Meanwhile& meanwhile) {
   if (microbatches.size() != caches_.size()) {
     fail("the step got {} microbatches and its schedule has {}", microbatches.size(), caches_.size());
   }
@@ -51,6 +69,31 @@ LossTotals Executor::train_step(std::span<const Batch> microbatches, std::int64_
   global_samples_ = global_samples;
   lr_ = lr;
   update_ = update;
+  batches_ = microbatches;
+  StepRecording::Key kind{static_cast<double>(global_samples), scaler_.scale()};
+  if (recording_.enabled()) {
+    if (!preloaded_) preload(microbatches);
+    preloaded_ = false;
+    for (const Batch& batch : microbatches) kind.push_back(static_cast<double>(batch.samples));
+  }
+  recording_.run(kind, [this] { compute_gradients(); });
+  lap(Phase::kBackward);
+  run(schedule_.actions[static_cast<std::size_t>(place_.stage)].back());
+  link_.finish();
+  lap(Phase::kCommunicationWait);
+  if (recording_.enabled() && meanwhile) meanwhile();
+  return read_totals(backend_, totals_);
+}
+
+void Executor::preload(std::span<const Batch> microbatches) {
+  loaded_.resize(microbatches.size());
+  for (std::size_t i = 0; i < microbatches.size(); ++i) {
+    transfer_.load(microbatches[i], model_.units().back().output, loaded_[i]);
+  }
+  preloaded_ = true;
+}
+
+void Executor::compute_gradients() {
   backend_.zero(totals_);
   model_.parameters().begin_step();
   buckets_.begin_step();
@@ -58,21 +101,20 @@ LossTotals Executor::train_step(std::span<const Batch> microbatches, std::int64_
   for (int chunk = 0; chunk < schedule_.chunks; ++chunk) {
     done_[static_cast<std::size_t>(chunk)] = model_.chunk_begin(chunk);
   }
-  for (const Action& action : schedule_.actions[static_cast<std::size_t>(place_.stage)]) run(action, microbatches);
-  link_.finish();
-  lap(Phase::kCommunicationWait);
-  return read_totals(backend_, totals_);
+  const auto& actions = schedule_.actions[static_cast<std::size_t>(place_.stage)];
+  for (const Action& action : std::span(actions).first(actions.size() - 1)) run(action);
 }
 
-void Executor::run(const Action& action, std::span<const Batch> microbatches) {
+void Executor::run(const Action& action) {
   if (is_communication(action.kind)) {
-    link_.start(action, microbatches[static_cast<std::size_t>(action.microbatch)].samples);
+    link_.start(action, batches_[static_cast<std::size_t>(action.microbatch)].samples);
     return;
   }
   const trace::Span span(track(action.kind), trace::enabled() ? action_name(action) : std::string());
+  const ProfileRange range(phase_name(action.kind));
   switch (action.kind) {
     case ActionKind::kForward:
-      forward(action, microbatches[static_cast<std::size_t>(action.microbatch)]);
+      forward(action, batches_[static_cast<std::size_t>(action.microbatch)]);
       if (--forwards_left_ == 0) start_statistics();
       return lap(Phase::kForward);
     case ActionKind::kBackward:
@@ -100,8 +142,8 @@ void Executor::poke() {
 void Executor::forward(const Action& action, const Batch& batch) {
   Cache& kept = cache(action.microbatch);
   kept.share = static_cast<float>(static_cast<double>(batch.samples) / static_cast<double>(global_samples_));
-  const Tensor x =
-      link_.is_first(action.chunk) ? transfer_.inputs(batch) : link_.take_input(action.microbatch, action.chunk);
+  const Tensor x = link_.is_first(action.chunk) ? inputs(action.microbatch, batch)
+                                                : link_.take_input(action.microbatch, action.chunk);
   Tensor y = model_.forward(x, kept, Mode::kTraining, action.chunk, [this] { poke(); });
   if (link_.is_last(action.chunk)) {
     apply_loss(action, batch, y);
@@ -110,9 +152,20 @@ void Executor::forward(const Action& action, const Batch& batch) {
   }
 }
 
+Tensor Executor::inputs(int microbatch, const Batch& batch) {
+  if (!recording_.enabled()) return transfer_.inputs(batch);
+  return transfer_.inputs(loaded_[static_cast<std::size_t>(microbatch)].inputs);
+}
+
+Tensor Executor::truth(int microbatch, const Batch& batch, const Shape& outputs) {
+  if (!recording_.enabled()) return transfer_.truth(batch, outputs);
+  return loaded_[static_cast<std::size_t>(microbatch)].truth;
+}
+
 void Executor::apply_loss(const Action& action, const Batch& batch, const Tensor& outputs) {
   const Tensor doutputs = backend_.tensor(outputs.shape(), outputs.dtype());
-  loss_.apply(backend_, outputs, transfer_.truth(batch, outputs.shape()), global_samples_, doutputs, totals_);
+  loss_.apply(backend_, outputs, truth(action.microbatch, batch, outputs.shape()), global_samples_, doutputs, totals_,
+              scaler_.scale());
   link_.put_output_gradient(action.microbatch, action.chunk, doutputs);
 }
 
@@ -160,7 +213,12 @@ void Executor::reduce_gradients() {
 }
 
 void Executor::optimizer_step() {
-  optimizer_.step(lr_, update_);
+  std::array<double, 1> finite{scaler_.unscale(backend_, model_.parameters().gradients()) ? 1.0 : 0.0};
+  if (scaler_.enabled() && place_.stages != nullptr) {  // replicas have equal gradients, stages have not
+    place_.stages->all_reduce(std::span<double>(finite), ReduceOp::kMin, "overflow of gradients");
+  }
+  if (finite[0] > 0) optimizer_.step(lr_, update_);
+  scaler_.finish(finite[0] > 0, update_);
   model_.parameters().update_running_statistics();
   model_.parameters().refresh_compute();
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "layers/loss.h"
+#include "layers/loss_scaler.h"
 #include "layers/model.h"
 #include "layers/optimizer.h"
 #include "parallel/batch_transfer.h"
@@ -16,6 +17,7 @@
 #include "parallel/gradient_buckets.h"
 #include "parallel/schedule.h"
 #include "parallel/stage_link.h"
+#include "parallel/step_recording.h"
 #include "parallel/step_runner.h"
 #include "parallel/stopwatch.h"
 
@@ -33,17 +35,23 @@ class Executor final : public StepRunner {
     Communicator* replicas = nullptr;  ///< the ranks that hold this stage's other replicas
   };
 
-  /// `model` holds one chunk for each of the schedule's. All references must outlive this.
+  /// `model` holds one chunk for each of the schedule's. All references must outlive this. record: see StepRecording;
+  /// used where one stage holds the whole model.
   Executor(Model& model, Optimizer& optimizer, const Loss& loss, const Normalization& normalization, Schedule schedule,
-           const Place& place, const Buckets& buckets);
+           const Place& place, const Buckets& buckets, LossScaler& scaler, StepRecording::Record record = {});
 
   LossTotals train_step(std::span<const Batch> microbatches, std::int64_t global_samples, double lr,
-                        std::int64_t update) override;
+                        std::int64_t update, const Meanwhile& meanwhile) override;
+  void preload(std::span<const Batch> microbatches) override;
   LossTotals evaluate(std::span<const Batch> microbatches) override;
   [[nodiscard]] const Phases& phases() const override { return phases_; }
 
  private:
-  void run(const Action& action, std::span<const Batch> microbatches);
+  /// All of a step but its update.
+  void compute_gradients();
+  void run(const Action& action);
+  Tensor inputs(int microbatch, const Batch& batch);
+  Tensor truth(int microbatch, const Batch& batch, const Shape& outputs);
   void forward(const Action& action, const Batch& batch);
   void apply_loss(const Action& action, const Batch& batch, const Tensor& outputs);
   void backward(const Action& action);
@@ -64,13 +72,18 @@ class Executor final : public StepRunner {
   Place place_;
   GradientBuckets buckets_;
   StageLink link_, evaluation_link_;
-  std::vector<Cache> caches_;       // one per microbatch, for all chunks
-  std::vector<std::int64_t> done_;  // per chunk: its gradients before this element are final
-  Pending statistics_;              // reduction of the batch-norm statistics
-  Tensor totals_;                   // float64 [3], sums of the step or of one evaluation batch
+  LossScaler& scaler_;
+  StepRecording recording_;
+  std::vector<LoadedBatch> loaded_;  // by microbatch, where steps are recorded: always at the same place
+  bool preloaded_ = false;           // they are those of the next step
+  std::vector<Cache> caches_;        // one per microbatch, for all chunks
+  std::vector<std::int64_t> done_;   // per chunk: its gradients before this element are final
+  Pending statistics_;               // reduction of the batch-norm statistics
+  Tensor totals_;                    // float64 [3], sums of the step or of one evaluation batch
   Phases phases_;
   Stopwatch watch_;
-  std::int64_t global_samples_ = 0, update_ = 0;  // of the step under way
+  std::span<const Batch> batches_;  // these four: of the step under way
+  std::int64_t global_samples_ = 0, update_ = 0;
   double lr_ = 0;
   int forwards_left_ = 0;
 };

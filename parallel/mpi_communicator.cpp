@@ -21,6 +21,7 @@ MPI_Datatype mpi_type(DType dtype) {
     case DType::kI64: return MPI_INT64_T;
     case DType::kU8: return MPI_UINT8_T;
     case DType::kBF16: return MPI_UINT16_T;
+    case DType::kF16: return MPI_UINT16_T;
   }
   fail("unknown element type {}", static_cast<int>(dtype));
 }

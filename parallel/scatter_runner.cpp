@@ -7,13 +7,14 @@
 namespace convoy {
 
 ScatterRunner::ScatterRunner(Model& model, Optimizer& optimizer, const Loss& loss, const Normalization& normalization,
-                             Communicator& all)
+                             Communicator& all, LossScaler& scaler)
     : model_(model),
       backend_(model.backend()),
       optimizer_(optimizer),
       loss_(loss),
       transfer_(backend_, model.input_shape(), normalization),
       all_(all),
+      scaler_(scaler),
       cache_(model.make_cache()) {
   totals_ = backend_.tensor({3}, DType::kF64);
 }
@@ -46,12 +47,13 @@ Tensor ScatterRunner::scatter_inputs(const Batch& batch) {
 // On the root: adds to the totals, and gives the gradient of all outputs.
 Tensor ScatterRunner::loss_gradient(const Batch& batch, const Tensor& outputs) {
   Tensor doutputs = backend_.tensor(outputs.shape(), outputs.dtype());
-  loss_.apply(backend_, outputs, transfer_.truth(batch, outputs.shape()), batch.samples, doutputs, totals_);
+  loss_.apply(backend_, outputs, transfer_.truth(batch, outputs.shape()), batch.samples, doutputs, totals_,
+              scaler_.scale());
   return doutputs;
 }
 
 LossTotals ScatterRunner::train_step(std::span<const Batch> microbatches, std::int64_t global_samples, double lr,
-                                     std::int64_t update) {
+                                     std::int64_t update, const Meanwhile& /*meanwhile*/) {
   const Batch& batch = microbatches.front();
   if (microbatches.size() != 1 || batch.samples != global_samples || global_samples % all_.size() != 0) {
     fail("scatter mode takes the batch of {} samples as one, in equal parts for {} ranks", global_samples, all_.size());
@@ -89,7 +91,9 @@ LossTotals ScatterRunner::train_step(std::span<const Batch> microbatches, std::i
   }
   lap(Phase::kReduce);
   if (is_root()) {
-    optimizer_.step(lr, update);
+    const bool finite = scaler_.unscale(backend_, store.gradients());
+    if (finite) optimizer_.step(lr, update);
+    scaler_.finish(finite, update);
     store.update_running_statistics();
     store.refresh_compute();
   }

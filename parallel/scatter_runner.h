@@ -7,6 +7,7 @@
 #pragma once
 
 #include "layers/loss.h"
+#include "layers/loss_scaler.h"
 #include "layers/model.h"
 #include "layers/optimizer.h"
 #include "parallel/batch_transfer.h"
@@ -20,12 +21,12 @@ class ScatterRunner final : public StepRunner {
  public:
   /// `all`: every rank, the root is rank 0. `model` is whole. All references must outlive this.
   ScatterRunner(Model& model, Optimizer& optimizer, const Loss& loss, const Normalization& normalization,
-                Communicator& all);
+                Communicator& all, LossScaler& scaler);
 
   /// microbatches: one, the whole global batch, whose memory only the root needs to have. Its samples must be a
   /// multiple of the ranks.
   LossTotals train_step(std::span<const Batch> microbatches, std::int64_t global_samples, double lr,
-                        std::int64_t update) override;
+                        std::int64_t update, const Meanwhile& meanwhile) override;
   /// microbatches: this rank's own; each rank evaluates its share by itself.
   LossTotals evaluate(std::span<const Batch> microbatches) override;
   /// The root's parameters and running statistics on every rank.
@@ -45,6 +46,7 @@ class ScatterRunner final : public StepRunner {
   Loss loss_;
   BatchTransfer transfer_;
   Communicator& all_;
+  LossScaler& scaler_;
   Cache cache_;
   Tensor totals_;  // float64 [3]
   Phases phases_;

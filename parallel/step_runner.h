@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstddef>
+#include <functional>
 #include <span>
 #include <string_view>
 
@@ -54,10 +55,16 @@ class StepRunner {
  public:
   virtual ~StepRunner() = default;
 
+  /// What the host does while the device works.
+  using Meanwhile = std::function<void()>;
+
   /// One step over this replica's microbatches (none empty; their memory may be null where this rank needs none) of a
-  /// global batch of `global_samples`. update: optimizer updates before this one.
+  /// global batch of `global_samples`. update: optimizer updates before this one. meanwhile: called, where the device
+  /// works by itself, once all work has been started and before its result is waited for.
   virtual LossTotals train_step(std::span<const Batch> microbatches, std::int64_t global_samples, double lr,
-                                std::int64_t update) = 0;
+                                std::int64_t update, const Meanwhile& meanwhile) = 0;
+  /// Within `meanwhile`: the microbatches of the next train_step(), to be copied to the device.
+  virtual void preload(std::span<const Batch> microbatches) { static_cast<void>(microbatches); }
   /// Loss and hits of these microbatches with the running statistics; no gradients. Some may be empty.
   virtual LossTotals evaluate(std::span<const Batch> microbatches) = 0;
   /// Before evaluations and checkpoints: what only one rank has is brought to those that need it.

@@ -18,7 +18,7 @@ if [[ -z "$formatter" ]]; then
   exit 77
 fi
 
-mapfile -t sources < <(find app layers parallel io tests -name '*.cpp' -o -name '*.h' | sort)
+mapfile -t sources < <(find app layers parallel io tests \( -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) | sort)
 if [[ "${1:-}" == --fix ]]; then
   "$formatter" -i "${sources[@]}"
 else

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Installs what convoy needs on Debian 12, Ubuntu 22.04 and Ubuntu 24.04, and only what is missing: when all is there
-# it asks dpkg once and ends. With --tests also what the tests and the lint checks need. Other systems: install
+# it asks dpkg once and ends. With --tests also what the tests and the lint checks need. With --cuda also the headers of
+# cuDNN's frontend, which no system has; CUDA itself comes from NVIDIA and is only looked for. Other systems: install
 # the packages below under their names there; nothing else here depends on apt.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -14,13 +15,18 @@ test_packages=(python3 python3-pip python3-numpy python3-h5py python3-matplotlib
 # tensorboard has no Debian package. These versions import without TensorFlow and with the distribution's numpy.
 python_folder=build/python
 python_packages=(tensorboard==2.12.3 protobuf==4.23.4 absl-py==1.4.0)
+# Headers alone; CMake looks for them in this folder, too.
+frontend_folder=build/cudnn-frontend
+frontend_package=nvidia-cudnn-frontend==1.32.0
 
-with_tests=0
+with_tests=0 with_cuda=0
+usage="usage: scripts/install_deps.sh [--tests] [--cuda]"
 for argument in "$@"; do
   case "$argument" in
     --tests) with_tests=1 ;;
-    -h | --help) echo "usage: scripts/install_deps.sh [--tests]"; exit 0 ;;
-    *) echo "install_deps: unknown argument '$argument' (usage: scripts/install_deps.sh [--tests])" >&2; exit 2 ;;
+    --cuda) with_cuda=1 ;;
+    -h | --help) echo "$usage"; exit 0 ;;
+    *) echo "install_deps: unknown argument '$argument' ($usage)" >&2; exit 2 ;;
   esac
 done
 
@@ -92,6 +98,40 @@ if ((with_tests)); then
       echo "$wanted" >"$python_folder/.installed"
     else
       echo "install_deps: pip could not install them; the test that reads TensorBoard files will be skipped" >&2
+    fi
+  fi
+fi
+
+if ((with_cuda)); then
+  cuda=${CUDA_HOME:-/usr/local/cuda}
+  if ! command -v nvcc >/dev/null && [[ ! -x "$cuda/bin/nvcc" ]]; then
+    echo "install_deps: there is no CUDA toolkit here (no nvcc on PATH or in $cuda/bin): from NVIDIA's package repository" \
+      "(https://developer.nvidia.com/cuda-downloads) install cuda-toolkit-13-0, libcudnn9-dev-cuda-13 and libnccl-dev;" \
+      "one that lies elsewhere is named by CUDA_HOME" >&2
+    exit 1
+  fi
+  has_frontend() {  # where CMake looks: here, beside CUDA, among the packages of a Python
+    local folder python
+    for folder in "$frontend_folder" "$cuda" /usr; do
+      if [[ -e "$folder/include/cudnn_frontend.h" ]]; then return 0; fi
+    done
+    for python in python3 /usr/bin/python3; do
+      "$python" -c 'import os, sys
+sys.exit(not any(os.path.exists(os.path.join(path, "include", "cudnn_frontend.h")) for path in sys.path))' \
+        2>/dev/null && return 0
+    done
+    return 1
+  }
+  if ! has_frontend && available libcudnn-frontend-dev; then apt_install required libcudnn-frontend-dev; fi
+  if ! has_frontend; then
+    echo "install_deps: installing $frontend_package into $frontend_folder"
+    mapfile -t need < <(missing python3 python3-pip)
+    if ((${#need[@]})); then apt_install required "${need[@]}"; fi
+    if ! /usr/bin/python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --no-deps \
+        --only-binary=:all: --target "$frontend_folder" "$frontend_package"; then
+      echo "install_deps: pip could not install $frontend_package: get https://github.com/NVIDIA/cudnn-frontend and" \
+        "name its folder include with cmake -DCUDNN_FRONTEND_INCLUDE_DIR=DIR" >&2
+      exit 1
     fi
   fi
 fi

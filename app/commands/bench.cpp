@@ -8,6 +8,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "app/batch_feed.h"
 #include "app/bench_points.h"
 #include "app/build_run.h"
 #include "app/peak_memory.h"
@@ -47,15 +48,16 @@ Json time_steps(Run& run, const BenchArguments& arguments) {
   const Sampler sampler(run.train->size(), run.config.run.seed, run.config.data.shuffle);
   LoaderOptions options = training_loader(run);
   options.drop_last = true;  // every timed step has the same size
-  Loader loader(*run.train, sampler, options);
+  BatchFeed feed(std::make_unique<Loader>(*run.train, sampler, options), *run.runner,
+                 arguments.warmup + arguments.steps);
   std::vector<double> seconds;
   Phases sum;
   double data_wait = 0;
   for (std::int64_t i = 0; i < arguments.warmup + arguments.steps; ++i) {
     run.communicator->barrier("bench step");
     const auto start = std::chrono::steady_clock::now();
-    const LoaderStep& batch = loader.next();
-    run.runner->train_step(batch.microbatches, batch.global_samples, run.lr.at(i), i);
+    const LoaderStep batch = feed.next();
+    run.runner->train_step(batch.microbatches, batch.global_samples, run.lr.at(i), i, [&] { feed.fetch_ahead(); });
     run.communicator->barrier("bench step end");
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
     if (i < arguments.warmup) continue;
@@ -66,7 +68,7 @@ Json time_steps(Run& run, const BenchArguments& arguments) {
   Json result;
   result["step_seconds"] = seconds;
   result["images_per_second"] = static_cast<double>(run.plan.global_batch) / median(seconds);
-  result["peak_memory_bytes"] = of_all_ranks(*run.communicator, peak_memory());
+  result["peak_memory_bytes"] = of_all_ranks(*run.communicator, peak_memory(*run.backend));
   result["backend_memory_bytes"] =
       of_all_ranks(*run.communicator, static_cast<std::int64_t>(run.backend->pool().bytes_held()));
   result["phases"] = phases_json(sum, data_wait, static_cast<double>(seconds.size()));

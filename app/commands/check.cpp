@@ -26,12 +26,12 @@ void print_stages(const Config& config) {
   }
   Layout layout = plan_layout(config, static_cast<int>(p.stages));
   const auto data = build_dataset(config, config.data.train, "data.train");
-  const int threads = config.device.threads > 0 ? static_cast<int>(config.device.threads) : 1;
+  const DeviceChoice device = choose_device(config, {.host = "this host"});
   const std::int64_t samples = layout.microbatch(config.train.global_batch_size);
   const auto infos =
-      describe_units(*build_backend(config, threads), build_units(config, *data), microbatch_shape(*data, samples));
-  if (p.partition.first_units.empty()) layout.costs = measure_units(config, *data, samples, threads, 0, 1);
-  cut_model(layout, config, infos, 1);
+      describe_units(*build_backend(config, device), build_units(config, *data), microbatch_shape(*data, samples));
+  if (p.partition.first_units.empty()) layout.costs = measure_units(config, *data, samples, device, 0, 1);
+  cut_model(layout, config, infos, device.memory_bytes);
   std::cout << fmt::format("\n# {} stages, {}, {} microbatches of {} samples, one replica:\n", layout.schedule.stages,
                            layout.schedule.name, layout.schedule.microbatches, samples);
   const std::vector<std::string> stages = describe_stages(layout, infos);

@@ -11,9 +11,9 @@
 #include <sstream>
 
 #include "app/commands/commands.h"
+#include "app/commands/doctor_report.h"
 #include "app/version.h"
 #include "io/hdf5.h"
-#include "layers/backend/cuda_devices.h"
 #include "layers/backend/onednn/onednn_backend.h"
 #include "layers/base/error.h"
 #include "parallel/cpu_binding.h"
@@ -24,24 +24,6 @@ namespace convoy {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// The lines of the report, and whether one is a failure.
-class Report {
- public:
-  void ok(const char* subject, const std::string& text) { line("ok", subject, text); }
-  void warn(const char* subject, const std::string& text) { line("warn", subject, text); }
-  void fail(const char* subject, const std::string& text) {
-    line("fail", subject, text);
-    failed_ = true;
-  }
-  [[nodiscard]] bool failed() const { return failed_; }
-
- private:
-  static void line(const char* verdict, const char* subject, const std::string& text) {
-    std::cout << fmt::format("{:<4}  {:<10}  {}\n", verdict, subject, text);
-  }
-  bool failed_ = false;
-};
 
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
@@ -70,11 +52,6 @@ void check_cpu(Report& report) {
   } else {
     report.warn("bf16", "not on this CPU (needs AVX-512 BF16 or AMX): use train.precision = \"fp32\"");
   }
-  const CudaReport cuda = cuda_report();
-  if (cuda.built) report.ok("CUDA", cuda.versions);
-  for (const std::string& device : cuda.devices) report.ok("GPU", device);
-  report.ok("GPU", fmt::format("not used: this version computes on the CPU{}{}", cuda.problem.empty() ? "" : "; ",
-                               cuda.problem));
 }
 
 void check_threads(Report& report) {
@@ -188,6 +165,7 @@ int doctor_command() {
   Report report;
   check_versions(report);
   check_cpu(report);
+  check_gpus(report);
   check_threads(report);
   check_memory(report);
   check_launch(report);

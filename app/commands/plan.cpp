@@ -79,6 +79,9 @@ class Planner {
     all_ = std::move(loaded.communicator);
     const auto open_data = [&] { data_ = build_dataset(config_, config_.data.train, "data.train"); };
     agree(*all_, open_data, "opening the data");
+    agree(
+        *all_, [&] { device_ = choose_device(config_, rank_place(world)); }, "choosing the device");
+    check_devices(*all_, config_, device_, world.host());
   }
 
   void run() {
@@ -92,15 +95,11 @@ class Planner {
   }
 
  private:
-  [[nodiscard]] int threads() const {
-    return config_.device.threads > 0 ? static_cast<int>(config_.device.threads) : world_.thread_share();
-  }
-
   MachineModel machine_model() {
     const std::string file = arguments_.costs.empty() ? run_folder(config_) + "/costs.json" : arguments_.costs;
     MachineModel machine;
     if (arguments_.calibrate) {
-      machine = calibrate(config_, *data_, threads(), world_.local_size(), *all_);
+      machine = calibrate(config_, *data_, device_, world_.ranks(), *all_);
       const auto keep = [&] {
         if (world_.rank() != 0) return;
         const std::filesystem::path folder = std::filesystem::path(file).parent_path();
@@ -115,7 +114,7 @@ class Planner {
     const auto get = [&] {
       if (world_.rank() != 0) return;
       machine = arguments_.machine.empty() ? read_machine(file)
-                                           : stated_machine(arguments_.machine, config_, *data_, threads());
+                                           : stated_machine(arguments_.machine, config_, *data_, device_);
     };
     agree(*all_, get, "reading the costs");
     return machine;
@@ -154,8 +153,8 @@ class Planner {
     }
     if (!config.parallel.partition.first_units.empty()) {
       const Shape input = microbatch_shape(*data_, layout.microbatch(config.train.global_batch_size));
-      const auto infos = describe_units(*build_backend(config, threads()), build_units(config, *data_), input);
-      cut_model(layout, config, infos, 1);
+      const auto infos = describe_units(*build_backend(config, device_), build_units(config, *data_), input);
+      cut_model(layout, config, infos, device_.memory_bytes);
     }
     try {
       const Prediction own = predict(std::move(layout), config, machine, config.train.global_batch_size);
@@ -171,6 +170,7 @@ class Planner {
   World& world_;
   const PlanArguments& arguments_;
   Config config_;
+  DeviceChoice device_;
   std::unique_ptr<Communicator> all_;
   std::unique_ptr<Dataset> data_;
 };

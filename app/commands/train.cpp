@@ -28,7 +28,8 @@ void print_plan(Run& run, const RunState& state) {
   std::cout << fmt::format("model      {}: {} units, {} parameters, {} -> {}\n", to_string(c.model.name),
                            run.model->units().size(), run.model->parameter_count(), run.model->input_shape().str(),
                            run.model->output_shape().str())
-            << fmt::format("device     {}\n", run.backend->description())
+            << fmt::format("device     {}{}\n", run.backend->description(),
+                           run.device.no_gpu.empty() ? "" : fmt::format(" (no GPU: {})", run.device.no_gpu))
             << fmt::format("ranks      {} = {} replicas x {} stages\n", mesh.ranks(), mesh.replicas(), mesh.stages())
             << fmt::format("mode       {}\n", schedule_words(c, run.layout.schedule));
   if (mesh.stages() > 1) {

@@ -27,7 +27,7 @@ double seconds_of(const std::vector<UnitCost>& costs) {
 }
 
 // Half a round trip of so many floats between ranks 0 and 1.
-double message_seconds(Communicator& all, const Tensor& buffer) {
+double message_seconds(Backend& backend, Communicator& all, const Tensor& buffer) {
   std::vector<double> seconds;
   for (int round = 0; round < kRounds; ++round) {
     all.barrier("calibration");
@@ -39,25 +39,28 @@ double message_seconds(Communicator& all, const Tensor& buffer) {
       all.receive(buffer, 0, 0, "calibration")->wait();
       all.send(buffer, 0, 0, "calibration")->wait();
     }
+    backend.synchronize();
     seconds.push_back(watch.lap() / 2);
   }
   return median(seconds);
 }
 
+// all: carries the backend's tensors.
 void measure_links(MachineModel& machine, Backend& backend, Communicator& all) {
   if (all.size() < 2) return;
   const Tensor small = backend.tensor({1}, DType::kF32);
   const Tensor large = backend.tensor({kLargeMessage}, DType::kF32);
   backend.zero(small);
   backend.zero(large);
-  machine.node.latency = message_seconds(all, small);
+  machine.node.latency = message_seconds(backend, all, small);
   machine.node.bytes_per_second =
-      static_cast<double>(large.bytes()) / std::max(1e-9, message_seconds(all, large) - machine.node.latency);
+      static_cast<double>(large.bytes()) / std::max(1e-9, message_seconds(backend, all, large) - machine.node.latency);
   std::vector<double> seconds;
   for (int round = 0; round < kRounds; ++round) {
     all.barrier("calibration");
     Stopwatch watch;
     all.all_reduce(large, ReduceOp::kSum, "calibration")->wait();
+    backend.synchronize();
     seconds.push_back(watch.lap());
   }
   const double n = all.size();
@@ -83,6 +86,7 @@ double measure_optimizer(const Config& config, Backend& backend, const Dataset& 
     Stopwatch watch;
     optimizer->step(0, round);
     store.refresh_compute();
+    backend.synchronize();
     seconds.push_back(watch.lap());
   }
   return median(seconds) / static_cast<double>(store.values().bytes());
@@ -103,6 +107,7 @@ double measure_input(const Config& config, Backend& backend, const Dataset& data
   for (int round = 0; round < kRounds; ++round) {
     Stopwatch watch;
     static_cast<void>(transfer.inputs(batch));
+    backend.synchronize();
     seconds.push_back(watch.lap());
   }
   return median(seconds) / kSamples;
@@ -110,16 +115,21 @@ double measure_input(const Config& config, Backend& backend, const Dataset& data
 
 }  // namespace
 
-MachineModel calibrate(const Config& config, const Dataset& data, int threads, int local_ranks, Communicator& all) {
+MachineModel calibrate(const Config& config, const Dataset& data, const DeviceChoice& device, const RankGroup& ranks,
+                       Communicator& all) {
   MachineModel machine;
   const std::int64_t largest = config.train.global_batch_size;
   for (std::int64_t samples = 2; samples < largest; samples *= 2) {  // batch norm may want more than one
-    machine.sizes.push_back({samples, measure_costs(config, data, samples, threads, all)});
+    machine.sizes.push_back({samples, measure_costs(config, data, samples, device, all)});
   }
-  machine.sizes.push_back({largest, measure_costs(config, data, largest, threads, all)});
+  machine.sizes.push_back({largest, measure_costs(config, data, largest, device, all)});
 
-  const auto backend = build_backend(config, threads);
-  measure_links(machine, *backend, all);
+  const auto backend = build_backend(config, device);
+  {
+    const auto links = device_communicator(ranks.communicator(config.parallel.timeout, "calibration"), *backend, config,
+                                           Traffic::kBoth, "calibration");
+    measure_links(machine, *backend, *links);
+  }
   std::array<double, 3> own{};
   agree(
       all,
@@ -135,8 +145,7 @@ MachineModel calibrate(const Config& config, const Dataset& data, int threads, i
         all,
         [&] {
           if (all.rank() != 0) return;
-          own[2] =
-              seconds_of(together.units) / seconds_of(measure_units(config, data, together.samples, threads, 0, 1));
+          own[2] = seconds_of(together.units) / seconds_of(measure_units(config, data, together.samples, device, 0, 1));
         },
         "calibration");
   }
@@ -152,7 +161,7 @@ MachineModel calibrate(const Config& config, const Dataset& data, int threads, i
   machine.node = {link[0], link[1]};
   machine.network = machine.node;
   machine.node_reduce = link[2];
-  machine.memory_bytes = memory_share(local_ranks);
+  machine.memory_bytes = device.memory_bytes;
   machine.name =
       fmt::format("measured: {}, {} {}", backend->description(), all.size(), all.size() == 1 ? "rank" : "ranks");
   return machine;

@@ -5,14 +5,16 @@
 #pragma once
 
 #include "app/config.h"
+#include "app/device_choice.h"
 #include "app/planning/machine_model.h"
 #include "io/dataset.h"
 #include "parallel/communicator.h"
+#include "parallel/rank_group.h"
 
 namespace convoy {
 
-/// threads: of each rank. Every rank calls it and gets the same numbers.
-[[nodiscard]] MachineModel calibrate(const Config& config, const Dataset& data, int threads, int local_ranks,
-                                     Communicator& all);
+/// ranks: those of `all`. Every rank calls it and gets the same numbers.
+[[nodiscard]] MachineModel calibrate(const Config& config, const Dataset& data, const DeviceChoice& device,
+                                     const RankGroup& ranks, Communicator& all);
 
 }  // namespace convoy

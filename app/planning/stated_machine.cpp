@@ -63,7 +63,8 @@ class Figures {
 
 }  // namespace
 
-MachineModel stated_machine(const std::string& path, const Config& config, const Dataset& data, int threads) {
+MachineModel stated_machine(const std::string& path, const Config& config, const Dataset& data,
+                            const DeviceChoice& device) {
   const Figures figures(path);
   const double flops = figures.number("flops") * figures.number("efficiency");
   const double bandwidth = figures.number("memory_bytes_per_second");
@@ -78,7 +79,7 @@ MachineModel stated_machine(const std::string& path, const Config& config, const
   machine.optimizer_seconds = 6 / bandwidth;  // parameters, gradients and one slot: read and written
 
   const double unit_seconds = figures.number("unit_seconds");
-  const auto backend = build_backend(config, threads);
+  const auto backend = build_backend(config, device);
   const auto infos = describe_units(*backend, build_units(config, data), microbatch_shape(data, kFewSamples));
   std::vector<Unit> units = build_units(config, data);
   std::vector<Candidate> candidates;

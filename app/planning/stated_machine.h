@@ -8,6 +8,7 @@
 #include <string>
 
 #include "app/config.h"
+#include "app/device_choice.h"
 #include "app/planning/machine_model.h"
 #include "io/dataset.h"
 
@@ -15,6 +16,6 @@ namespace convoy {
 
 /// Throws a usage Error naming file and key. The bytes that units keep are measured on this machine with one sample.
 [[nodiscard]] MachineModel stated_machine(const std::string& path, const Config& config, const Dataset& data,
-                                          int threads);
+                                          const DeviceChoice& device);
 
 }  // namespace convoy

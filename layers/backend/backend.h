@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The seam between networks and devices: memory and about two dozen operations. Layers, losses and
-// optimizers call it; backend/onednn (CPU) implements it. Activations have the backend's compute type
-// (float32 or bfloat16); parameters, gradients, statistics and optimizer state are float32.
+// optimizers call it; backend/onednn (CPU) and backend/cuda (GPU) implement it, backend/compare runs one beside
+// another. Activations have the backend's compute type (float32, bfloat16 or float16); parameters, gradients,
+// statistics and optimizer state are float32. Operations take effect in the order of the calls, perhaps after they
+// have returned: only copy_to_host(), all_finite() and synchronize() wait.
 // Every output tensor is the caller's; "set" and "added" below say what happens to what it held.
 // Tensors of rank 4 are [N, C, H, W] in shape and channels-last in memory.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -80,6 +83,13 @@ struct LarsUpdate {
   float lr, momentum, weight_decay, trust, epsilon;
 };
 
+/// Work that was recorded once and can be started again as a whole.
+class RecordedWork {
+ public:
+  virtual ~RecordedWork() = default;
+  virtual void replay() = 0;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -99,6 +109,17 @@ class Backend {
   virtual void copy_from_host(const void* source, const Tensor& destination) = 0;
   virtual void copy_to_host(const Tensor& source, void* destination) = 0;
   virtual void zero(const Tensor& x) = 0;
+  /// Waits until everything started is done; throws what went wrong with it.
+  virtual void synchronize() {}
+  /// Runs `body`, which calls operations of this backend (and of communicators on its memory) but none that waits or
+  /// copies from the host, and keeps them for replay(), which alone carries them out. Nothing, and `body` not run,
+  /// where the device cannot.
+  virtual std::unique_ptr<RecordedWork> record(const std::function<void()>& body) {
+    static_cast<void>(body);
+    return nullptr;
+  }
+  /// Whether no value of x (float32) is infinite or not a number.
+  virtual bool all_finite(const Tensor& x) = 0;
 
   // ---- parameter layouts; host arrays are float32, row-major in the logical shape
   /// For input [N, in_channels, H, W]. Shape [out, in, k, k].
@@ -111,6 +132,9 @@ class Backend {
   /// Sets native (float32, layout.elements()) from host, padding zeroed.
   virtual void import_weight(const WeightLayout& layout, const float* host, const Tensor& native) = 0;
   virtual void export_weight(const WeightLayout& layout, const Tensor& native, float* host) = 0;
+  /// Whether a weight in the compute type is in the order of its master: then all of them lie in one flat buffer, which
+  /// one cast() refreshes, and refresh_compute() is not called.
+  [[nodiscard]] virtual bool weights_mirror_master() const { return false; }
   /// Sets weight.compute and weight.backward from weight.master; to be called whenever the master has changed.
   virtual void refresh_compute(Weight& weight) = 0;
 
@@ -164,6 +188,8 @@ class Backend {
   virtual void relu_backward(const Tensor& dy, const Tensor& y, const Tensor& dx) = 0;
   /// y += x.
   virtual void add(const Tensor& x, const Tensor& y) = 0;
+  /// x *= factor, float32.
+  virtual void scale(float factor, const Tensor& x) = 0;
   /// y += scale * x, both float32 and of equal size.
   virtual void axpy(float scale, const Tensor& x, const Tensor& y) = 0;
   /// Sets y and, per output, the window position of the (first) maximum: argmax is uint8 of y's shape.

@@ -1,22 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What this machine's GPUs look like to this build, for `convoy doctor` and for the error on device.kind = "cuda".
-// Needs the CUDA runtime only when the build has it (CONVOY_CUDA); the operations of a CUDA backend are not in this
-// version.
+// What this machine's GPUs look like to this build: which there are, what stands between them and a run, and the
+// libraries. Exists in every build; one without CUDA finds nothing and says so. Makes no context on any GPU.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
 namespace convoy {
 
-struct CudaReport {
-  bool built = false;                ///< this build knows the CUDA runtime
-  std::string versions;              ///< "CUDA runtime 13.0, driver 13.0"; empty when not built
-  std::vector<std::string> devices;  ///< "NVIDIA H200, compute capability 9.0, 139 GiB"
-  std::string problem;               ///< why there are none, in the runtime's words; empty when there are some
+#ifdef CONVOY_CUDA
+inline constexpr bool kCudaBuilt = true;
+#else
+inline constexpr bool kCudaBuilt = false;
+#endif
+
+/// A library as this program was compiled with it and as it is here: "13.0" and "13.1".
+struct LibraryVersion {
+  std::string name, built, found;
 };
 
-CudaReport cuda_report();
+struct CudaDevice {
+  std::string name;  ///< "NVIDIA H200"
+  std::string uuid;  ///< 32 hexadecimal digits; no other GPU in the world has them
+  int major = 0, minor = 0;
+  std::size_t memory_bytes = 0;
+  /// "NVIDIA H200, compute capability 9.0, 139 GiB"
+  [[nodiscard]] std::string description() const;
+};
+
+struct CudaReport {
+  std::string driver;                    ///< "580.65.06, for CUDA 13.0 and older"; empty: there is none
+  std::vector<CudaDevice> devices;       ///< visible to this process
+  std::vector<std::vector<bool>> peers;  ///< [from][to]: whether one can read the other's memory
+  std::string problem;  ///< why there are no devices, in the runtime's words; empty when there are some
+  std::string remedy;   ///< what to do about it
+};
+
+[[nodiscard]] CudaReport cuda_report();
+/// The CUDA runtime, cuDNN, cuBLAS; none in a build without CUDA.
+[[nodiscard]] std::vector<LibraryVersion> cuda_libraries();
 
 }  // namespace convoy

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "layers/base/error.h"
+
 namespace convoy {
 
 namespace {
@@ -41,9 +43,35 @@ Block* MemoryPool::acquire(std::size_t bytes) {
     bytes_held_ += size;
   }
   block->references = 1;
+  if (watching_ && !block->watched) {
+    block->watched = true;
+    watched_.push_back(block);
+  }
   return block;
 }
 
 void MemoryPool::give_back(Block* block) noexcept { free_.find(block->bytes)->second.push_back(block); }
+
+void MemoryPool::begin_reservation() {
+  if (watching_) fail("a reservation of the memory pool began within another");
+  watching_ = true;
+}
+
+std::unique_ptr<PoolReservation> MemoryPool::end_reservation() {
+  watching_ = false;
+  auto reservation = std::make_unique<PoolReservation>(*this);
+  for (Block* block : watched_) {
+    block->watched = false;
+    if (block->references > 0) continue;  // its owner keeps it
+    std::erase(free_.find(block->bytes)->second, block);
+    reservation->blocks_.push_back(block);
+  }
+  watched_.clear();
+  return reservation;
+}
+
+PoolReservation::~PoolReservation() {
+  for (Block* block : blocks_) pool_.give_back(block);
+}
 
 }  // namespace convoy

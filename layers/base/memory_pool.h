@@ -31,6 +31,21 @@ struct Block {
   std::size_t bytes = 0;
   MemoryPool* pool = nullptr;
   int references = 0;
+  bool watched = false;  ///< see MemoryPool::begin_reservation
+};
+
+/// Keeps blocks out of their pool's free lists until it is destroyed; the pool outlives it.
+class PoolReservation {
+ public:
+  explicit PoolReservation(MemoryPool& pool) : pool_(pool) {}
+  ~PoolReservation();
+  PoolReservation(const PoolReservation&) = delete;
+  PoolReservation& operator=(const PoolReservation&) = delete;
+
+ private:
+  friend class MemoryPool;
+  MemoryPool& pool_;
+  std::vector<Block*> blocks_;
 };
 
 class MemoryPool {
@@ -45,6 +60,11 @@ class MemoryPool {
   /// Called by the last tensor of a block.
   void give_back(Block* block) noexcept;
 
+  /// For work that is recorded and run again, which will write its temporaries each time: the blocks acquired between
+  /// these two calls that are free by the second are handed to nobody else while the reservation lives.
+  void begin_reservation();
+  [[nodiscard]] std::unique_ptr<PoolReservation> end_reservation();
+
   /// Times that raw memory was asked for, since the start.
   [[nodiscard]] std::uint64_t raw_allocations() const { return raw_allocations_; }
   /// Bytes held from the raw memory: never falls, so also the peak.
@@ -54,6 +74,8 @@ class MemoryPool {
   RawMemory& memory_;
   std::vector<std::unique_ptr<Block>> blocks_;
   std::map<std::size_t, std::vector<Block*>> free_;  // by rounded size
+  std::vector<Block*> watched_;                      // acquired since begin_reservation(), each once
+  bool watching_ = false;
   std::uint64_t raw_allocations_ = 0;
   std::size_t bytes_held_ = 0;
 };

@@ -12,6 +12,7 @@ std::size_t dtype_size(DType dtype) {
     case DType::kF32: return 4;
     case DType::kF64: return 8;
     case DType::kBF16: return 2;
+    case DType::kF16: return 2;
     case DType::kU8: return 1;
     case DType::kI64: return 8;
   }
@@ -23,6 +24,7 @@ const char* dtype_name(DType dtype) {
     case DType::kF32: return "float32";
     case DType::kF64: return "float64";
     case DType::kBF16: return "bfloat16";
+    case DType::kF16: return "float16";
     case DType::kU8: return "uint8";
     case DType::kI64: return "int64";
   }

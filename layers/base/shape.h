@@ -12,7 +12,7 @@
 
 namespace convoy {
 
-enum class DType : std::uint8_t { kF32, kF64, kBF16, kU8, kI64 };
+enum class DType : std::uint8_t { kF32, kF64, kBF16, kF16, kU8, kI64 };
 
 /// Bytes of one element.
 [[nodiscard]] std::size_t dtype_size(DType dtype);

@@ -208,9 +208,6 @@ TEST_CASE("keys that do not belong to what was chosen") {
 TEST_CASE("keys that contradict each other") {
   check_all({
       {toy("epochs = 3\n"), "4:9: train.steps: given beside train.epochs (give one of the two)"},
-      {toy("[device]\nkind = \"cuda\"\n"),
-       "8:8: device.kind: this build has no CUDA backend (use \"cpu\" or \"auto\")"},
-      {toy("precision = \"fp16\"\n"), "7:13: train.precision: \"fp16\" needs a CUDA device (on the CPU: fp32 or bf16)"},
       {toy("[parallel]\nmicrobatches = 3\n"),
        "5:21: train.global_batch_size: 20 does not divide into 3 microbatches (18 or 21 do), for one replica"},
       {toy("[optimizer]\nmomentum = 0.0\nnesterov = true\n"),

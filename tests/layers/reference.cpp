@@ -11,6 +11,7 @@
 #include <numeric>
 #include <random>
 
+#include "layers/backend/compare/float16.h"
 #include "layers/backend/onednn/bfloat16.h"
 
 namespace convoy::reference {
@@ -85,6 +86,11 @@ Tensor Device::put(Array& array, DType dtype) {
         write(stored.bits), value = static_cast<float>(stored);
         break;
       }
+      case DType::kF16: {
+        const Float16 stored(static_cast<float>(value));
+        write(stored.bits), value = static_cast<float>(stored);
+        break;
+      }
       case DType::kF64: write(value); break;
       case DType::kU8: write(static_cast<std::uint8_t>(value)), value = static_cast<std::uint8_t>(value); break;
       case DType::kI64: write(static_cast<std::int64_t>(value)), value = std::trunc(value); break;
@@ -126,6 +132,7 @@ Array Device::get(const Tensor& tensor) {
     switch (tensor.dtype()) {
       case DType::kF32: value = read(float{}); break;
       case DType::kBF16: value = static_cast<float>(read(BFloat16{})); break;
+      case DType::kF16: value = static_cast<float>(read(Float16{})); break;
       case DType::kF64: value = read(double{}); break;
       case DType::kU8: value = read(std::uint8_t{}); break;
       case DType::kI64: value = static_cast<double>(read(std::int64_t{})); break;
@@ -134,7 +141,10 @@ Array Device::get(const Tensor& tensor) {
   return array;
 }
 
-double rounding(DType dtype) { return dtype == DType::kBF16 ? 0x1p-8 : 0x1p-24; }
+double rounding(DType dtype) {
+  if (dtype == DType::kBF16) return 0x1p-8;
+  return dtype == DType::kF16 ? 0x1p-11 : 0x1p-24;
+}
 
 void check_close(const Array& actual, const Array& expected, double relative, double absolute,
                  const std::string& what) {

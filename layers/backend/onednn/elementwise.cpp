@@ -3,6 +3,7 @@
 // Element-wise kernels of the CPU backend and those that only move elements. All run over equal parts of the flat
 // memory; relu_backward may work in place.
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "layers/backend/onednn/element.h"
@@ -164,6 +165,18 @@ void OnednnBackend::add(const Tensor& x, const Tensor& y) {
       add_kernel(source + first, target + first, last - first);
     });
   });
+}
+
+void OnednnBackend::scale(float factor, const Tensor& x) {
+  float* values = x.data<float>();
+  parallel_ranges(x.size(), kGrain, [=](std::int64_t first, std::int64_t last, int) {
+    for (std::int64_t i = first; i < last; ++i) values[i] *= factor;
+  });
+}
+
+bool OnednnBackend::all_finite(const Tensor& x) {
+  const float* values = x.data<float>();
+  return std::all_of(values, values + x.size(), [](float value) { return std::isfinite(value); });
 }
 
 void OnednnBackend::axpy(float scale, const Tensor& x, const Tensor& y) {

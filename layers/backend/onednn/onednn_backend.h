@@ -35,6 +35,7 @@ class OnednnBackend final : public Backend {
   void copy_from_host(const void* source, const Tensor& destination) override;
   void copy_to_host(const Tensor& source, void* destination) override;
   void zero(const Tensor& x) override;
+  bool all_finite(const Tensor& x) override;
 
   std::unique_ptr<WeightLayout> conv2d_layout(const Conv2dSpec& spec, const Shape& input) override;
   std::unique_ptr<WeightLayout> linear_layout(std::int64_t in_features, std::int64_t out_features,
@@ -73,6 +74,7 @@ class OnednnBackend final : public Backend {
   void relu_forward(const Tensor& x, const Tensor& y) override;
   void relu_backward(const Tensor& dy, const Tensor& y, const Tensor& dx) override;
   void add(const Tensor& x, const Tensor& y) override;
+  void scale(float factor, const Tensor& x) override;
   void axpy(float scale, const Tensor& x, const Tensor& y) override;
   void max_pool_forward(const PoolSpec& spec, const Tensor& x, const Tensor& y, const Tensor& argmax) override;
   void max_pool_backward(const PoolSpec& spec, const Tensor& dy, const Tensor& argmax, const Tensor& dx) override;

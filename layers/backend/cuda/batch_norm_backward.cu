@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Batch normalisation of the CUDA backend, backward: one pass for the two sums per channel, one for the gradients of
+// input and addend, as dx = scale * g + (slope * (x - mean) + shift).
+#include "layers/backend/cuda/channel_sums.cuh"
+#include "layers/backend/cuda/cuda_backend.h"
+
+namespace convoy {
+
+namespace {
+
+using gpu::kThreads;
+using gpu::RowSlices;
+using gpu::RowTiles;
+using gpu::Vector;
+
+struct SetGradients {
+  const float* variance;
+  float epsilon;
+  float *dgamma, *dbeta;
+  __device__ void operator()(std::int64_t channel, double sum, double product) const {
+    dbeta[channel] = static_cast<float>(sum);
+    dgamma[channel] = static_cast<float>(product / sqrt(static_cast<double>(variance[channel]) + epsilon));
+  }
+};
+
+// [channels] each; `share` is 1 / count.
+struct BackwardInputs {
+  const float *mean, *variance, *gamma, *dgamma, *dbeta;
+  float share, epsilon;
+};
+
+template <int kCount>
+struct Coefficients {
+  float scale[kCount], slope[kCount], shift[kCount], mean[kCount];
+};
+
+template <class T>
+struct Gradients {
+  const T *dy, *x, *y;
+  T *dx, *daddend;
+};
+
+// For kRows rows, `stride` elements apart; dx may be dy.
+template <int kRows, bool kRelu, bool kAddend, class T, int kCount>
+__device__ void backward_rows(const Gradients<T>& g, std::int64_t at, std::int64_t stride,
+                              const Coefficients<kCount>& k) {
+  Vector<T, kCount> dy[kRows], x[kRows], y[kRows];
+#pragma unroll
+  for (int row = 0; row < kRows; ++row) {
+    dy[row] = gpu::load_vector<kCount>(g.dy + at + row * stride, 0);
+    x[row] = gpu::load_vector<kCount>(g.x + at + row * stride, 0);
+    if constexpr (kRelu) y[row] = gpu::load_vector<kCount>(g.y + at + row * stride, 0);
+  }
+#pragma unroll
+  for (int row = 0; row < kRows; ++row) {
+    float gradients[kCount], values[kCount];
+#pragma unroll
+    for (int lane = 0; lane < kCount; ++lane) {
+      gradients[lane] = gpu::gated<kRelu>(dy[row].lanes[lane], y[row].lanes[lane]);
+      const float centred = gpu::load(x[row].lanes[lane]) - k.mean[lane];
+      values[lane] = fmaf(k.scale[lane], gradients[lane], fmaf(k.slope[lane], centred, k.shift[lane]));
+    }
+    if constexpr (kAddend) gpu::store_lanes(gradients, g.daddend + at + row * stride);
+    gpu::store_lanes(values, g.dx + at + row * stride);
+  }
+}
+
+template <class T, int kCount, bool kRelu, bool kAddend>
+__global__ void __launch_bounds__(kThreads) backward_apply_kernel(Gradients<T> g, BackwardInputs in, RowSlices slices) {
+  constexpr int kTogether = 2;
+  const std::int64_t channels = slices.channels, channel = gpu::thread_channel<kCount>();
+  if (channel >= channels) return;
+  Coefficients<kCount> k;
+#pragma unroll
+  for (int lane = 0; lane < kCount; ++lane) {
+    const std::int64_t c = channel + lane;
+    const float inverse = 1.0F / sqrtf(in.variance[c] + in.epsilon), factor = in.gamma[c] * inverse;
+    k.mean[lane] = in.mean[c];
+    k.scale[lane] = factor;
+    k.slope[lane] = -factor * inverse * (in.dgamma[c] * in.share);
+    k.shift[lane] = -factor * (in.dbeta[c] * in.share);
+  }
+  const std::int64_t first = blockIdx.y * slices.slice_rows, end = first + slices.rows_of(blockIdx.y);
+  const std::int64_t step = blockDim.y, stride = step * channels;
+  std::int64_t row = first + threadIdx.y;
+  for (; row + (kTogether - 1) * step < end; row += kTogether * step) {
+    backward_rows<kTogether, kRelu, kAddend>(g, row * channels + channel, stride, k);
+  }
+  for (; row < end; row += step) backward_rows<1, kRelu, kAddend>(g, row * channels + channel, stride, k);
+}
+
+}  // namespace
+
+void CudaBackend::batch_norm_backward_reduce(const Tensor& dy, const Tensor& x, const Tensor& y, const Tensor& mean,
+                                             const Tensor& variance, float epsilon, const Tensor& dgamma,
+                                             const Tensor& dbeta) {
+  gpu::channel_sums<true>(*state_, *this, dy, x, y, mean.data<float>(),
+                          SetGradients{variance.data<float>(), epsilon, dgamma.data<float>(), dbeta.data<float>()});
+}
+
+void CudaBackend::batch_norm_backward_apply(const Tensor& dy, const Tensor& x, const Tensor& y, const Tensor& mean,
+                                            const Tensor& variance, const Tensor& gamma, const Tensor& dgamma,
+                                            const Tensor& dbeta, double count, float epsilon, const Tensor& dx,
+                                            const Tensor& daddend) {
+  if (x.size() == 0) return;
+  const BackwardInputs in{mean.data<float>(),
+                          variance.data<float>(),
+                          gamma.data<float>(),
+                          dgamma.data<float>(),
+                          dbeta.data<float>(),
+                          static_cast<float>(1.0 / count),
+                          epsilon};
+  gpu::dispatch_activation(x.dtype(), [&](auto type) {
+    using T = decltype(type);
+    const Gradients<T> g{dy.data<T>(), x.data<T>(), y.data<T>(), dx.data<T>(), daddend.data<T>()};
+    const auto launch = [&](auto lanes) {
+      constexpr int kCount = decltype(lanes)::value;
+      const RowTiles tiles = gpu::row_tiles(*state_, x.shape(), kCount, 16);
+      gpu::dispatch_flags(static_cast<bool>(y), static_cast<bool>(daddend), [&](auto relu, auto addend) {
+        backward_apply_kernel<T, kCount, decltype(relu)::value, decltype(addend)::value>
+            <<<tiles.grid, tiles.block, 0, state_->stream>>>(g, in, tiles.slices);
+      });
+    };
+    gpu::dispatch_lanes<T>(x.shape()[1], launch, g.dy, g.x, g.y, g.dx, g.daddend);
+  });
+  CONVOY_CUDA_LAUNCHED();
+}
+
+}  // namespace convoy

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Sums over the rows of an activation, per channel: of a gradient, gated by ReLU or not, and of its products with the
+// centred input. Float over 32 rows, float again over a thread's rows, and double over slices; all in a fixed order.
+#pragma once
+
+#include "layers/backend/cuda/channel_rows.cuh"
+
+namespace convoy::gpu {
+
+/// What the sums are taken over: arrays [rows, channels], mean [channels]. y null: no gate; x null: no products.
+template <class T>
+struct SumInputs {
+  const T *dy, *x, *y;
+  const float* mean;
+};
+
+/// dy, or 0 where the ReLU that made y was off.
+template <bool kRelu, class T>
+__device__ float gated(const T& dy, const T& y) {
+  const float g = load(dy);
+  if constexpr (kRelu) return load(y) > 0.0F ? g : 0.0F;
+  return g;
+}
+
+// Adds kRows rows, `stride` elements apart, to sums and products.
+template <int kRows, bool kRelu, bool kProducts, class T, int kCount>
+__device__ void add_rows(const SumInputs<T>& in, std::int64_t at, std::int64_t stride, const float (&mean)[kCount],
+                         float (&sums)[kCount], float (&products)[kCount]) {
+  Vector<T, kCount> dy[kRows], x[kRows], y[kRows];
+#pragma unroll
+  for (int row = 0; row < kRows; ++row) {
+    dy[row] = load_vector<kCount>(in.dy + at + row * stride, 0);
+    if constexpr (kProducts) x[row] = load_vector<kCount>(in.x + at + row * stride, 0);
+    if constexpr (kRelu) y[row] = load_vector<kCount>(in.y + at + row * stride, 0);
+  }
+#pragma unroll
+  for (int row = 0; row < kRows; ++row) {
+#pragma unroll
+    for (int lane = 0; lane < kCount; ++lane) {
+      const float g = gated<kRelu>(dy[row].lanes[lane], y[row].lanes[lane]);
+      sums[lane] += g;
+      if constexpr (kProducts) products[lane] += g * (load(x[row].lanes[lane]) - mean[lane]);
+    }
+  }
+}
+
+// Sets partial [slices, 2, channels], or [slices, 1, channels] without products.
+template <class T, int kCount, bool kRelu, bool kProducts>
+__global__ void __launch_bounds__(kThreads, 3) channel_sums_kernel(SumInputs<T> in, RowSlices slices, float* partial) {
+  constexpr int kChunkRows = 32, kTogether = kProducts ? 2 : 4;
+  __shared__ float of_thread[kProducts ? 2 : 1][kThreads * kCount];
+  const std::int64_t channels = slices.channels, channel = thread_channel<kCount>();
+  const std::int64_t first = blockIdx.y * slices.slice_rows, end = first + slices.rows_of(blockIdx.y);
+  const std::int64_t step = blockDim.y, stride = step * channels;
+  float sums[kCount] = {}, products[kCount] = {};
+  if (channel < channels) {
+    float mean[kCount] = {};
+    if constexpr (kProducts) {
+#pragma unroll
+      for (int lane = 0; lane < kCount; ++lane) mean[lane] = in.mean[channel + lane];
+    }
+    std::int64_t row = first + threadIdx.y;
+    while (row < end) {
+      float chunk_sums[kCount] = {}, chunk_products[kCount] = {};
+      int n = 0;
+      for (; n < kChunkRows && row + (kTogether - 1) * step < end; n += kTogether, row += kTogether * step) {
+        add_rows<kTogether, kRelu, kProducts>(in, row * channels + channel, stride, mean, chunk_sums, chunk_products);
+      }
+      for (; n < kChunkRows && row < end; ++n, row += step) {
+        add_rows<1, kRelu, kProducts>(in, row * channels + channel, stride, mean, chunk_sums, chunk_products);
+      }
+#pragma unroll
+      for (int lane = 0; lane < kCount; ++lane) {
+        sums[lane] += chunk_sums[lane];
+        products[lane] += chunk_products[lane];
+      }
+    }
+  }
+  const int thread = static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x);
+#pragma unroll
+  for (int lane = 0; lane < kCount; ++lane) {
+    of_thread[0][thread * kCount + lane] = sums[lane];
+    if constexpr (kProducts) of_thread[1][thread * kCount + lane] = products[lane];
+  }
+  __syncthreads();
+  const int tile = static_cast<int>(blockDim.x) * kCount;
+  const std::int64_t mine = std::int64_t{blockIdx.x} * tile + thread;
+  if (thread >= tile || mine >= channels) return;
+#pragma unroll
+  for (int which = 0; which < (kProducts ? 2 : 1); ++which) {
+    float sum = 0.0F;
+    for (int row = 0; row < static_cast<int>(blockDim.y); ++row) sum += of_thread[which][row * tile + thread];
+    partial[(std::int64_t{blockIdx.y} * (kProducts ? 2 : 1) + which) * channels + mine] = sum;
+  }
+}
+
+// Calls finish(channel, sum, product) for every channel.
+template <bool kProducts, class Finish>
+__global__ void __launch_bounds__(kMergeChannels* kMergeLanes)
+    merge_sums_kernel(const float* partial, int slices, std::int64_t channels, Finish finish) {
+  const std::int64_t channel = std::int64_t{blockIdx.x} * kMergeChannels + threadIdx.x;
+  double sum = 0.0, product = 0.0;
+  if (channel < channels) {
+    for (int slice = static_cast<int>(threadIdx.y); slice < slices; slice += kMergeLanes) {
+      const float* part = partial + std::int64_t{slice} * (kProducts ? 2 : 1) * channels + channel;
+      sum += part[0];
+      if constexpr (kProducts) product += part[channels];
+    }
+  }
+  sum = sum_over_lanes(sum);
+  if constexpr (kProducts) product = sum_over_lanes(product);
+  if (channel < channels && threadIdx.y == 0) finish(channel, sum, product);
+}
+
+/// Calls finish(channel, sum of g, sum of g * (x - mean)) on the device for every channel, with g = dy where y > 0, or
+/// everywhere when y is empty. Without kProducts x and mean are not read, and the second sum is 0.
+template <bool kProducts, class Finish>
+void channel_sums(const CudaState& state, Backend& backend, const Tensor& dy, const Tensor& x, const Tensor& y,
+                  const float* mean, Finish finish) {
+  const std::int64_t channels = dy.shape()[1];
+  Tensor partial;
+  unsigned slices = 0;  // none for an empty batch
+  if (dy.size() > 0) {
+    dispatch_activation(dy.dtype(), [&](auto type) {
+      using T = decltype(type);
+      const SumInputs<T> in{dy.data<T>(), x.data<T>(), y.data<T>(), mean};
+      const auto launch = [&](auto lanes) {
+        constexpr int kCount = decltype(lanes)::value;
+        const RowTiles tiles = row_tiles(state, dy.shape(), kCount, 3);
+        slices = tiles.grid.y;
+        partial = backend.tensor({slices, kProducts ? 2 : 1, channels}, DType::kF32);
+        dispatch_flags(static_cast<bool>(y), true, [&](auto relu, auto) {
+          channel_sums_kernel<T, kCount, decltype(relu)::value, kProducts>
+              <<<tiles.grid, tiles.block, 0, state.stream>>>(in, tiles.slices, partial.data<float>());
+        });
+      };
+      dispatch_lanes<T>(channels, launch, in.dy, in.x, in.y);
+    });
+    CONVOY_CUDA_LAUNCHED();
+  }
+  merge_sums_kernel<kProducts><<<merge_grid(channels), dim3(kMergeChannels, kMergeLanes), 0, state.stream>>>(
+      partial.data<float>(), static_cast<int>(slices), channels, finish);
+  CONVOY_CUDA_LAUNCHED();
+}
+
+}  // namespace convoy::gpu

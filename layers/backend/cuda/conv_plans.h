@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// cuDNN's plans for convolutions, one per shape and direction: made on first use, where the quickest of what cuDNN's
+// heuristics propose is found on the caller's buffers, and kept. Private to layers/backend/cuda.
+#pragma once
+
+#include <map>
+#include <memory>
+
+#include "layers/backend/backend.h"
+#include "layers/backend/cuda/cuda_state.h"
+#include "layers/backend/cuda/plan_choice.h"
+
+namespace convoy {
+
+/// Of the input, the weight and the output, or of their gradients: ConvPlanKey::direction says which one is written.
+struct ConvBuffers {
+  void *x, *w, *y;
+};
+
+class ConvolutionPlans {
+ public:
+  ConvolutionPlans();
+  ~ConvolutionPlans();
+
+  /// Puts the convolution on the compute stream; w is [out_channels, kernel, kernel, in_channels], all are aligned to
+  /// 16 bytes. Throws when cuDNN cannot do it, or when work is being recorded and there is no plan yet.
+  void run(CudaState& state, Backend& backend, const ConvPlanKey& key, const ConvBuffers& buffers);
+
+  /// The type in which run() best writes the weight gradient of `key`, whatever key.result says.
+  DType weight_gradient_type(CudaState& state, Backend& backend, const ConvPlanKey& key, void* x, void* dy);
+
+ private:
+  struct Plan;
+  Plan& plan_for(CudaState& state, const ConvPlanKey& key, const ConvBuffers& buffers);
+
+  std::map<ConvPlanKey, std::unique_ptr<Plan>> plans_;
+  std::map<ConvPlanKey, DType> gradient_types_;
+};
+
+}  // namespace convoy

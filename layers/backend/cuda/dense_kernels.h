@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Own kernels around the convolutions and matrix products of the libraries. Private to layers/backend/cuda.
+#pragma once
+
+#include "layers/backend/backend.h"
+#include "layers/backend/cuda/cuda_state.h"
+
+namespace convoy::gpu {
+
+/// Sets wide [N, more channels, H, W] to x [N, channels, H, W] with zeros behind.
+void pad_channels(const CudaState& state, const Tensor& x, const Tensor& wide);
+/// Sets x [N, channels, H, W] to the first channels of wide.
+void cut_channels(const CudaState& state, const Tensor& wide, const Tensor& x);
+
+/// y += bias (float32 [channels]) in every row of y, [N, channels, H, W] or [N, channels].
+void add_bias(const CudaState& state, const Tensor& bias, const Tensor& y);
+/// dbias (float32 [channels]): the sums over the rows of dy, added when `accumulate`, else set.
+void bias_gradient(const CudaState& state, Backend& backend, const Tensor& dy, const Tensor& dbias, bool accumulate);
+
+}  // namespace convoy::gpu

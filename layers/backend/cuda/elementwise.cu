@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Element-wise kernels of the CUDA backend and those that only move elements; outputs may be inputs of the same type.
+#include <algorithm>
+#include <type_traits>
+
+#include "layers/backend/cuda/cuda_backend.h"
+#include "layers/backend/cuda/element.cuh"
+
+namespace convoy {
+
+namespace {
+
+using gpu::kThreads;
+using gpu::load;
+using gpu::store;
+using gpu::Vector;
+
+template <class Out, int kCount, class Op, class... In>
+__device__ Vector<Out, kCount> map_vector(Op op, const Vector<In, kCount>&... in) {
+  Vector<Out, kCount> out;
+#pragma unroll
+  for (int lane = 0; lane < kCount; ++lane) store(op(load(in.lanes[lane])...), &out.lanes[lane]);
+  return out;
+}
+
+template <class Op, class Out, class... In>
+__global__ void __launch_bounds__(kThreads)
+    map_kernel(Op op, std::int64_t vectors, std::int64_t count, Out* out, const In*... in) {
+  constexpr int kCount = gpu::kLanes<Out, In...>;
+  for (std::int64_t i = gpu::grid_thread(); i < vectors; i += gpu::grid_threads()) {
+    gpu::store_vector(map_vector<Out, kCount>(op, gpu::load_vector<kCount>(in, i)...), out, i);
+  }
+  for (std::int64_t i = vectors * kCount + gpu::grid_thread(); i < count; i += gpu::grid_threads()) {
+    store(op(load(in[i])...), out + i);
+  }
+}
+
+// out[i] = op(in[i]...) for all i < count.
+template <class Op, class Out, class... In>
+void map(const CudaState& state, Op op, std::int64_t count, Out* out, const In*... in) {
+  if (count == 0) return;
+  const std::int64_t vectors = gpu::whole_vectors<Out, In...>(count, out, in...);
+  const std::int64_t items = std::max(vectors, count - vectors * gpu::kLanes<Out, In...>);
+  map_kernel<<<gpu::grid_blocks(state, items), kThreads, 0, state.stream>>>(op, vectors, count, out, in...);
+  CONVOY_CUDA_LAUNCHED();
+}
+
+struct Same {
+  __device__ float operator()(float x) const { return x; }
+};
+struct Relu {
+  __device__ float operator()(float x) const { return gpu::positive_part(x); }
+};
+struct ReluBackward {
+  __device__ float operator()(float dy, float y) const { return y > 0.0F ? dy : 0.0F; }
+};
+struct Add {
+  __device__ float operator()(float y, float x) const { return y + x; }
+};
+struct Scale {
+  float factor;
+  __device__ float operator()(float x) const { return x * factor; }
+};
+// Rounds the product first, so that sums do not depend on who adds: one rank's running sum or a reduction.
+struct Axpy {
+  float scale;
+  __device__ float operator()(float y, float x) const { return __fadd_rn(y, __fmul_rn(scale, x)); }
+};
+
+// In torchvision's order of operations, so equal to it in bits.
+__device__ float normalized(std::uint8_t x, float mean, float std) {
+  return (static_cast<float>(x) / 255.0F - mean) / std;
+}
+
+constexpr int kPixels = 8;  // values that a thread normalises at once
+
+// x and y [pixels, channels]; mean and std [channels], or [1] with a step of 0.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    normalize_kernel(const std::uint8_t* x, const float* mean, int mean_step, const float* std, int std_step,
+                     int channels, std::int64_t vectors, std::int64_t count, T* y) {
+  for (std::int64_t i = gpu::grid_thread(); i < vectors; i += gpu::grid_threads()) {
+    const auto in = gpu::load_vector<kPixels>(x, i);
+    Vector<T, kPixels> out;
+    int channel = static_cast<int>(i * kPixels % channels);
+#pragma unroll
+    for (int lane = 0; lane < kPixels; ++lane) {
+      store(normalized(in.lanes[lane], mean[channel * mean_step], std[channel * std_step]), &out.lanes[lane]);
+      channel = channel + 1 == channels ? 0 : channel + 1;
+    }
+    gpu::store_vector(out, y, i);
+  }
+  for (std::int64_t i = vectors * kPixels + gpu::grid_thread(); i < count; i += gpu::grid_threads()) {
+    const int channel = static_cast<int>(i % channels);
+    store(normalized(x[i], mean[channel * mean_step], std[channel * std_step]), y + i);
+  }
+}
+
+constexpr int kTile = 32, kTileRows = 8;  // a block moves kTile x kTile elements, kTileRows rows of them at a time
+
+// Sets to [N, b, a] from from [N, a, b], by tiles in shared memory, so that both sides are read and written in rows.
+template <class Word>
+__global__ void __launch_bounds__(kTile* kTileRows)
+    transpose_kernel(const Word* from, Word* to, std::int64_t tiles, std::int64_t a, std::int64_t b) {
+  __shared__ Word tile[kTile][kTile + 1];  // + 1: a column lies in as many banks as a row
+  const std::int64_t tiles_a = (a + kTile - 1) / kTile, tiles_b = (b + kTile - 1) / kTile;
+  const int x = static_cast<int>(threadIdx.x), y = static_cast<int>(threadIdx.y);
+  for (std::int64_t t = blockIdx.x; t < tiles; t += gridDim.x) {
+    const std::int64_t sample = t / (tiles_a * tiles_b) * a * b;
+    const std::int64_t first_a = t / tiles_b % tiles_a * kTile, first_b = t % tiles_b * kTile;
+    for (int row = y; row < kTile; row += kTileRows) {
+      const std::int64_t i = first_a + row, j = first_b + x;
+      if (i < a && j < b) tile[row][x] = from[sample + i * b + j];
+    }
+    __syncthreads();
+    for (int row = y; row < kTile; row += kTileRows) {
+      const std::int64_t i = first_a + x, j = first_b + row;
+      if (i < a && j < b) to[sample + j * a + i] = tile[x][row];
+    }
+    __syncthreads();
+  }
+}
+
+// `image` is the shape [N, C, H, W] of either x or y, of the same element type.
+void transpose_image(const CudaState& state, const Tensor& x, const Tensor& y, const Shape& image,
+                     bool to_channels_first) {
+  if (y.size() == 0) return;
+  const std::int64_t channels = image[1], pixels = image[2] * image[3];
+  const std::int64_t a = to_channels_first ? pixels : channels, b = to_channels_first ? channels : pixels;
+  if (a == 1 || b == 1) {
+    CONVOY_CUDA_CHECK(cudaMemcpyAsync(y.raw(), x.raw(), y.bytes(), cudaMemcpyDeviceToDevice, state.stream));
+    return;
+  }
+  const std::int64_t tiles = image[0] * ((a + kTile - 1) / kTile) * ((b + kTile - 1) / kTile);
+  const unsigned blocks = gpu::grid_blocks(state, tiles, 1);
+  gpu::dispatch_activation(x.dtype(), [&](auto type) {
+    using Word = std::conditional_t<sizeof(type) == 2, std::uint16_t, std::uint32_t>;
+    transpose_kernel<<<blocks, dim3(kTile, kTileRows), 0, state.stream>>>(x.data<Word>(), y.data<Word>(), tiles, a, b);
+  });
+  CONVOY_CUDA_LAUNCHED();
+}
+
+__device__ bool is_finite(float value) { return (__float_as_uint(value) & 0x7f800000U) != 0x7f800000U; }
+
+// Sets *found to 1 where there is such a value: all threads write the same.
+__global__ void __launch_bounds__(kThreads)
+    find_not_finite_kernel(const float* x, std::int64_t vectors, std::int64_t count, std::uint8_t* found) {
+  constexpr int kCount = gpu::kLanes<float>;
+  bool finite = true;
+  for (std::int64_t i = gpu::grid_thread(); i < vectors; i += gpu::grid_threads()) {
+    const auto in = gpu::load_vector<kCount>(x, i);
+#pragma unroll
+    for (int lane = 0; lane < kCount; ++lane) finite &= is_finite(in.lanes[lane]);
+  }
+  for (std::int64_t i = vectors * kCount + gpu::grid_thread(); i < count; i += gpu::grid_threads()) {
+    finite &= is_finite(x[i]);
+  }
+  if (!finite) *found = 1;
+}
+
+}  // namespace
+
+void CudaBackend::normalize_images(const Tensor& x, const Tensor& mean, const Tensor& std, const Tensor& y) {
+  const std::int64_t count = x.size();
+  if (count == 0) return;
+  gpu::dispatch_activation(y.dtype(), [&](auto type) {
+    using T = decltype(type);
+    const auto* source = x.data<std::uint8_t>();
+    T* target = y.data<T>();
+    const bool aligned = gpu::is_aligned(source, kPixels) && gpu::is_aligned(target, 16);
+    const std::int64_t vectors = aligned ? count / kPixels : 0;
+    const unsigned blocks = gpu::grid_blocks(*state_, std::max(vectors, count - kPixels * vectors));
+    normalize_kernel<<<blocks, kThreads, 0, state_->stream>>>(source, mean.data<float>(), mean.size() == 1 ? 0 : 1,
+                                                              std.data<float>(), std.size() == 1 ? 0 : 1,
+                                                              static_cast<int>(x.shape()[1]), vectors, count, target);
+  });
+  CONVOY_CUDA_LAUNCHED();
+}
+
+void CudaBackend::cast(const Tensor& x, const Tensor& y) {
+  gpu::dispatch_activation(x.dtype(), [&](auto from) {
+    gpu::dispatch_activation(y.dtype(), [&](auto to) {
+      map(*state_, Same{}, x.size(), y.data<decltype(to)>(), x.data<const decltype(from)>());
+    });
+  });
+}
+
+void CudaBackend::flatten(const Tensor& x, const Tensor& y) { transpose_image(*state_, x, y, x.shape(), true); }
+
+void CudaBackend::unflatten(const Tensor& dy, const Tensor& dx) { transpose_image(*state_, dy, dx, dx.shape(), false); }
+
+void CudaBackend::relu_forward(const Tensor& x, const Tensor& y) {
+  gpu::dispatch_activation(x.dtype(), [&](auto type) {
+    using T = decltype(type);
+    map(*state_, Relu{}, x.size(), y.data<T>(), x.data<const T>());
+  });
+}
+
+void CudaBackend::relu_backward(const Tensor& dy, const Tensor& y, const Tensor& dx) {
+  gpu::dispatch_activation(dy.dtype(), [&](auto type) {
+    using T = decltype(type);
+    map(*state_, ReluBackward{}, dy.size(), dx.data<T>(), dy.data<const T>(), y.data<const T>());
+  });
+}
+
+void CudaBackend::add(const Tensor& x, const Tensor& y) {
+  gpu::dispatch_activation(x.dtype(), [&](auto type) {
+    using T = decltype(type);
+    map(*state_, Add{}, x.size(), y.data<T>(), y.data<const T>(), x.data<const T>());
+  });
+}
+
+void CudaBackend::scale(float factor, const Tensor& x) {
+  map(*state_, Scale{factor}, x.size(), x.data<float>(), x.data<const float>());
+}
+
+void CudaBackend::axpy(float scale, const Tensor& x, const Tensor& y) {
+  map(*state_, Axpy{scale}, x.size(), y.data<float>(), y.data<const float>(), x.data<const float>());
+}
+
+bool CudaBackend::all_finite(const Tensor& x) {
+  if (x.size() == 0) return true;
+  const Tensor flag = tensor({1}, DType::kU8);
+  zero(flag);
+  const auto* values = x.data<float>();
+  const std::int64_t vectors = gpu::whole_vectors(x.size(), values);
+  const std::int64_t items = std::max(vectors, x.size() - vectors * gpu::kLanes<float>);
+  find_not_finite_kernel<<<gpu::grid_blocks(*state_, items), kThreads, 0, state_->stream>>>(values, vectors, x.size(),
+                                                                                            flag.data<std::uint8_t>());
+  CONVOY_CUDA_LAUNCHED();
+  std::uint8_t found = 0;
+  copy_to_host(flag, &found);
+  return found == 0;
+}
+
+}  // namespace convoy

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Losses of the CUDA backend, in double: a block per sample, then one block for the sums. Each call adds its own sum,
+// taken in a tree that depends on the number of samples only, to the totals in one addition: two microbatches added one
+// after the other give the bits of the sum of their separate sums. A label that is no class is thrown by the next wait.
+#include <algorithm>
+#include <cmath>
+
+#include "layers/backend/cuda/block_reduce.cuh"
+#include "layers/backend/cuda/cuda_backend.h"
+#include "layers/backend/cuda/element.cuh"
+
+namespace convoy {
+
+namespace {
+
+using gpu::kThreads;
+using gpu::load;
+using gpu::store;
+
+// Of each sample.
+struct Scores {
+  double *loss, *top1, *top5;
+  Scores(const Tensor& scratch, std::int64_t samples)
+      : loss(scratch.data<double>()), top1(loss + samples), top5(top1 + samples) {}
+  __device__ void set(std::int64_t n, double value, double rank) const {
+    loss[n] = value;
+    top1[n] = rank < 1 ? 1.0 : 0.0;
+    top5[n] = rank < 5 ? 1.0 : 0.0;
+  }
+};
+
+__device__ bool is_class(std::int64_t label, std::int64_t classes) { return label >= 0 && label < classes; }
+
+// How many classes come before the target, counted by the block: greater scores, equal ones of a lower index, NaNs. A
+// NaN target, or one that is no class, comes after all.
+template <class T>
+__device__ double rank_of(const T* scores, std::int64_t classes, std::int64_t target) {
+  const float own = is_class(target, classes) ? load(scores[target]) : NAN;
+  if (isnan(own)) return fmax(static_cast<double>(classes), 5.0);
+  double ahead = 0.0;
+  for (std::int64_t k = threadIdx.x; k < classes; k += blockDim.x) {
+    const float other = load(scores[k]);
+    ahead += !(other <= own) || (other == own && k < target) ? 1.0 : 0.0;
+  }
+  return gpu::block_sum(ahead);
+}
+
+struct CrossEntropy {
+  std::int64_t classes;
+  double smoothing, scale;
+};
+
+// The block of sample n reads its row three times, from the cache after the first.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    cross_entropy_kernel(CrossEntropy loss, const T* logits, const std::int64_t* labels, T* dlogits, Scores scores) {
+  const std::int64_t n = blockIdx.x, label = labels[n], classes = loss.classes;
+  const T* row = logits + n * classes;
+  const double rank = rank_of(row, classes, label);
+  const double own = is_class(label, classes) ? load(row[label]) : NAN;
+  double top = -INFINITY, sum_logits = 0.0, sum_exps = 0.0;
+  for (std::int64_t k = threadIdx.x; k < classes; k += blockDim.x) top = fmax(top, static_cast<double>(load(row[k])));
+  top = gpu::block_max(top);
+  for (std::int64_t k = threadIdx.x; k < classes; k += blockDim.x) {
+    const double logit = load(row[k]);
+    sum_exps += exp(logit - top);
+    sum_logits += logit;
+  }
+  sum_exps = gpu::block_sum(sum_exps);
+  sum_logits = gpu::block_sum(sum_logits);
+  const double even = loss.smoothing / static_cast<double>(classes);
+  if (dlogits != nullptr) {
+    for (std::int64_t k = threadIdx.x; k < classes; k += blockDim.x) {
+      const double wanted = even + (k == label ? 1.0 - loss.smoothing : 0.0);
+      const double share = exp(static_cast<double>(load(row[k])) - top) / sum_exps;
+      store(static_cast<float>(loss.scale * (share - wanted)), dlogits + n * classes + k);
+    }
+  }
+  if (threadIdx.x == 0) {
+    const double log_sum = top + log(sum_exps), hard = log_sum - own;
+    const double mixed = (1.0 - loss.smoothing) * hard + loss.smoothing * log_sum - even * sum_logits;
+    scores.set(n, loss.smoothing == 0.0 ? hard : mixed, rank);
+  }
+}
+
+// Of `labels` (one-hot) and `values`, one is null.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    mse_kernel(std::int64_t outputs, double slope, const T* predictions, const std::int64_t* labels,
+               const float* values, T* dpredictions, Scores scores) {
+  const std::int64_t n = blockIdx.x, label = labels != nullptr ? labels[n] : -1;
+  const T* row = predictions + n * outputs;
+  const double rank = labels != nullptr ? rank_of(row, outputs, label) : 5.0;
+  double sum = 0.0;
+  for (std::int64_t k = threadIdx.x; k < outputs; k += blockDim.x) {
+    const double wanted = labels != nullptr ? (k == label ? 1.0 : 0.0) : static_cast<double>(values[n * outputs + k]);
+    const double difference = static_cast<double>(load(row[k])) - wanted;
+    sum += difference * difference;
+    if (dpredictions != nullptr) store(static_cast<float>(slope * difference), dpredictions + n * outputs + k);
+  }
+  sum = gpu::block_sum(sum);
+  if (threadIdx.x == 0) scores.set(n, sum / static_cast<double>(outputs), rank);
+}
+
+// One block adds the scores to totals [3] and looks for the first bad label; labels may be null.
+__global__ void __launch_bounds__(kThreads)
+    add_scores_kernel(Scores scores, std::int64_t samples, const std::int64_t* labels, std::int64_t classes,
+                      BadLabel* bad_label, double* totals) {
+  double loss = 0.0, top1 = 0.0, top5 = 0.0, first_bad = INFINITY;
+  for (std::int64_t n = threadIdx.x; n < samples; n += blockDim.x) {
+    loss += scores.loss[n];
+    top1 += scores.top1[n];
+    top5 += scores.top5[n];
+    if (labels != nullptr && !is_class(labels[n], classes)) first_bad = fmin(first_bad, static_cast<double>(n));
+  }
+  loss = gpu::block_sum(loss);
+  top1 = gpu::block_sum(top1);
+  top5 = gpu::block_sum(top5);
+  first_bad = gpu::block_min(first_bad);
+  if (threadIdx.x != 0) return;
+  totals[0] += loss;
+  totals[1] += top1;
+  totals[2] += top5;
+  if (first_bad < INFINITY && bad_label->seen == 0) {
+    const auto sample = static_cast<std::int64_t>(first_bad);
+    bad_label->label = labels[sample];
+    bad_label->sample = sample;
+    bad_label->classes = classes;
+    __threadfence_system();
+    bad_label->seen = 1;
+  }
+}
+
+// Threads for the block of a sample: whole warps, and no more than it has outputs.
+unsigned row_threads(std::int64_t outputs) {
+  return static_cast<unsigned>(std::clamp<std::int64_t>((outputs + 31) / 32 * 32, 32, kThreads));
+}
+
+void add_scores(const CudaState& state, const Scores& scores, std::int64_t samples, const std::int64_t* labels,
+                std::int64_t classes, const Tensor& totals) {
+  add_scores_kernel<<<1, kThreads, 0, state.stream>>>(scores, samples, labels, classes, state.bad_label,
+                                                      totals.data<double>());
+  CONVOY_CUDA_LAUNCHED();
+}
+
+}  // namespace
+
+void CudaBackend::softmax_cross_entropy(const Tensor& logits, const Tensor& labels, float smoothing, float scale,
+                                        const Tensor& dlogits, const Tensor& totals) {
+  const std::int64_t samples = logits.shape()[0], classes = logits.shape()[1];
+  if (samples == 0) return;
+  const Tensor scratch = tensor({3, samples}, DType::kF64);
+  const Scores scores(scratch, samples);
+  const auto* targets = labels.data<std::int64_t>();
+  gpu::dispatch_activation(logits.dtype(), [&](auto type) {
+    using T = decltype(type);
+    cross_entropy_kernel<<<static_cast<unsigned>(samples), row_threads(classes), 0, state_->stream>>>(
+        CrossEntropy{classes, smoothing, scale}, logits.data<const T>(), targets, dlogits.data<T>(), scores);
+  });
+  CONVOY_CUDA_LAUNCHED();
+  add_scores(*state_, scores, samples, targets, classes, totals);
+}
+
+void CudaBackend::mse(const Tensor& predictions, const Tensor& targets, float scale, const Tensor& dpredictions,
+                      const Tensor& totals) {
+  const std::int64_t samples = predictions.shape()[0], outputs = predictions.shape().sample_size();
+  if (samples == 0) return;
+  const Tensor scratch = tensor({3, samples}, DType::kF64);
+  const Scores scores(scratch, samples);
+  const bool one_hot = targets.dtype() == DType::kI64;
+  const auto* labels = one_hot ? targets.data<const std::int64_t>() : nullptr;
+  const auto* values = one_hot ? nullptr : targets.data<const float>();
+  const double slope = 2.0 * static_cast<double>(scale) / static_cast<double>(outputs);
+  gpu::dispatch_activation(predictions.dtype(), [&](auto type) {
+    using T = decltype(type);
+    mse_kernel<<<static_cast<unsigned>(samples), row_threads(outputs), 0, state_->stream>>>(
+        outputs, slope, predictions.data<const T>(), labels, values, dpredictions.data<T>(), scores);
+  });
+  CONVOY_CUDA_LAUNCHED();
+  add_scores(*state_, scores, samples, labels, outputs, totals);
+}
+
+}  // namespace convoy

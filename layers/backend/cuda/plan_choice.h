@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What is decided about a convolution's plans without a GPU: which convolutions share a plan, what cuDNN's notes may
+// say of an engine that is used, how long plans are tried, and which of the timed ones is kept. conv_plans.cpp does
+// the rest. Private to layers/backend/cuda.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "layers/base/error.h"
+#include "layers/base/shape.h"
+
+namespace convoy {
+
+enum class ConvDirection : std::uint8_t { kForward, kBackwardInput, kBackwardWeight };
+
+/// One convolution as cuDNN sees it: x [batch, in_channels, height, width], in_channels padded.
+struct ConvPlanKey {
+  ConvDirection direction = ConvDirection::kForward;
+  std::int64_t batch = 0, in_channels = 0, height = 0, width = 0;
+  std::int64_t out_channels = 0, kernel = 1, stride = 1, padding = 0;
+  DType type = DType::kF32;    ///< of what is read
+  DType result = DType::kF32;  ///< of what is written
+
+  auto operator<=>(const ConvPlanKey&) const = default;
+  [[nodiscard]] std::int64_t out_height() const { return (height + 2 * padding - kernel) / stride + 1; }
+  [[nodiscard]] std::int64_t out_width() const { return (width + 2 * padding - kernel) / stride + 1; }
+
+  /// "weight gradient (float32) of a 3x3 convolution, stride 2, padding 1, of [8, 64, 56, 56] to 128 channels in
+  /// bfloat16"
+  [[nodiscard]] std::string str() const {
+    const char* of = direction == ConvDirection::kForward         ? "output"
+                     : direction == ConvDirection::kBackwardInput ? "input gradient"
+                                                                  : "weight gradient";
+    return fmt::format("{} ({}) of a {}x{} convolution, stride {}, padding {}, of {} to {} channels in {}", of,
+                       dtype_name(result), kernel, kernel, stride, padding,
+                       Shape{batch, in_channels, height, width}.str(), out_channels, dtype_name(type));
+  }
+};
+
+/// What cuDNN may note about an engine, as far as it matters here.
+enum class PlanNote : std::uint8_t { kTensorCore, kDownConvertInputs, kReducedPrecisionReduction, kNondeterministic };
+
+/// An engine with one of these notes is not used. Float32 on tensor cores is TF32.
+inline std::vector<PlanNote> barred_notes(DType type, bool tf32, bool deterministic) {
+  std::vector<PlanNote> notes{PlanNote::kDownConvertInputs, PlanNote::kReducedPrecisionReduction};
+  if (type == DType::kF32 && !tf32) notes.push_back(PlanNote::kTensorCore);
+  if (deterministic) notes.push_back(PlanNote::kNondeterministic);
+  return notes;
+}
+
+/// Whether one more plan is built and timed, in the order of cuDNN's heuristics. Some engines are compiled when their
+/// plan is built, which takes up to seconds. Without timing (deterministic) the first plan that can be built is taken.
+inline bool try_another(std::size_t built, double seconds, bool deterministic) {
+  constexpr std::size_t kMost = 8;
+  constexpr double kSeconds = 1.0;
+  if (built == 0) return true;
+  return !deterministic && built < kMost && seconds < kSeconds;
+}
+
+constexpr double kNoTime = std::numeric_limits<double>::infinity();  ///< of a plan that failed or that there is not
+
+/// The index of the plan to keep, or times.size() when all failed. One that comes later must be quicker by 2 %, so that
+/// noise seldom decides.
+inline std::size_t quickest(std::span<const double> times) {
+  std::size_t best = times.size();
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    if (times[i] == kNoTime) continue;
+    if (best == times.size() || times[i] < 0.98 * times[best]) best = i;
+  }
+  return best;
+}
+
+/// The type in which cuDNN writes a weight gradient of 16-bit activations: float32, which loses nothing, unless there
+/// is no such plan or the narrow one, converted afterwards, is a quarter quicker.
+inline DType gradient_type(double wide_time, double narrow_time, DType narrow) {
+  return wide_time == kNoTime || narrow_time < 0.75 * wide_time ? narrow : DType::kF32;
+}
+
+/// Bytes to take from the pool for a workspace: powers of two, so that the plans of all layers share a few blocks.
+inline std::int64_t workspace_block(std::int64_t bytes) {
+  constexpr std::uint64_t kLeast = std::uint64_t{1} << 20;
+  return bytes <= 0 ? 0 : static_cast<std::int64_t>(std::bit_ceil(std::max(static_cast<std::uint64_t>(bytes), kLeast)));
+}
+
+}  // namespace convoy

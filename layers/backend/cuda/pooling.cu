@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Pooling of the CUDA backend. Max pooling records for every output which place of its window won; backward then
+// gathers: each input pixel adds the gradients of those windows that cover it and chose it, in row-major order. So
+// nothing is written twice and sums have one order. A block has one line of pixels, a thread 16 bytes of channels.
+#include <cmath>
+
+#include "layers/backend/cuda/channel_rows.cuh"
+#include "layers/backend/cuda/cuda_backend.h"
+
+namespace convoy {
+
+namespace {
+
+using gpu::kThreads;
+using gpu::load_lanes;
+using gpu::store_lanes;
+using gpu::Vector;
+
+struct PoolGeometry {
+  std::int64_t channels;
+  int height, width, out_height, out_width, kernel, stride, padding;
+};
+
+PoolGeometry geometry(const PoolSpec& spec, const Shape& x, const Shape& y) {
+  if (spec.kernel < 1 || spec.kernel > 15 || spec.stride < 1 || spec.padding < 0 || 2 * spec.padding > spec.kernel) {
+    fail_usage(
+        "max pooling wants kernel 1 to 15, stride at least 1 and padding at most half the kernel, not {}, {}, {}",
+        spec.kernel, spec.stride, spec.padding);
+  }
+  const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
+  return {x[1],         narrow(x[2]),        narrow(x[3]),        narrow(y[2]),
+          narrow(y[3]), narrow(spec.kernel), narrow(spec.stride), narrow(spec.padding)};
+}
+
+// One block per line of `width` pixels, with a thread per vector where there are few.
+struct LineLaunch {
+  unsigned lines, threads;
+  LineLaunch(std::int64_t line_count, std::int64_t width, std::int64_t channels, int lanes)
+      : lines(static_cast<unsigned>(line_count)),
+        threads(static_cast<unsigned>(std::min<std::int64_t>(kThreads, (width * channels / lanes + 31) / 32 * 32))) {}
+};
+
+// y and argmax [lines, out_width, channels]; line = image * out_height + out_row.
+template <class T, int kCount>
+__global__ void __launch_bounds__(kThreads) max_pool_kernel(const T* x, PoolGeometry g, T* y, std::uint8_t* argmax) {
+  const int vectors = static_cast<int>(g.channels / kCount);
+  const std::int64_t line = blockIdx.x, image = line / g.out_height;
+  const int top = static_cast<int>(line % g.out_height) * g.stride - g.padding;
+  const int first_row = max(0, top), end_row = min(g.height, top + g.kernel);
+  for (int i = static_cast<int>(threadIdx.x); i < g.out_width * vectors; i += static_cast<int>(blockDim.x)) {
+    const int left = i / vectors * g.stride - g.padding;
+    const int first_column = max(0, left), end_column = min(g.width, left + g.kernel);
+    const T* pixels = x + image * g.height * g.width * g.channels + i % vectors * kCount;
+    float best[kCount];
+    int places[kCount];
+#pragma unroll
+    for (int lane = 0; lane < kCount; ++lane) {
+      best[lane] = -INFINITY;
+      places[lane] = (first_row - top) * g.kernel + first_column - left;
+    }
+    for (int row = first_row; row < end_row; ++row) {
+      for (int column = first_column; column < end_column; ++column) {
+        float values[kCount];
+        load_lanes(pixels + (std::int64_t{row} * g.width + column) * g.channels, values);
+        const int place = (row - top) * g.kernel + column - left;
+#pragma unroll
+        for (int lane = 0; lane < kCount; ++lane) {
+          const bool take = values[lane] > best[lane] || isnan(values[lane]);
+          best[lane] = take ? values[lane] : best[lane];
+          places[lane] = take ? place : places[lane];
+        }
+      }
+    }
+    const std::int64_t at = line * g.out_width * g.channels + std::int64_t{i} * kCount;
+    store_lanes(best, y + at);
+    Vector<std::uint8_t, kCount> chosen;
+#pragma unroll
+    for (int lane = 0; lane < kCount; ++lane) chosen.lanes[lane] = static_cast<std::uint8_t>(places[lane]);
+    gpu::store_vector(chosen, argmax + at, 0);
+  }
+}
+
+// The first window along an axis that covers the input at `at`.
+__device__ int first_window(int at, const PoolGeometry& g) {
+  const int beyond = at + g.padding - g.kernel + 1;
+  return beyond <= 0 ? 0 : (beyond + g.stride - 1) / g.stride;
+}
+
+// dx [lines, width, channels]; line = image * height + row.
+template <class T, int kCount>
+__global__ void __launch_bounds__(kThreads)
+    max_pool_backward_kernel(const T* dy, const std::uint8_t* argmax, PoolGeometry g, T* dx) {
+  const int vectors = static_cast<int>(g.channels / kCount);
+  const std::int64_t line = blockIdx.x, image = line / g.height;
+  const int row = static_cast<int>(line % g.height);
+  const int first_row = first_window(row, g), last_row = min(g.out_height - 1, (row + g.padding) / g.stride);
+  for (int i = static_cast<int>(threadIdx.x); i < g.width * vectors; i += static_cast<int>(blockDim.x)) {
+    const int column = i / vectors;
+    const int first_column = first_window(column, g);
+    const int last_column = min(g.out_width - 1, (column + g.padding) / g.stride);
+    float sums[kCount] = {};
+    for (int out_row = first_row; out_row <= last_row; ++out_row) {
+      for (int out = first_column; out <= last_column; ++out) {
+        const std::int64_t at =
+            ((image * g.out_height + out_row) * g.out_width + out) * g.channels + i % vectors * kCount;
+        const int place = (row + g.padding - out_row * g.stride) * g.kernel + column + g.padding - out * g.stride;
+        float gradients[kCount];
+        load_lanes(dy + at, gradients);
+        const auto chosen = gpu::load_vector<kCount>(argmax + at, 0);
+#pragma unroll
+        for (int lane = 0; lane < kCount; ++lane) {
+          sums[lane] += chosen.lanes[lane] == place ? gradients[lane] : 0.0F;
+        }
+      }
+    }
+    store_lanes(sums, dx + line * g.width * g.channels + std::int64_t{i} * kCount);
+  }
+}
+
+// A thread per image and vector of channels. Sums of rows are summed, so that rounding grows with height + width and
+// not with their product.
+template <class T, int kCount>
+__global__ void __launch_bounds__(kThreads)
+    average_kernel(const T* x, std::int64_t count, int height, int width, std::int64_t channels, float scale, T* y) {
+  const std::int64_t vectors = channels / kCount;
+  for (std::int64_t i = gpu::grid_thread(); i < count; i += gpu::grid_threads()) {
+    const T* pixel = x + i / vectors * height * width * channels + i % vectors * kCount;
+    float total[kCount] = {};
+    for (int row = 0; row < height; ++row) {
+      float line[kCount] = {};
+#pragma unroll 4
+      for (int column = 0; column < width; ++column, pixel += channels) {
+        float values[kCount];
+        load_lanes(pixel, values);
+#pragma unroll
+        for (int lane = 0; lane < kCount; ++lane) line[lane] += values[lane];
+      }
+#pragma unroll
+      for (int lane = 0; lane < kCount; ++lane) total[lane] += line[lane];
+    }
+#pragma unroll
+    for (int lane = 0; lane < kCount; ++lane) total[lane] *= scale;
+    store_lanes(total, y + i * kCount);
+  }
+}
+
+// dx [lines, width, channels], `height` lines per image, each pixel dy [images, channels] times scale.
+template <class T, int kCount>
+__global__ void __launch_bounds__(kThreads)
+    spread_kernel(const T* dy, int height, int width, std::int64_t channels, float scale, T* dx) {
+  const int vectors = static_cast<int>(channels / kCount);
+  const std::int64_t line = blockIdx.x;
+  for (int i = static_cast<int>(threadIdx.x); i < width * vectors; i += static_cast<int>(blockDim.x)) {
+    float values[kCount];
+    load_lanes(dy + line / height * channels + i % vectors * kCount, values);
+#pragma unroll
+    for (int lane = 0; lane < kCount; ++lane) values[lane] *= scale;
+    store_lanes(values, dx + line * width * channels + std::int64_t{i} * kCount);
+  }
+}
+
+}  // namespace
+
+void CudaBackend::max_pool_forward(const PoolSpec& spec, const Tensor& x, const Tensor& y, const Tensor& argmax) {
+  const PoolGeometry g = geometry(spec, x.shape(), y.shape());
+  if (y.size() == 0) return;
+  gpu::dispatch_activation(x.dtype(), [&](auto type) {
+    using T = decltype(type);
+    const T* input = x.data<T>();
+    T* output = y.data<T>();
+    auto* places = argmax.data<std::uint8_t>();
+    const auto start = [&](auto lanes) {
+      constexpr int kCount = decltype(lanes)::value;
+      const LineLaunch launch(x.shape()[0] * g.out_height, g.out_width, g.channels, kCount);
+      max_pool_kernel<T, kCount><<<launch.lines, launch.threads, 0, state_->stream>>>(input, g, output, places);
+    };
+    gpu::dispatch_lanes<T>(g.channels, start, input, output, places);
+  });
+  CONVOY_CUDA_LAUNCHED();
+}
+
+void CudaBackend::max_pool_backward(const PoolSpec& spec, const Tensor& dy, const Tensor& argmax, const Tensor& dx) {
+  const PoolGeometry g = geometry(spec, dx.shape(), dy.shape());
+  if (dx.size() == 0) return;
+  gpu::dispatch_activation(dy.dtype(), [&](auto type) {
+    using T = decltype(type);
+    const T* gradient = dy.data<T>();
+    T* dinput = dx.data<T>();
+    const auto* places = argmax.data<std::uint8_t>();
+    const auto start = [&](auto lanes) {
+      constexpr int kCount = decltype(lanes)::value;
+      const LineLaunch launch(dx.shape()[0] * g.height, g.width, g.channels, kCount);
+      max_pool_backward_kernel<T, kCount>
+          <<<launch.lines, launch.threads, 0, state_->stream>>>(gradient, places, g, dinput);
+    };
+    gpu::dispatch_lanes<T>(g.channels, start, gradient, dinput, places);
+  });
+  CONVOY_CUDA_LAUNCHED();
+}
+
+void CudaBackend::global_avg_pool_forward(const Tensor& x, const Tensor& y) {
+  if (y.size() == 0) return;
+  const std::int64_t channels = x.shape()[1], pixels = x.shape()[2] * x.shape()[3];
+  const int height = static_cast<int>(x.shape()[2]), width = static_cast<int>(x.shape()[3]);
+  gpu::dispatch_activation(x.dtype(), [&](auto type) {
+    using T = decltype(type);
+    const T* input = x.data<T>();
+    T* output = y.data<T>();
+    const auto start = [&](auto lanes) {
+      constexpr int kCount = decltype(lanes)::value;
+      const std::int64_t count = y.size() / kCount;
+      average_kernel<T, kCount><<<gpu::grid_blocks(*state_, count), kThreads, 0, state_->stream>>>(
+          input, count, height, width, channels, 1.0F / static_cast<float>(pixels), output);
+    };
+    gpu::dispatch_lanes<T>(channels, start, input, output);
+  });
+  CONVOY_CUDA_LAUNCHED();
+}
+
+void CudaBackend::global_avg_pool_backward(const Tensor& dy, const Tensor& dx) {
+  if (dx.size() == 0) return;
+  const std::int64_t channels = dx.shape()[1], pixels = dx.shape()[2] * dx.shape()[3];
+  const int height = static_cast<int>(dx.shape()[2]), width = static_cast<int>(dx.shape()[3]);
+  gpu::dispatch_activation(dy.dtype(), [&](auto type) {
+    using T = decltype(type);
+    const T* gradient = dy.data<T>();
+    T* dinput = dx.data<T>();
+    const auto start = [&](auto lanes) {
+      constexpr int kCount = decltype(lanes)::value;
+      const LineLaunch launch(dx.shape()[0] * height, width, channels, kCount);
+      spread_kernel<T, kCount><<<launch.lines, launch.threads, 0, state_->stream>>>(
+          gradient, height, width, channels, 1.0F / static_cast<float>(pixels), dinput);
+    };
+    gpu::dispatch_lanes<T>(channels, start, gradient, dinput);
+  });
+  CONVOY_CUDA_LAUNCHED();
+}
+
+}  // namespace convoy

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Optimizer updates of the CUDA backend over flat float32 buffers, each in one pass. Which products are rounded is
+// written out (fmaf), so that an element's result does not depend on where it lies in the buffer, and a network cut
+// into stages trains to the same bits.
+#include <algorithm>
+#include <cmath>
+
+#include "layers/backend/cuda/block_reduce.cuh"
+#include "layers/backend/cuda/cuda_backend.h"
+#include "layers/backend/cuda/element.cuh"
+
+namespace convoy {
+
+namespace {
+
+using gpu::kThreads;
+using gpu::Vector;
+
+// What an update changes, beside the gradients that it reads.
+template <int kSlots>
+struct Slots {
+  float* at[kSlots];
+};
+
+// Each step takes the gradient and the slots of one element.
+struct SgdStep {
+  static constexpr int kSlots = 2;
+  SgdUpdate u;
+  __device__ void operator()(float g, float (&slot)[kSlots]) const {
+    float &w = slot[0], &v = slot[1];
+    const float d = fmaf(u.weight_decay, w, g);
+    v = fmaf(u.momentum, v, d);
+    w = fmaf(-u.lr, u.nesterov ? fmaf(u.momentum, v, d) : v, w);
+  }
+};
+
+struct PlainSgdStep {
+  static constexpr int kSlots = 1;
+  SgdUpdate u;
+  __device__ void operator()(float g, float (&slot)[kSlots]) const {
+    float& w = slot[0];
+    w = fmaf(-u.lr, fmaf(u.weight_decay, w, g), w);
+  }
+};
+
+struct AdamwStep {
+  static constexpr int kSlots = 3;
+  float keep;                        // 1 - lr * weight_decay
+  float beta1, rest1, beta2, rest2;  // rest = 1 - beta
+  float step;                        // lr / bias1
+  float root_bias2, epsilon;
+  __device__ void operator()(float g, float (&slot)[kSlots]) const {
+    float &w = slot[0], &m = slot[1], &v = slot[2];
+    m = fmaf(beta1, m, rest1 * g);
+    v = fmaf(beta2, v, rest2 * g * g);
+    w = fmaf(-step, m / (sqrtf(v) / root_bias2 + epsilon), w * keep);
+  }
+};
+
+struct LarsStep {
+  static constexpr int kSlots = 2;
+  float momentum, rate, decay;
+  __device__ void operator()(float g, float (&slot)[kSlots]) const {
+    float &w = slot[0], &v = slot[1];
+    v = fmaf(momentum, v, rate * fmaf(decay, w, g));
+    w -= v;
+  }
+};
+
+// Every stride-th vector from `first` on, then what the vectors leave.
+template <class Step>
+__device__ void update_range(Step step, Slots<Step::kSlots> slots, const float* g, std::int64_t vectors,
+                             std::int64_t count, std::int64_t first, std::int64_t stride) {
+  constexpr int kCount = gpu::kLanes<float>, kSlots = Step::kSlots;
+  for (std::int64_t i = first; i < vectors; i += stride) {
+    const auto gradient = gpu::load_vector<kCount>(g, i);
+    Vector<float, kCount> state[kSlots];
+#pragma unroll
+    for (int s = 0; s < kSlots; ++s) state[s] = gpu::load_vector<kCount>(slots.at[s], i);
+#pragma unroll
+    for (int lane = 0; lane < kCount; ++lane) {
+      float element[kSlots];
+#pragma unroll
+      for (int s = 0; s < kSlots; ++s) element[s] = state[s].lanes[lane];
+      step(gradient.lanes[lane], element);
+#pragma unroll
+      for (int s = 0; s < kSlots; ++s) state[s].lanes[lane] = element[s];
+    }
+#pragma unroll
+    for (int s = 0; s < kSlots; ++s) gpu::store_vector(state[s], slots.at[s], i);
+  }
+  for (std::int64_t i = vectors * kCount + first; i < count; i += stride) {
+    float element[kSlots];
+#pragma unroll
+    for (int s = 0; s < kSlots; ++s) element[s] = slots.at[s][i];
+    step(g[i], element);
+#pragma unroll
+    for (int s = 0; s < kSlots; ++s) slots.at[s][i] = element[s];
+  }
+}
+
+template <class Step>
+__global__ void __launch_bounds__(kThreads)
+    update_kernel(Step step, Slots<Step::kSlots> slots, const float* g, std::int64_t vectors, std::int64_t count) {
+  update_range(step, slots, g, vectors, count, gpu::grid_thread(), gpu::grid_threads());
+}
+
+// Over whole buffers; `slot`: as many as the step has.
+template <class Step, class... Slot>
+void update_all(const CudaState& state, Step step, std::int64_t count, const float* g, Slot*... slot) {
+  if (count == 0) return;
+  const std::int64_t vectors = gpu::whole_vectors<float, Slot...>(count, g, slot...);
+  const std::int64_t items = std::max(vectors, count - vectors * gpu::kLanes<float>);
+  update_kernel<<<gpu::grid_blocks(state, items), kThreads, 0, state.stream>>>(step, Slots<Step::kSlots>{{slot...}}, g,
+                                                                               vectors, count);
+  CONVOY_CUDA_LAUNCHED();
+}
+
+// A block's share of LARS's work. A segment's pieces are the same whatever surrounds it.
+constexpr std::int64_t kPieceElements = 32768;
+struct PieceRow {
+  std::int64_t offset;
+  std::int32_t elements, segment;
+};
+struct SegmentRow {
+  std::int64_t first_piece, end_piece;
+  std::int32_t adapt;
+};
+
+__global__ void __launch_bounds__(kThreads)
+    lars_squares_kernel(const PieceRow* pieces, const SegmentRow* segments, const float* w, const float* g,
+                        double* w_squares, double* g_squares) {
+  const PieceRow piece = pieces[blockIdx.x];
+  if (segments[piece.segment].adapt == 0) return;
+  double w_sum = 0.0, g_sum = 0.0;
+#pragma unroll 4
+  for (int i = static_cast<int>(threadIdx.x); i < piece.elements; i += kThreads) {
+    const double weight = w[piece.offset + i], gradient = g[piece.offset + i];
+    w_sum = fma(weight, weight, w_sum);
+    g_sum = fma(gradient, gradient, g_sum);
+  }
+  w_sum = gpu::block_sum(w_sum);
+  g_sum = gpu::block_sum(g_sum);
+  if (threadIdx.x == 0) {
+    w_squares[blockIdx.x] = w_sum;
+    g_squares[blockIdx.x] = g_sum;
+  }
+}
+
+// One thread per segment adds its pieces in order.
+__global__ void __launch_bounds__(kThreads)
+    lars_rates_kernel(LarsUpdate u, const SegmentRow* segments, std::int64_t count, const double* w_squares,
+                      const double* g_squares, float* rates) {
+  const std::int64_t s = gpu::grid_thread();
+  if (s >= count) return;
+  const SegmentRow segment = segments[s];
+  double ratio = 1.0;
+  if (segment.adapt != 0) {
+    double w_sum = 0.0, g_sum = 0.0;
+    for (std::int64_t p = segment.first_piece; p < segment.end_piece; ++p) {
+      w_sum += w_squares[p];
+      g_sum += g_squares[p];
+    }
+    const double w_norm = sqrt(w_sum), g_norm = sqrt(g_sum);
+    if (w_norm > 0.0 && g_norm > 0.0) ratio = u.trust * w_norm / (g_norm + u.weight_decay * w_norm + u.epsilon);
+  }
+  rates[s] = static_cast<float>(u.lr * ratio);
+}
+
+__global__ void __launch_bounds__(kThreads)
+    lars_update_kernel(LarsUpdate u, const PieceRow* pieces, const SegmentRow* segments, const float* rates, float* w,
+                       const float* g, float* v) {
+  const PieceRow piece = pieces[blockIdx.x];
+  const LarsStep step{u.momentum, rates[piece.segment], segments[piece.segment].adapt != 0 ? u.weight_decay : 0.0F};
+  w += piece.offset;
+  g += piece.offset;
+  v += piece.offset;
+  const std::int64_t vectors = gpu::whole_vectors<float, float, float>(piece.elements, w, g, v);
+  update_range(step, Slots<2>{{w, v}}, g, vectors, piece.elements, threadIdx.x, blockDim.x);
+}
+
+}  // namespace
+
+void CudaBackend::sgd_update(const SgdUpdate& update, const Tensor& values, const Tensor& gradients,
+                             const Tensor& momentum) {
+  const auto* g = gradients.data<float>();
+  if (momentum) {
+    update_all(*state_, SgdStep{update}, values.size(), g, values.data<float>(), momentum.data<float>());
+  } else {
+    update_all(*state_, PlainSgdStep{update}, values.size(), g, values.data<float>());
+  }
+}
+
+void CudaBackend::adamw_update(const AdamwUpdate& update, const Tensor& values, const Tensor& gradients,
+                               const Tensor& first_moment, const Tensor& second_moment) {
+  const double lr = update.lr, decay = update.weight_decay;
+  const AdamwStep step{static_cast<float>(1.0 - lr * decay),        static_cast<float>(update.beta1),
+                       static_cast<float>(1.0 - update.beta1),      static_cast<float>(update.beta2),
+                       static_cast<float>(1.0 - update.beta2),      static_cast<float>(lr / update.bias1),
+                       static_cast<float>(std::sqrt(update.bias2)), update.epsilon};
+  update_all(*state_, step, values.size(), gradients.data<float>(), values.data<float>(), first_moment.data<float>(),
+             second_moment.data<float>());
+}
+
+const CudaBackend::LarsTable& CudaBackend::lars_table(std::span<const Segment> segments) {
+  const auto same = [](const Segment& a, const Segment& b) {
+    return a.offset == b.offset && a.elements == b.elements && a.adapt == b.adapt;
+  };
+  for (const LarsTable& table : lars_tables_) {
+    if (std::equal(table.segments.begin(), table.segments.end(), segments.begin(), segments.end(), same)) return table;
+  }
+  std::vector<PieceRow> pieces;
+  std::vector<SegmentRow> rows;
+  for (const Segment& segment : segments) {
+    SegmentRow row{static_cast<std::int64_t>(pieces.size()), 0, segment.adapt ? 1 : 0};
+    for (std::int64_t at = 0; at < segment.elements; at += kPieceElements) {
+      pieces.push_back({segment.offset + at, static_cast<std::int32_t>(std::min(kPieceElements, segment.elements - at)),
+                        static_cast<std::int32_t>(rows.size())});
+    }
+    row.end_piece = static_cast<std::int64_t>(pieces.size());
+    rows.push_back(row);
+  }
+  const auto upload = [&](const auto& host) {
+    Tensor device = tensor({static_cast<std::int64_t>(host.size() * sizeof(host[0]))}, DType::kU8);
+    copy_from_host(host.data(), device);
+    return device;
+  };
+  lars_tables_.push_back({std::vector<Segment>(segments.begin(), segments.end()),
+                          static_cast<std::int64_t>(pieces.size()), upload(pieces), upload(rows)});
+  return lars_tables_.back();
+}
+
+void CudaBackend::lars_update(const LarsUpdate& update, std::span<const Segment> segments, const Tensor& values,
+                              const Tensor& gradients, const Tensor& momentum) {
+  const LarsTable& table = lars_table(segments);
+  if (table.pieces == 0) return;
+  float *w = values.data<float>(), *v = momentum.data<float>();
+  const auto* g = gradients.data<float>();
+  const auto* pieces = table.piece_rows.data<const PieceRow>();
+  const auto* rows = table.segment_rows.data<const SegmentRow>();
+  const auto count = static_cast<std::int64_t>(segments.size());
+  const Tensor squares = tensor({2, table.pieces}, DType::kF64), rates = tensor({count}, DType::kF32);
+  auto* w_squares = squares.data<double>();
+  double* g_squares = w_squares + table.pieces;
+  const auto blocks = static_cast<unsigned>(table.pieces);
+  lars_squares_kernel<<<blocks, kThreads, 0, state_->stream>>>(pieces, rows, w, g, w_squares, g_squares);
+  CONVOY_CUDA_LAUNCHED();
+  const auto rate_blocks = static_cast<unsigned>((count + kThreads - 1) / kThreads);
+  lars_rates_kernel<<<rate_blocks, kThreads, 0, state_->stream>>>(update, rows, count, w_squares, g_squares,
+                                                                  rates.data<float>());
+  CONVOY_CUDA_LAUNCHED();
+  lars_update_kernel<<<blocks, kThreads, 0, state_->stream>>>(update, pieces, rows, rates.data<float>(), w, g, v);
+  CONVOY_CUDA_LAUNCHED();
+}
+
+}  // namespace convoy

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Dynamic loss scaling for float16 (Micikevicius et al. 2018; torch.cuda.amp.GradScaler): the loss is multiplied by a
+// power of two so that small gradients do not vanish in 16 bits, gradients are divided by it in float32 before the
+// update, and an update whose gradients overflowed is left out. The scale doubles at every 2,000th update and halves
+// after an overflow. Invariant: the scale alone is its state, so a resumed run goes on with the same numbers.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "layers/backend/backend.h"
+
+namespace convoy {
+
+class LossScaler {
+ public:
+  static constexpr double kStart = 65536, kMost = 16777216, kLeast = 1;
+  static constexpr std::int64_t kGrowthInterval = 2000;  ///< updates
+
+  /// Not enabled: the scale is 1 for ever and gradients are not looked at.
+  explicit LossScaler(bool enabled = false) : enabled_(enabled), scale_(enabled ? kStart : 1) {}
+
+  [[nodiscard]] bool enabled() const { return enabled_; }
+  [[nodiscard]] double scale() const { return scale_; }
+  /// From a checkpoint; ignored when not enabled or out of range.
+  void restore(double scale) {
+    if (enabled_ && scale >= kLeast && scale <= kMost) scale_ = scale;
+  }
+
+  /// Whether all of these gradients (float32) are finite, which divides them by the scale.
+  bool unscale(Backend& backend, const Tensor& gradients) const {
+    if (!enabled_) return true;
+    if (!backend.all_finite(gradients)) return false;
+    backend.scale(static_cast<float>(1 / scale_), gradients);
+    return true;
+  }
+
+  /// After update number `update` (from 0), made when `finite`, else left out.
+  void finish(bool finite, std::int64_t update) {
+    if (!enabled_) return;
+    if (!finite) {
+      scale_ = std::max(kLeast, scale_ / 2);
+    } else if ((update + 1) % kGrowthInterval == 0) {
+      scale_ = std::min(kMost, 2 * scale_);
+    }
+  }
+
+ private:
+  bool enabled_;
+  double scale_;
+};
+
+}  // namespace convoy

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/nccl_queues.h"
+
+#include <functional>
+
+#include "layers/base/error.h"
+#include "parallel/nccl_pairs.h"
+#include "parallel/nccl_setup.h"
+
+namespace convoy {
+
+namespace {
+
+// Of the GPU's many processors, for each of up to four message queues: a kernel that waits for a message must leave
+// room for what computes.
+constexpr int kMessageBlocks = 8;
+
+}  // namespace
+
+NcclQueues::NcclQueues(Communicator& host, CudaBackend& backend, std::shared_ptr<const NcclIdentity> identity,
+                       const NcclOptions& options)
+    : host_(host), backend_(backend), state_(backend.state()), options_(options), identity_(std::move(identity)) {
+  if (identity_->size > 1) {
+    prepare_nccl(options_);
+    if (options_.collectives) make_collectives();
+    if (options_.messages) make_messages();
+  }
+  state_.while_waiting.emplace_back(WaitCheck{this});
+}
+
+NcclQueues::~NcclQueues() {
+  std::erase_if(state_.while_waiting, [this](const std::function<void(double)>& function) {
+    const auto* check = function.target<WaitCheck>();
+    return check != nullptr && check->owner == this;
+  });
+}
+
+void NcclQueues::make_collectives() {
+  const std::string id = host_.broadcast(identity_->rank == 0 ? new_nccl_id() : std::string(), 0, "NCCL id");
+  const NcclQueue::Settings settings{identity_->rank, identity_->size, options_.high_priority, 0};
+  collectives_ = std::make_unique<NcclQueue>(state_, identity_, events_, id, settings);
+}
+
+// The first rank of a pair makes the ids of both directions. All ranks go through the pairs in one order, and the two
+// of a pair do the same things in the same order, so that none waits in vain for its partner.
+void NcclQueues::make_messages() {
+  const int rank = identity_->rank;
+  const std::vector<std::pair<int, int>> pairs = ring_pairs(identity_->size);
+  std::string own;
+  for (const auto& [first, second] : pairs) {
+    if (first == rank) own = new_nccl_id() + new_nccl_id();
+  }
+  const std::vector<std::string> ids = host_.all_gather(own, "NCCL ids");
+  for (const auto& [first, second] : pairs) {
+    if (first != rank && second != rank) continue;
+    const std::string& both = ids[static_cast<std::size_t>(first)];
+    make_direction(both.substr(0, both.size() / 2), first, second);
+    make_direction(both.substr(both.size() / 2), second, first);
+  }
+}
+
+// Makes the queue of one direction, in which the sender is rank 0, and sends a byte through it: NCCL connects two ranks
+// at their first message and holds up the host meanwhile, here where both are waiting for it.
+void NcclQueues::make_direction(const std::string& id, int from, int to) {
+  const bool sends = from == identity_->rank;
+  const NcclQueue::Settings settings{sends ? 0 : 1, 2, options_.high_priority, kMessageBlocks};
+  auto& queue = sends ? outgoing_[to] : incoming_[from];
+  queue = std::make_unique<NcclQueue>(state_, identity_, events_, id, settings);
+  const Tensor byte = backend_.tensor({1}, DType::kU8);
+  const auto first = flight(fmt::format("{} rank {}", sends ? "send to" : "receive from", sends ? to : from),
+                            "first contact", "one byte");
+  put(*queue, first, [&](ncclComm_t comm, cudaStream_t stream) {
+    return sends ? ncclSend(byte.raw(), 1, ncclUint8, 1, comm, stream)
+                 : ncclRecv(byte.raw(), 1, ncclUint8, 0, comm, stream);
+  });
+  NcclOperation(state_, first, byte, Tensor()).wait();
+}
+
+std::shared_ptr<NcclFlight> NcclQueues::flight(std::string kind, std::string number, const std::string& what) {
+  auto flight = std::make_shared<NcclFlight>(identity_, events_, state_.capturing());
+  flight->kind = std::move(kind);
+  flight->number = std::move(number);
+  flight->what = what;
+  flight->serial = ++serial_;
+  return flight;
+}
+
+void NcclQueues::put(NcclQueue& queue, const std::shared_ptr<NcclFlight>& flight, const NcclQueue::Start& start) {
+  queue.put(flight, start);
+  if (flight->captured) recorded_ = flight->label();
+}
+
+std::vector<NcclQueue*> NcclQueues::all() const {
+  std::vector<NcclQueue*> queues;
+  if (collectives_) queues.push_back(collectives_.get());
+  for (const ByPeer* side : {&outgoing_, &incoming_}) {
+    for (const auto& [peer, queue] : *side) queues.push_back(queue.get());
+  }
+  return queues;
+}
+
+void NcclQueues::check(double seconds) {
+  const std::vector<NcclQueue*> queues = all();
+  try {
+    for (NcclQueue* queue : queues) queue->check();
+    if (seconds > options_.timeout) check_late(seconds);
+  } catch (...) {
+    for (NcclQueue* queue : queues) queue->abort();
+    throw;
+  }
+}
+
+void NcclQueues::check_late(double seconds) {
+  const NcclFlight* late = nullptr;
+  for (NcclQueue* queue : all()) {
+    const NcclFlight* flight = queue->oldest();
+    if (flight != nullptr && (late == nullptr || flight->serial < late->serial)) late = flight;
+  }
+  if (late == nullptr && recorded_.empty()) return;  // what the GPU is at is not ours
+  const std::string label = late != nullptr ? late->label() : "a recorded step with " + recorded_;
+  fail(
+      "{} is late: rank {} of it, on {}, waited {:g} s for it. Another rank has stopped, hangs or is far behind: look "
+      "for its last words; if it is only slow, raise parallel.timeout",
+      label, identity_->rank, identity_->host, seconds);
+}
+
+}  // namespace convoy

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/nccl_setup.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <mutex>
+
+#include "parallel/nccl_check.h"
+
+namespace convoy {
+
+namespace {
+
+std::string version_text(int code) { return fmt::format("{}.{}.{}", code / 10000, code / 100 % 100, code % 100); }
+
+}  // namespace
+
+void prepare_nccl(const NcclOptions& options) {
+  static std::once_flag once;
+  std::call_once(once, [&] {
+    // NCCL refuses two ranks on one GPU of one host. As far as it knows each of them has a host for itself.
+    if (options.share_gpu) {
+      std::string host(256, '\0');
+      if (gethostname(host.data(), host.size() - 1) != 0) host = "host";
+      setenv("NCCL_HOSTID", fmt::format("{}-{}", host.c_str(), getpid()).c_str(), 1);
+    }
+    if (options.deterministic) setenv("NCCL_NVLS_ENABLE", "0", 0);
+  });
+}
+
+std::string new_nccl_id() {
+  ncclUniqueId id;
+  CONVOY_NCCL_CHECK(ncclGetUniqueId(&id));
+  return {id.internal, sizeof id.internal};
+}
+
+std::string nccl_version() {
+  int version = 0;
+  CONVOY_NCCL_CHECK(ncclGetVersion(&version));
+  return version_text(version);
+}
+
+std::string nccl_built_version() { return version_text(NCCL_VERSION_CODE); }
+
+}  // namespace convoy

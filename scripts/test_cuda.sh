@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Compiles and links the CUDA backend for one GPU architecture (CONVOY_CUDA_ARCH, 90) and runs its tests, which skip
+# where there is no GPU, and what the program says without one. Other arguments go to ctest. On a machine without the
+# CUDA toolkit it says so and ends well.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source scripts/common.sh
+
+nvcc=$(command -v nvcc || echo "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc")
+if [[ ! -x "$nvcc" ]]; then
+  echo "test_cuda: skipped, there is no CUDA toolkit (nvcc) on this machine"
+  exit 0
+fi
+scripts/install_deps.sh --cuda
+cmake --preset cuda -DCMAKE_CUDA_COMPILER="$nvcc" -DCMAKE_CUDA_ARCHITECTURES="${CONVOY_CUDA_ARCH:-90}"
+cmake --build --preset cuda --parallel "$(build_jobs)" --target convoy test_cuda
+allow_mpi_as_root
+exec ctest --preset cuda -L gpu "$@"

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The caching pool: blocks come back to those who ask for their size, and reserved ones do not.
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <set>
+
+#include "layers/base/error.h"
+#include "layers/base/tensor.h"
+
+using namespace convoy;
+
+namespace {
+
+class Heap final : public RawMemory {
+ public:
+  void* allocate(std::size_t bytes) override { return std::aligned_alloc(64, (bytes + 63) / 64 * 64); }
+  void release(void* data) noexcept override { std::free(data); }
+};
+
+Tensor take(MemoryPool& pool, std::int64_t count) { return {pool.acquire(4 * count), {count}, DType::kF32}; }
+
+}  // namespace
+
+TEST_CASE("a freed block is handed out again, a reserved one only after its reservation") {
+  Heap heap;
+  MemoryPool pool(heap);
+  void* before = take(pool, 100).raw();
+  CHECK(take(pool, 100).raw() == before);
+  CHECK(pool.raw_allocations() == 1);
+
+  pool.begin_reservation();
+  CHECK_THROWS_AS(pool.begin_reservation(), Error);
+  const Tensor kept = take(pool, 500);  // still held at the end: not reserved
+  void* temporary = take(pool, 100).raw();
+  CHECK(temporary == before);
+  CHECK(take(pool, 100).raw() == before);  // twice within: still one block
+  const Tensor two[] = {take(pool, 100), take(pool, 200)};
+  std::set<void*> reserved{two[0].raw()};
+  auto reservation = [&] {
+    Tensor released = take(pool, 300);
+    reserved.insert(released.raw());
+    released.reset();
+    return pool.end_reservation();
+  }();
+  const std::uint64_t count = pool.raw_allocations();
+  const Tensor other = take(pool, 300);
+  CHECK_FALSE(reserved.contains(other.raw()));
+  CHECK(pool.raw_allocations() == count + 1);
+  reservation.reset();
+  const Tensor back = take(pool, 300);
+  CHECK(reserved.contains(back.raw()));
+  CHECK(pool.raw_allocations() == count + 1);
+
+  pool.begin_reservation();  // nothing acquired: nothing reserved
+  const auto empty = pool.end_reservation();
+  CHECK(pool.raw_allocations() == count + 1);
+}
