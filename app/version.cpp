@@ -23,7 +23,7 @@ std::string compiler_version() {
 std::string version_text() {
   std::string cuda;
   for (const LibraryVersion& library : gpu_libraries()) {
-    cuda += fmt::format("{}{} {}", cuda.empty() ? "" : ", ", library.name, library.found);
+    cuda += cuda.empty() ? library.found : fmt::format(", {} {}", library.name, library.found);  // CUDA itself is first
   }
   return fmt::format("convoy   {}\ncompiler {}\nMPI      {}\nHDF5     {}\nCPU      {}\nCUDA     {}\n",
                      program_version(), compiler_version(), World::mpi_version(), hdf5::library_version(),

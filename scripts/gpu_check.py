@@ -157,60 +157,76 @@ MODES = {
 }
 
 
-def hold_against_cpu(session, cases, config, *common):
-    """Each case on the GPU and on the CPU; the losses of each step must agree."""
-    bad = []
+# A batch that a small ResNet learns by heart in gentle steps: the losses fall by a third, and rounding alone (another
+# number of threads) moves them by 6e-5. On the 8x8 digits at the usual rates it moves them by 1e-2 after five steps.
+GENTLE = ["model.stem=small", "model.classes=10", "train.label_smoothing=0", "optimizer.lr=0.001",
+          "lr_schedule.warmup_epochs=0"]
+RESNET18 = ["model.name=resnet18", "data.image_size=16", "data.samples=128", "train.global_batch_size=128",
+            "train.steps=10", *GENTLE]
+RESNET50 = ["data.image_size=32", "data.samples=64", "train.global_batch_size=64", "train.steps=20", *GENTLE]
+
+
+def differences(losses, reference):
+    """Of each step, relative; one infinite number where the steps are not the same."""
+    if not 0 < len(losses) == len(reference):
+        return [math.inf]
+    return [abs(mine - theirs) / abs(theirs) for mine, theirs in zip(losses, reference)]
+
+
+def hold_against_cpu(session, title, ranks, words, items, by_rounding=False):
+    """The losses of a run on the GPU and of the same on the CPU, and whether they agree: within TOLERANCE or, by
+    rounding, within ten times of what another number of threads has changed on the CPU up to that step."""
+    def losses(kind, *more):
+        name = re.sub(r"\W+", "-", f"{title} {kind}")
+        return [event["loss"] for event in train(session, name, ranks, "resnet50_synthetic.toml", *items, *more)["step"]]
+
+    layout = [word for word in words if not word.startswith("device.")]
+    threads = max(2, len(os.sched_getaffinity(0)) // ranks)
+    result = {"gpu": losses("gpu", *words, "device.kind=cuda", "device.share_gpu=true"),
+              "cpu": losses("cpu", *layout, "device.kind=cpu", f"device.threads={threads}")}
+    far = differences(result["gpu"], result["cpu"])
+    allowed = [TOLERANCE] * len(far)
+    if by_rounding:
+        again = losses("cpu again", *layout, "device.kind=cpu", f"device.threads={threads // 2}")
+        noise = differences(again, result["cpu"])
+        allowed = [max(TOLERANCE, 10 * max(noise[:step + 1])) for step in range(len(far))]
+        result["cpu_again"] = again
+    result.update(largest_difference=max(far), agrees=all(f <= a for f, a in zip(far, allowed)))
+    shown = "" if math.isinf(max(far)) else f", loss {result['cpu'][0]:.4f} to {result['cpu'][-1]:.4f}"
+    say(f"{title:<32} {len(result['gpu'])} steps{shown}, differ by {max(far):.1e} (allowed {max(allowed):.0e})")
+    return result
+
+
+def modes(session, cases):
     for title, (ranks, words) in cases.items():
-        name = re.sub(r"\W+", "-", title)
-        items = [*common, *words.split()]
-        threads = max(1, len(os.sched_getaffinity(0)) // ranks)
-        on_gpu = [*items, "device.kind=cuda", "device.share_gpu=true"]
-        on_cpu = [*(item for item in items if not item.startswith("device.")), "device.kind=cpu",
-                  f"device.threads={threads}"]
         try:
-            losses = [[event["loss"] for event in train(session, f"{name}-{kind}", ranks, config, *each)["step"]]
-                      for kind, each in (("gpu", on_gpu), ("cpu", on_cpu))]
+            session.details[title] = hold_against_cpu(session, title, ranks, words.split(), RESNET18)
         except Failure as failure:
             say(f"{title:<32} failed: {failure}")
-            bad.append(title)
-            session.details[title] = {"failed": str(failure)}
+            session.details[title] = {"failed": str(failure), "agrees": False}
             if session.left() < 30:
                 break
-            continue
-        same_steps = 0 < len(losses[0]) == len(losses[1])
-        worst = max(abs(gpu - cpu) / abs(cpu) for gpu, cpu in zip(*losses)) if same_steps else math.inf
-        if not worst <= TOLERANCE:  # not a number is far off, too
-            bad.append(title)
-        session.details[title] = {"largest_relative_difference": worst, "gpu": losses[0], "cpu": losses[1]}
-        shown = f"loss {losses[1][0]:.4f} to {losses[1][-1]:.4f}, differ by {worst:.1e}" if same_steps else "differ"
-        say(f"{title:<32} {len(losses[0])} steps, {shown}")
+    bad = [title for title, result in session.details.items() if not result["agrees"]]
     missing = [title for title in cases if title not in session.details]
     if bad or missing:
         raise Failure(f"{len(bad)} of {len(cases)} failed: {', '.join(bad)}" +
                       (f"; out of time for {', '.join(missing)}" if missing else ""))
-    worst = max(each["largest_relative_difference"] for each in session.details.values())
+    worst = max(result["largest_difference"] for result in session.details.values())
     return f"{len(cases)} cases, losses differ by at most {worst:.1e} relative"
 
 
-# A gentle rate: at the usual ones rounding alone grows tenfold a step in a ResNet.
-GENTLE = ["optimizer.lr=0.001", "lr_schedule.name=constant", "lr_schedule.warmup_epochs=0", "train.eval_every_epochs=0",
-          "checkpoint.every_epochs=0"]
-
-
-def modes(session, kind):
-    return hold_against_cpu(session, MODES[kind], "quickstart.toml", "train.steps=10", "train.global_batch_size=48",
-                            *GENTLE)
-
-
 def modes_resnet50(session):
-    return hold_against_cpu(session, {"resnet50, 1 rank": (1, "")}, "resnet50_synthetic.toml", "train.steps=20",
-                            "train.global_batch_size=16", "data.image_size=64", "data.samples=320", *GENTLE)
+    result = session.details["resnet50"] = hold_against_cpu(session, "resnet50", 1, [], RESNET50, by_rounding=True)
+    figure = f"{len(result['gpu'])} steps, losses differ by at most {result['largest_difference']:.1e} relative"
+    if not result["agrees"]:
+        raise Failure(figure + ", more than rounding explains")
+    return figure
 
 
 PARTS = {
     "doctor": doctor, "tests": tests, "compare": compare, "quickstart": quickstart,
-    "modes_data": lambda session: modes(session, "data"),
-    "modes_pipeline": lambda session: modes(session, "pipeline"),
+    "modes_data": lambda session: modes(session, MODES["data"]),
+    "modes_pipeline": lambda session: modes(session, MODES["pipeline"]),
     "modes_resnet50": modes_resnet50,
     "speed_bf16": lambda session: speed(session, "bf16", [256, 512, 128, 64], ["eager", "graph"]),
     "speed_fp16": lambda session: speed(session, "fp16", [256, 512, 128, 64], ["eager", "graph"]),

@@ -62,13 +62,13 @@ std::vector<bool> peers_of(int from, int count) {
 std::string remedy(const CudaReport& report) {
   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
   if (report.driver.empty()) {
-    return "install NVIDIA's driver, or in a container start it with the GPUs (docker run --gpus all)";
+    return "install NVIDIA's driver, or start this container with its GPUs, as docker run --gpus all does";
   }
   if (visible != nullptr) {
     return fmt::format("CUDA_VISIBLE_DEVICES is \"{}\": unset it, or name GPUs that nvidia-smi lists", visible);
   }
   return fmt::format(
-      "nvidia-smi lists the GPUs that the driver sees; in a Slurm job ask for some (--gpus-per-task=1); "
+      "nvidia-smi lists the GPUs that the driver sees; in a Slurm job ask for some with --gpus-per-task=1; "
       "the driver must be one for CUDA {} or newer",
       cuda_version(CUDART_VERSION));
 }
@@ -98,8 +98,9 @@ CudaReport cuda_report() {
   }
   cudaGetLastError();  // what was reported here is no failure of what comes next
   if (!report.devices.empty()) return report;
-  report.problem = status == cudaSuccess ? "no GPU is visible" : cudaGetErrorString(status);
-  if (report.driver.empty()) report.problem += " (no NVIDIA driver is loaded)";
+  report.problem = report.driver.empty()   ? "no NVIDIA driver is loaded"
+                   : status == cudaSuccess ? "no GPU is visible"
+                                           : cudaGetErrorString(status);
   report.remedy = remedy(report);
   return report;
 }

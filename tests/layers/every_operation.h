@@ -51,6 +51,7 @@ inline void call_batch_norm(Backend& backend, const Shape& shape) {
   constexpr float kEpsilon = 1e-5F;
   RandomData data(backend);
   const Shape channels{shape[1]};
+  const std::int64_t values = shape.size() / shape[1];  // per channel
   const Tensor x = data.activations(shape, -1, 2), dy = data.activations(shape), addend = data.activations(shape);
   const Tensor gamma = data.floats(channels, 0.5, 1.5), beta = data.floats(channels);
   const Tensor mean = data.output_f32(channels), variance = data.output_f32(channels);
@@ -62,9 +63,8 @@ inline void call_batch_norm(Backend& backend, const Shape& shape) {
       const Tensor gate = relu ? y : Tensor();
       const Tensor dgamma = data.output_f32(channels), dbeta = data.output_f32(channels);
       backend.batch_norm_backward_reduce(dy, x, gate, mean, variance, kEpsilon, dgamma, dbeta);
-      backend.batch_norm_backward_apply(dy, x, gate, mean, variance, gamma, dgamma, dbeta,
-                                        static_cast<double>(shape.size() / shape[1]), kEpsilon, data.output(shape),
-                                        add ? data.output(shape) : Tensor());
+      backend.batch_norm_backward_apply(dy, x, gate, mean, variance, gamma, dgamma, dbeta, static_cast<double>(values),
+                                        kEpsilon, data.output(shape), add ? data.output(shape) : Tensor());
     }
   }
 }

@@ -88,9 +88,9 @@ TEST_CASE("a backend agrees with another of its kind in every operation") {
   call_every_operation(compare, 2, 65);
   call_every_operation(compare, 9, 7);
   CHECK(names_seen(compare) == all_operations());
-  for (const auto& [name, seen] : compare.seen()) {
-    CHECK_MESSAGE(seen.calls >= 3, name);
-    CHECK_MESSAGE(seen.largest_difference <= 1e-5, name);
+  for (const auto& entry : compare.seen()) {
+    CHECK_MESSAGE(entry.second.calls >= 3, entry.first);
+    CHECK_MESSAGE(entry.second.largest_difference <= 1e-5, entry.first);
   }
   CHECK(compare.seen().at("conv2d_forward").calls == 3 * 14);
   CHECK(compare.seen().at("conv2d_backward_weight").calls == 3 * 28);
@@ -214,7 +214,7 @@ TEST_CASE("a residual block trains through the compare backend as without it") {
     expected.erase(unused);
   }
   CHECK(names_seen(compare) == expected);
-  for (const auto& [name, seen] : compare.seen()) CHECK_MESSAGE(seen.calls >= 2, name);
+  for (const auto& entry : compare.seen()) CHECK_MESSAGE(entry.second.calls >= 2, entry.first);
 }
 
 TEST_CASE("weights of other backends are refused") {
