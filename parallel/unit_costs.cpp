@@ -34,7 +34,7 @@ Tensor random_tensor(Backend& backend, std::int64_t count, std::uint64_t key) {
 // One unit with parameters of its own, and the quickest of its passes.
 class Probe {
  public:
-  Probe(Backend& backend, Candidate candidate) : candidate_(std::move(candidate)), store_(backend) {
+  Probe(Backend& backend, Candidate candidate) : backend_(backend), candidate_(std::move(candidate)), store_(backend) {
     const UnitInfo& info = candidate_.info;
     BuildContext context{backend, store_};
     candidate_.unit.layer->build(context, candidate_.unit.path, info.input);
@@ -48,18 +48,22 @@ class Probe {
              0,      4.0 * static_cast<double>(info.parameters())};
   }
 
-  /// Returns the seconds of one pass; counts it unless it only warms up.
+  /// Returns the seconds of one pass; counts it unless it only warms up. Waits for the device before each lap.
   double pass(const Tensor& inputs, const Tensor& gradients, bool counts) {
     Layer& layer = *candidate_.unit.layer;
-    Stopwatch watch;
+    auto lap = [this, watch = Stopwatch()]() mutable {
+      backend_.synchronize();
+      return watch.lap();
+    };
+    lap();
     const Tensor y = layer.forward(inputs.view(0, candidate_.info.input), cache_, Mode::kTraining);
-    const double forward = watch.lap();
+    const double forward = lap();
     best_.cache_bytes = static_cast<double>(cache_.bytes());
-    watch.lap();
+    lap();
     layer.backward_input(gradients.view(0, candidate_.info.output), cache_);
-    const double backward_input = watch.lap();
+    const double backward_input = lap();
     layer.backward_weight(cache_);
-    const double backward_weight = watch.lap();
+    const double backward_weight = lap();
     if (counts) {
       best_.forward = std::min(best_.forward, forward);
       best_.backward_input = std::min(best_.backward_input, backward_input);
@@ -72,6 +76,7 @@ class Probe {
 
  private:
   static constexpr double kNever = 1e30;
+  Backend& backend_;
   Candidate candidate_;
   ParameterStore store_;
   Cache cache_{0};

@@ -221,7 +221,7 @@ class Trial:
 
 
 class Bench:
-    """Makes trials and times them. A compiled one is kept, since compiling takes minutes; others leave the GPU at once."""
+    """Makes trials and times them. A compiled one is kept: compiling takes minutes. Others leave the GPU at once."""
 
     def __init__(self, torch):
         self.torch = torch

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parts of the check of a GPU machine; scripts/gpu_check.sh runs them one after another, each under a time limit.
 
-  gpu_check.py run PART --out DIR --convoy PROGRAM --seconds N    one part: its result goes to DIR/results.json, what its
-                                                                  commands print to DIR/log.txt
-  gpu_check.py gpus                                               names the GPUs, or says why there are none and ends with 2
-  gpu_check.py table PART... --out DIR                            the results; ends with 1 if one failed
+  gpu_check.py run PART --out DIR --convoy PROGRAM --seconds N   one part: its result goes to DIR/results.json, what its
+                                                                 commands print to DIR/log.txt
+  gpu_check.py gpus                       names the GPUs; without any it says why and ends with 2
+  gpu_check.py table PART... --out DIR    the results; ends with 1 if one failed
 
 Standard library only; torch, where the speed is held against PyTorch's.
 """
@@ -46,7 +46,7 @@ def doctor(session):
 
 
 def tests(session):
-    """Every test program, those of several ranks on 1, 2 and 4; the comparisons of test_cuda are a part of their own."""
+    """Every test program, those of several ranks on 1, 2 and 4; what test_cuda compares is a part of its own."""
     results = session.details
     for name, path in sorted(session.programs().items()):
         plain = [path]
@@ -159,8 +159,8 @@ MODES = {
 
 # A batch that a small ResNet learns by heart in gentle steps: the losses fall by a third, and rounding alone (another
 # number of threads) moves them by 6e-5. On the 8x8 digits at the usual rates it moves them by 1e-2 after five steps.
-GENTLE = ["model.stem=small", "model.classes=10", "train.label_smoothing=0", "optimizer.lr=0.001",
-          "lr_schedule.warmup_epochs=0"]
+GENTLE = ["model.stem=small", "model.classes=10", "train.loss=cross_entropy", "optimizer.lr=0.001",
+          "optimizer.momentum=0.9"]
 RESNET18 = ["model.name=resnet18", "data.image_size=16", "data.samples=128", "train.global_batch_size=128",
             "train.steps=10", *GENTLE]
 RESNET50 = ["data.image_size=32", "data.samples=64", "train.global_batch_size=64", "train.steps=20", *GENTLE]
@@ -178,7 +178,8 @@ def hold_against_cpu(session, title, ranks, words, items, by_rounding=False):
     rounding, within ten times of what another number of threads has changed on the CPU up to that step."""
     def losses(kind, *more):
         name = re.sub(r"\W+", "-", f"{title} {kind}")
-        return [event["loss"] for event in train(session, name, ranks, "resnet50_synthetic.toml", *items, *more)["step"]]
+        events = train(session, name, ranks, "tutorials/resnet50_tutorial.toml", *items, *more)
+        return [event["loss"] for event in events["step"]]
 
     layout = [word for word in words if not word.startswith("device.")]
     threads = max(2, len(os.sched_getaffinity(0)) // ranks)
@@ -209,8 +210,8 @@ def modes(session, cases):
     bad = [title for title, result in session.details.items() if not result["agrees"]]
     missing = [title for title in cases if title not in session.details]
     if bad or missing:
-        raise Failure(f"{len(bad)} of {len(cases)} failed: {', '.join(bad)}" +
-                      (f"; out of time for {', '.join(missing)}" if missing else ""))
+        raise Failure(f"{len(bad)} of {len(cases)} failed: {'; '.join(bad)}" +
+                      (f"; out of time for: {'; '.join(missing)}" if missing else ""))
     worst = max(result["largest_difference"] for result in session.details.values())
     return f"{len(cases)} cases, losses differ by at most {worst:.1e} relative"
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The speed of training steps on a GPU: `convoy bench` and PyTorch (scripts/gpu_bench_torch.py) in turn, with data of the
-same shapes, the same optimizer and the same precision. convoy's steps are timed by the host, which waits for each; data
-comes from its loader. PyTorch's are timed on the stream, and its data stays on the GPU. Parts of scripts/gpu_check.py.
+"""The speed of training steps on a GPU: `convoy bench` and PyTorch (scripts/gpu_bench_torch.py) in turn, with data of
+the same shapes, the same optimizer and the same precision. convoy's steps are timed by the host, which waits for each;
+data comes from its loader. PyTorch's are timed on the stream, and its data stays on the GPU. Parts of
+scripts/gpu_check.py.
 """
 import json
 import os
@@ -35,7 +36,8 @@ def side_by_side(session, title, config, cases, requests, sizes, turns=2, steps=
         if point["step_seconds"]:
             step = statistics.median(point["step_seconds"])
             point["images_per_second"] = sizes["batch"] / step
-            text = f"{sizes['batch'] / step:>9.1f} images/s {1e3 * step:>9.2f} ms {point['memory_bytes'] / 2**30:>7.2f} GiB"
+            text = (f"{sizes['batch'] / step:>9.1f} images/s {1e3 * step:>9.2f} ms "
+                    f"{point['memory_bytes'] / 2**30:>7.2f} GiB")
             if "phases" in point:
                 text += f", of it {1e3 * point['phases']['data_wait']:.2f} ms waiting for data"
         say(f"{title:<10} {name:<26} {text}")

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Convolutions of the CUDA backend: cuDNN's on channels-last activations (conv_plans.h), between the padding of input
-// channels, which the weights always have (weight_layout.h), and the biases, which are added and summed apart.
+// channels, which the weights always have (weight_layout.h), and the biases, which are added and summed apart. Weight
+// gradients of 16-bit activations leave cuDNN in 16 bits, as it has no plan that writes float32, and are summed in
+// float32 from then on.
 #include "layers/backend/cuda/conv_plans.h"
 #include "layers/backend/cuda/cuda_backend.h"
 #include "layers/backend/cuda/cuda_state.h"
@@ -18,9 +20,8 @@ ConvolutionPlans& plans_of(CudaState& state) {
 }
 
 ConvPlanKey plan_key(ConvDirection direction, const Conv2dSpec& s, const Shape& x, DType type) {
-  return {
-      direction, x[0], padded_channels(s.in_channels, type), x[2], x[3], s.out_channels, s.kernel, s.stride, s.padding,
-      type,      type};
+  return {direction, x[0], padded_channels(s.in_channels, type), x[2], x[3], s.out_channels, s.kernel, s.stride,
+          s.padding, type};
 }
 
 Shape padded_shape(const ConvPlanKey& key) { return {key.batch, key.in_channels, key.height, key.width}; }
@@ -65,20 +66,17 @@ void CudaBackend::conv2d_backward_weight(const Conv2dSpec& spec, const Tensor& x
     if (!accumulate) zero(dw);
     return;
   }
-  ConvPlanKey key = plan_key(ConvDirection::kBackwardWeight, spec, x.shape(), options_.compute);
+  const ConvPlanKey key = plan_key(ConvDirection::kBackwardWeight, spec, x.shape(), options_.compute);
   const Tensor input = padded_input(*state_, *this, key, x);
-  key.result = plans_of(*state_).weight_gradient_type(*state_, *this, key, input.raw(), dy.raw());
-  const Shape elements{w.layout->elements()};
-  const bool direct = key.result == DType::kF32 && !accumulate;
-  const Tensor result = direct ? dw : tensor(elements, key.result);
+  const bool direct = key.type == DType::kF32 && !accumulate;
+  const Tensor result = direct ? dw : tensor({w.layout->elements()}, key.type);
   plans_of(*state_).run(*state_, *this, key, {input.raw(), result.raw(), dy.raw()});
   if (direct) return;
-  Tensor wide = result;
-  if (key.result != DType::kF32) {
-    wide = accumulate ? tensor(elements, DType::kF32) : dw;
-    cast(result, wide);
+  if (accumulate) {
+    gpu::add_gradient(*state_, result, dw);
+  } else {
+    cast(result, dw);
   }
-  if (accumulate) axpy(1.0F, wide, dw);
 }
 
 }  // namespace convoy

@@ -70,13 +70,9 @@ Attributes window(const ConvPlanKey& key) {
 }
 
 void add_operation(const ConvPlanKey& key, fe::graph::Graph& graph) {
-  const auto type = [&](ConvDirection writes) { return key.direction == writes ? key.result : key.type; };
-  const auto x =
-      channels_last("x", kX, type(ConvDirection::kBackwardInput), key.batch, key.in_channels, key.height, key.width);
-  const auto w = channels_last("w", kW, type(ConvDirection::kBackwardWeight), key.out_channels, key.in_channels,
-                               key.kernel, key.kernel);
-  const auto y = channels_last("y", kY, type(ConvDirection::kForward), key.batch, key.out_channels, key.out_height(),
-                               key.out_width());
+  const auto x = channels_last("x", kX, key.type, key.batch, key.in_channels, key.height, key.width);
+  const auto w = channels_last("w", kW, key.type, key.out_channels, key.in_channels, key.kernel, key.kernel);
+  const auto y = channels_last("y", kY, key.type, key.batch, key.out_channels, key.out_height(), key.out_width());
   switch (key.direction) {
     case ConvDirection::kForward: {
       const auto attributes = window<fe::graph::Conv_fprop_attributes>(key);
@@ -214,6 +210,7 @@ Choice choose(const ConvPlanKey& key, const CudaState& state, const ConvBuffers&
     if (!try_another(indices.size(), seconds_since(start), state.deterministic)) break;
     if (fe::error_t error = graph.build_plan_at_index(state.cudnn, i); error.is_bad()) {
       refusal = error.get_message();
+      cudaGetLastError();
       continue;
     }
     const double time = state.deterministic ? 0.0 : time_plan(state, graph, i, buffers, refusal);
@@ -258,25 +255,6 @@ void ConvolutionPlans::run(CudaState& state, Backend& backend, const ConvPlanKey
   if (plan.workspace > 0) workspace = backend.tensor({workspace_block(plan.workspace)}, DType::kU8);
   fe::error_t error = execute(state, plan.graph, plan.index, buffers, workspace.raw());
   if (error.is_bad()) fail("the {} failed on {}: {}", key.str(), current_gpu(), error.get_message());
-}
-
-DType ConvolutionPlans::weight_gradient_type(CudaState& state, Backend& backend, const ConvPlanKey& key, void* x,
-                                             void* dy) {
-  if (key.type == DType::kF32) return DType::kF32;
-  ConvPlanKey tried = key;
-  tried.result = key.type;
-  if (const auto found = gradient_types_.find(tried); found != gradient_types_.end()) return found->second;
-  const auto time = [&](DType result) {
-    const std::int64_t elements = key.out_channels * key.kernel * key.kernel * key.in_channels;
-    const Tensor dw = backend.tensor({elements}, result);
-    tried.result = result;
-    return plan_for(state, tried, {x, dw.raw(), dy}).time;
-  };
-  const double wide = time(DType::kF32);
-  const bool settled = state.deterministic && wide != kNoTime;  // there is no time to compare with
-  const double narrow = settled ? kNoTime : time(key.type);
-  tried.result = key.type;
-  return gradient_types_[tried] = gradient_type(wide, narrow, key.type);
 }
 
 }  // namespace convoy

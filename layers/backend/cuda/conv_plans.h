@@ -27,15 +27,11 @@ class ConvolutionPlans {
   /// 16 bytes. Throws when cuDNN cannot do it, or when work is being recorded and there is no plan yet.
   void run(CudaState& state, Backend& backend, const ConvPlanKey& key, const ConvBuffers& buffers);
 
-  /// The type in which run() best writes the weight gradient of `key`, whatever key.result says.
-  DType weight_gradient_type(CudaState& state, Backend& backend, const ConvPlanKey& key, void* x, void* dy);
-
  private:
   struct Plan;
   Plan& plan_for(CudaState& state, const ConvPlanKey& key, const ConvBuffers& buffers);
 
   std::map<ConvPlanKey, std::unique_ptr<Plan>> plans_;
-  std::map<ConvPlanKey, DType> gradient_types_;
 };
 
 }  // namespace convoy

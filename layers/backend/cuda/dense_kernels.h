@@ -18,4 +18,7 @@ void add_bias(const CudaState& state, const Tensor& bias, const Tensor& y);
 /// dbias (float32 [channels]): the sums over the rows of dy, added when `accumulate`, else set.
 void bias_gradient(const CudaState& state, Backend& backend, const Tensor& dy, const Tensor& dbias, bool accumulate);
 
+/// dw += gradient, element by element; dw is float32, gradient of any type.
+void add_gradient(const CudaState& state, const Tensor& gradient, const Tensor& dw);
+
 }  // namespace convoy::gpu

@@ -27,22 +27,20 @@ struct ConvPlanKey {
   ConvDirection direction = ConvDirection::kForward;
   std::int64_t batch = 0, in_channels = 0, height = 0, width = 0;
   std::int64_t out_channels = 0, kernel = 1, stride = 1, padding = 0;
-  DType type = DType::kF32;    ///< of what is read
-  DType result = DType::kF32;  ///< of what is written
+  DType type = DType::kF32;  ///< of what is read and of what is written
 
   auto operator<=>(const ConvPlanKey&) const = default;
   [[nodiscard]] std::int64_t out_height() const { return (height + 2 * padding - kernel) / stride + 1; }
   [[nodiscard]] std::int64_t out_width() const { return (width + 2 * padding - kernel) / stride + 1; }
 
-  /// "weight gradient (float32) of a 3x3 convolution, stride 2, padding 1, of [8, 64, 56, 56] to 128 channels in
-  /// bfloat16"
+  /// "weight gradient of a 3x3 convolution, stride 2, padding 1, of [8, 64, 56, 56] to 128 channels in bfloat16"
   [[nodiscard]] std::string str() const {
     const char* of = direction == ConvDirection::kForward         ? "output"
                      : direction == ConvDirection::kBackwardInput ? "input gradient"
                                                                   : "weight gradient";
-    return fmt::format("{} ({}) of a {}x{} convolution, stride {}, padding {}, of {} to {} channels in {}", of,
-                       dtype_name(result), kernel, kernel, stride, padding,
-                       Shape{batch, in_channels, height, width}.str(), out_channels, dtype_name(type));
+    return fmt::format("{} of a {}x{} convolution, stride {}, padding {}, of {} to {} channels in {}", of, kernel,
+                       kernel, stride, padding, Shape{batch, in_channels, height, width}.str(), out_channels,
+                       dtype_name(type));
   }
 };
 
@@ -57,10 +55,11 @@ inline std::vector<PlanNote> barred_notes(DType type, bool tf32, bool determinis
   return notes;
 }
 
-/// Whether one more plan is built and timed, in the order of cuDNN's heuristics. Some engines are compiled when their
-/// plan is built, which takes up to seconds. Without timing (deterministic) the first plan that can be built is taken.
+/// Whether one more plan is built and timed, in the order of cuDNN's heuristics, when `built` are that run. Some
+/// engines are compiled when their plan is built, which takes up to seconds. Without timing (deterministic) the first
+/// plan that can be built is taken.
 inline bool try_another(std::size_t built, double seconds, bool deterministic) {
-  constexpr std::size_t kMost = 8;
+  constexpr std::size_t kMost = 16;  // the first ones are often variants of one engine
   constexpr double kSeconds = 1.0;
   if (built == 0) return true;
   return !deterministic && built < kMost && seconds < kSeconds;
@@ -77,12 +76,6 @@ inline std::size_t quickest(std::span<const double> times) {
     if (best == times.size() || times[i] < 0.98 * times[best]) best = i;
   }
   return best;
-}
-
-/// The type in which cuDNN writes a weight gradient of 16-bit activations: float32, which loses nothing, unless there
-/// is no such plan or the narrow one, converted afterwards, is a quarter quicker.
-inline DType gradient_type(double wide_time, double narrow_time, DType narrow) {
-  return wide_time == kNoTime || narrow_time < 0.75 * wide_time ? narrow : DType::kF32;
 }
 
 /// Bytes to take from the pool for a workspace: powers of two, so that the plans of all layers share a few blocks.
