@@ -48,7 +48,7 @@ def time_convoy(session, config, cases, sizes, steps, points):
     batch, output = sizes["batch"], os.path.join(session.work, "bench.json")
     threads = max(1, min(8, len(os.sched_getaffinity(0)) - 2))
     items = (f"train.global_batch_size={batch}", f"data.image_size={sizes['image']}", f"data.samples={4 * batch}",
-             f"data.loader_threads={threads}", "device.kind=cuda", "train.label_smoothing=0")
+             f"data.loader_threads={threads}", "device.kind=cuda")
     code, text = session.run([session.program, "bench", os.path.join(CONFIGS, config), *settings(*items),
                               "--steps", str(steps), "--warmup", str(WARMUP), "--json", output,
                               *(word for case in cases.values() for word in ("--case", case))])
@@ -87,7 +87,7 @@ def speed(session, precision, batches, variants, compile_seconds=60):
         try:
             figures.append(side_by_side(
                 session, f"{precision} {batch}", "resnet50_synthetic.toml",
-                {f"convoy{name}": f"train.precision={precision} device.graphs={value}"
+                {f"convoy{name}": f"train.precision={precision} train.label_smoothing=0 device.graphs={value}"
                  for name, value in (("", "true"), (" without graphs", "false"))},
                 {f"torch {variant}": {"precision": precision, "variant": variant} for variant in variants},
                 {"batch": batch, "image": 224}, compile_seconds=compile_seconds))
