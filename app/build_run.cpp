@@ -7,7 +7,7 @@
 #include "app/config_printer.h"
 #include "app/config_reader.h"
 #include "app/run_state.h"
-#include "app/version.h"
+#include "app/start_check.h"
 #include "layers/base/error.h"
 #include "parallel/agree.h"
 #include "parallel/executor.h"
@@ -83,31 +83,11 @@ void build_model(Run& run) {
       Executor::Buckets{c.parallel.first_bucket_mb, c.parallel.bucket_mb}, run.loss_scaler, recorder(run));
 }
 
-// Ranks that would silently compute different things, or send each other what does not fit, are found here.
-void check_same_program(Run& run) {
-  std::string cuts;
-  for (const UnitRange& range : run.layout.partition) {
-    cuts += fmt::format(" {}", run.model->units()[static_cast<std::size_t>(range.first)].input.str());
-  }
-  const std::string mine =
-      fmt::format("convoy {}, {}, {} samples, {} parameters, stages from{}", program_version(),
-                  compute_library(run.device), run.train->size(), run.model->parameter_count(), cuts);
-  const std::vector<std::string> all = run.communicator->all_gather(mine, "start-up check");
-  for (std::size_t rank = 1; rank < all.size(); ++rank) {
-    if (all[rank] == all[0]) continue;
-    Error error(fmt::format("rank {} runs \"{}\" and rank 0 \"{}\" (start the same program on the same data and the "
-                            "same kind of {} everywhere)",
-                            rank, all[rank], all[0], run.device.on_gpu() ? "GPU" : "CPU"),
-                ExitCode::kUsage);
-    error.set_collective();
-    throw error;
-  }
-}
-
 }  // namespace
 
 LoadedConfig load_config(const RankGroup& ranks, const std::string& path, const std::vector<std::string>& overrides) {
   const auto first = ranks.communicator(kLoadTimeout, "start-up");
+  check_same_command(*first, path, overrides);
   LoadedConfig loaded;
   Config own;
   const std::string text = on_root(
@@ -137,7 +117,7 @@ std::unique_ptr<Run> build_run(const World& world, const RankGroup& ranks, Loade
   }
   agree(
       all, [&] { build_model(*run); }, "building the model");
-  check_same_program(*run);
+  check_same_run(*run);
   load_start_weights(*run);
   return run;
 }

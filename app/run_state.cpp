@@ -85,9 +85,9 @@ bool is_finished(const Config& config, const RunState& state) {
   return config.train.steps ? state.step >= *config.train.steps : state.epoch >= *config.train.epochs;
 }
 
-Checkpoint capture_checkpoint(Run& run, const RunState& state) {
+Checkpoint capture_checkpoint(Run& run, const RunState& state, Checkpoint reuse) {
   Checkpoint checkpoint;
-  StateTensors tensors = gather_state(run);
+  StateTensors tensors = gather_state(run, {std::move(reuse.model), std::move(reuse.optimizer)});
   checkpoint.model = std::move(tensors.model);
   checkpoint.optimizer = std::move(tensors.optimizer);
   checkpoint.step = state.step;

@@ -23,8 +23,9 @@ struct RunState {
 /// Whether the epochs or steps that the config asks for are done.
 [[nodiscard]] bool is_finished(const Config& config, const RunState& state);
 
-/// Everything that a run needs to go on, copied out of the backend of every stage. Complete on rank 0 only.
-Checkpoint capture_checkpoint(Run& run, const RunState& state);
+/// Everything that a run needs to go on, copied out of the backend of every stage. Complete on rank 0 only. An earlier
+/// result handed back as `reuse` lends its memory.
+Checkpoint capture_checkpoint(Run& run, const RunState& state, Checkpoint reuse = {});
 
 /// Looks for what checkpoint.resume names, loads it on rank 0 and hands it to all. A fresh start when there is none.
 /// Warnings about damaged files go to stderr (rank 0).

@@ -102,12 +102,16 @@ void broadcast_part(Run& run) {
 
 }  // namespace
 
-StateTensors gather_state(Run& run) {
+StateTensors gather_state(Run& run, StateTensors reuse) {
   StateTensors state;
   if (run.replica() != 0) return state;
   const ParameterStore& store = run.model->parameters();
-  state.model = store.export_model();
-  for (const auto& [name, flat] : run.optimizer->slots()) state.optimizer.emplace_back(name, store.export_slot(flat));
+  state.model = store.export_model(std::move(reuse.model));
+  reuse.optimizer.resize(run.optimizer->slots().size());
+  for (const auto& [name, flat] : run.optimizer->slots()) {
+    auto& earlier = reuse.optimizer[state.optimizer.size()].second;
+    state.optimizer.emplace_back(name, store.export_slot(flat, std::move(earlier)));
+  }
   if (!run.stages) return state;
   if (!run.is_root()) {
     send_part(run, state, 0);

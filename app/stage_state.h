@@ -19,7 +19,8 @@ struct StateTensors {
 };
 
 /// All stages' on rank 0, from the stages of replica 0; something incomplete elsewhere.
-StateTensors gather_state(Run& run);
+/// An earlier result handed back as `reuse` lends its memory.
+StateTensors gather_state(Run& run, StateTensors reuse = {});
 
 /// Rank 0's `state` (ignored elsewhere), which belongs to the model, into every stage of every replica. Without
 /// optimizer slots in it those of the run stay. Parameters whose name begins with `skip` may be missing and then stay,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reasons to end a run early: a signal, or its time is up. Handlers only record; the trainer asks at each step
-// boundary and agrees with all ranks. A second signal of the same kind ends the process at once, as by default.
+// Reasons to end a run early: a signal, run.max_time, or the end of the Slurm job that it runs in. Handlers only
+// record; the trainer asks at each step boundary and agrees with all ranks. Invariant: a second signal ends the process
+// at once, but copies of the first one (launchers forward what their ranks also get directly) do not.
 #pragma once
 
 #include <chrono>
@@ -13,18 +14,32 @@ namespace convoy {
 
 class StopRequest {
  public:
+  using Seconds = std::chrono::duration<double>;
+
   /// Catches `signals` ("SIGTERM", ...) from now on; max_time counts from now.
   StopRequest(const std::vector<std::string>& signals, std::optional<std::chrono::seconds> max_time);
   ~StopRequest();
   StopRequest(const StopRequest&) = delete;
   StopRequest& operator=(const StopRequest&) = delete;
 
+  /// The process is killed after this time: the run must have ended, with its checkpoint, a margin before.
+  void set_job_end(Seconds from_now);
+  /// How long it has taken lately from one step boundary to the next, and to write a checkpoint: the longest of each
+  /// enter the margin twice.
+  void observe_boundary(Seconds elapsed);
+  void observe_checkpoint(Seconds elapsed);
+
   [[nodiscard]] bool signalled() const;
   [[nodiscard]] bool time_is_up() const;
+  /// Before the end of the job: half a minute, and twice the longest step and checkpoint so far.
+  [[nodiscard]] Seconds margin() const;
 
  private:
+  using Clock = std::chrono::steady_clock;
+
   std::vector<int> signals_;
-  std::optional<std::chrono::steady_clock::time_point> deadline_;
+  std::optional<Clock::time_point> deadline_, job_end_;
+  Seconds longest_boundary_{0}, longest_checkpoint_{0};
 };
 
 }  // namespace convoy

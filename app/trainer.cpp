@@ -1,22 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/trainer.h"
 
-#include <array>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <span>
 
 #include "app/config_printer.h"
+#include "app/duration.h"
+#include "app/job_end.h"
 #include "app/trace_run.h"
 #include "layers/base/error.h"
 #include "layers/base/trace.h"
 #include "parallel/agree.h"
+#include "parallel/wait_time.h"
 
 namespace convoy {
 
 namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kOwnNumbers = 3;  // of the step's exchange: loss, signalled, time is up
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 LoaderOptions training_options(const Run& run, const RunState& state) {
   LoaderOptions options = training_loader(run);
@@ -24,8 +33,6 @@ LoaderOptions training_options(const Run& run, const RunState& state) {
   options.position = state.samples_seen;
   return options;
 }
-
-const char* reason_word(bool signal) { return signal ? "signal" : "max_time"; }
 
 }  // namespace
 
@@ -45,7 +52,10 @@ void prepare_run_folder(Run& run) {
 }
 
 Trainer::Trainer(Run& run, const RunState& state)
-    : run_(run), state_(state), stop_(run.config.run.stop_signals, run.config.run.max_time) {
+    : run_(run),
+      state_(state),
+      stop_(run.config.run.stop_signals, run.config.run.max_time),
+      health_(*run.communicator, run.host) {
   agree(
       *run_.communicator, [&] { open_files(); }, "opening the run's files");
   const Sampler sampler(run_.train->size(), run_.config.run.seed, run_.config.data.shuffle);
@@ -56,39 +66,37 @@ Trainer::Trainer(Run& run, const RunState& state)
 void Trainer::open_files() {
   if (!run_.is_root()) return;
   const Config& c = run_.config;
-  const std::filesystem::path folder = run_folder(c);
-  metrics_ = std::make_unique<MetricsLog>((folder / "metrics.jsonl").string());
-  const std::int64_t kept_step = state_.source.empty() ? -1 : state_.step;  // what lies after it is another past
-  metrics_->truncate_after(kept_step);
-  if (c.log.tensorboard) tensorboard_ = std::make_unique<TensorboardWriter>(folder.string(), state_.step);
+  report_ = std::make_unique<RunReport>(run_, state_);
   // Checkpoints of another past of this run, which a later resume = auto would take for its own.
+  const std::int64_t kept_step = state_.source.empty() ? -1 : state_.step;
   for (const std::string& moved : set_aside_checkpoints_after(checkpoint_folder(c), kept_step)) {
-    std::cout << fmt::format("set aside  {} (of a later step than this run starts from)\n", moved) << std::flush;
+    report_->message(fmt::format("set aside  {} (of a later step than this run starts from)", moved));
   }
   writer_ =
       std::make_unique<CheckpointWriter>(checkpoint_folder(c), static_cast<int>(c.checkpoint.keep), c.checkpoint.async);
-  progress_ = std::make_unique<Progress>(c.log.progress, run_.total_steps, run_.plan.steps_per_epoch());
-  metrics_->write({{"event", "start"},
-                   {"step", state_.step},
-                   {"ranks", run_.communicator->size()},
-                   {"replicas", run_.layout.mesh.replicas()},
-                   {"stages", run_.layout.mesh.stages()},
-                   {"device", run_.backend->description()},
-                   {"parameters", run_.model->parameter_count()},
-                   {"total_steps", run_.total_steps},
-                   {"resumed_from", state_.source}});
+  if (c.run.max_time) return;  // the user's own limit
+  if (const auto left = time_left_in_job()) {
+    stop_.set_job_end(*left);
+    report_->message(fmt::format("time limit {} from now (the job's end); the run stops with a checkpoint before it",
+                                 format_duration(std::chrono::duration_cast<std::chrono::seconds>(*left))));
+  }
 }
 
 ExitCode Trainer::train() {
   Stop stop = Stop::kNo;
   if (run_.config.log.trace) trace::start();
-  while (!is_finished(run_.config, state_) && stop == Stop::kNo) stop = step();
+  while (!is_finished(run_.config, state_) && stop == Stop::kNo) {
+    const auto start = Clock::now();
+    stop = step();
+    stop_.observe_boundary(Clock::now() - start);
+  }
   finish(is_finished(run_.config, state_) ? Stop::kNo : stop);
   return is_finished(run_.config, state_) || stop == Stop::kNo ? ExitCode::kDone : ExitCode::kStopped;
 }
 
 Trainer::Stop Trainer::step() {
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = Clock::now();
+  const double waited = communication_wait_seconds();
   trace::set_step(state_.step + 1);
   const double asked = trace::now();
   const LoaderStep batch = feed_->next();
@@ -96,51 +104,54 @@ Trainer::Stop Trainer::step() {
   const double lr = run_.lr.at(state_.step);
   const LossTotals totals = run_.runner->train_step(batch.microbatches, batch.global_samples, lr, state_.step,
                                                     [this] { feed_->fetch_ahead(); });
-  // One small exchange a step: the loss, and whether anybody wants to stop.
-  std::array<double, 3> shared{totals.loss, stop_.signalled() ? 1.0 : 0.0, stop_.time_is_up() ? 1.0 : 0.0};
-  run_.communicator->all_reduce(std::span<double>(shared), ReduceOp::kSum, "step loss");
-  const double loss = shared[0] / static_cast<double>(batch.global_samples);
+  health_.add(seconds_since(start), batch.wait_seconds, communication_wait_seconds() - waited);
   ++state_.step;
-  if (!std::isfinite(loss)) {
-    if (writer_) writer_->wait();
-    Error error(
-        fmt::format("step {}: the loss is {} (a smaller optimizer.lr, or a longer lr_schedule.warmup_epochs); {}",
-                    state_.step, loss, last_checkpoint()));
-    error.set_collective();
-    throw error;
+  Stop stop = Stop::kNo;
+  const double loss = exchange(totals.loss, stop) / static_cast<double>(batch.global_samples);
+  if (!std::isfinite(loss)) fail_loss(loss);
+  if (report_) {
+    report_->step({state_.step, batch.epoch, loss, lr, static_cast<double>(batch.global_samples) / seconds_since(start),
+                   batch.wait_seconds});
   }
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  report_step(batch, loss, lr, seconds.count());
   state_.samples_seen = batch.last_of_epoch ? 0 : batch.first_position + batch.global_samples;
   state_.epoch = batch.last_of_epoch ? batch.epoch + 1 : batch.epoch;
   after_step(batch.last_of_epoch);
-  if (shared[1] > 0) return Stop::kSignal;
-  return shared[2] > 0 ? Stop::kMaxTime : Stop::kNo;
+  return stop;
 }
 
-std::string Trainer::last_checkpoint() const {
-  if (saved_step_ >= 0)
-    return fmt::format("the checkpoint of step {} is in {}", saved_step_, checkpoint_folder(run_.config));
-  if (!state_.source.empty()) return "the last checkpoint is " + state_.source;
-  return "no checkpoint had been written";
+double Trainer::exchange(double loss, Stop& stop) {
+  const bool health_due = run_.communicator->size() > 1 && state_.step % run_.config.log.every_steps == 0;
+  shared_.resize(kOwnNumbers + (health_due ? health_.slots() : 0));
+  shared_[0] = loss;
+  shared_[1] = stop_.signalled() ? 1.0 : 0.0;
+  shared_[2] = stop_.time_is_up() ? 1.0 : 0.0;
+  const std::span<double> numbers(shared_);
+  if (health_due) health_.put(numbers.subspan(kOwnNumbers));
+  run_.communicator->all_reduce(numbers, ReduceOp::kSum, "step loss");
+  if (shared_[1] > 0) {
+    stop = Stop::kSignal;
+  } else if (shared_[2] > 0) {
+    stop = Stop::kMaxTime;
+  }
+  if (health_due) {
+    const HealthReport health = health_.take(numbers.subspan(kOwnNumbers));
+    if (report_) report_->health(state_.step, health);
+  }
+  return shared_[0];
 }
 
-void Trainer::report_step(const LoaderStep& batch, double loss, double lr, double seconds) {
-  if (!run_.is_root()) return;
-  const double speed = static_cast<double>(batch.global_samples) / seconds;
-  progress_->step(state_.step, batch.epoch, loss, speed);
-  if (state_.step % run_.config.log.every_steps != 0 && state_.step != run_.total_steps) return;
-  metrics_->write({{"event", "step"},
-                   {"step", state_.step},
-                   {"epoch", batch.epoch},
-                   {"loss", loss},
-                   {"lr", lr},
-                   {"images_per_second", speed},
-                   {"data_wait_s", batch.wait_seconds}});
-  if (!tensorboard_) return;
-  tensorboard_->scalar("train/loss", state_.step, loss);
-  tensorboard_->scalar("train/lr", state_.step, lr);
-  tensorboard_->scalar("train/images_per_second", state_.step, speed);
+void Trainer::fail_loss(double loss) {
+  if (writer_) writer_->wait();
+  std::string last = "no checkpoint had been written";
+  if (saved_step_ >= 0) {
+    last = fmt::format("the checkpoint of step {} is in {}", saved_step_, checkpoint_folder(run_.config));
+  } else if (!state_.source.empty()) {
+    last = "the last checkpoint is " + state_.source;
+  }
+  Error error(fmt::format("step {}: the loss is {} (a smaller optimizer.lr, or a longer lr_schedule.warmup_epochs); {}",
+                          state_.step, loss, last));
+  error.set_collective();
+  throw error;
 }
 
 void Trainer::after_step(bool end_of_epoch) {
@@ -158,39 +169,24 @@ void Trainer::evaluate_now() {
   if (!run_.validation || evaluated_step_ == state_.step) return;
   evaluated_step_ = state_.step;
   const EvalResult result = evaluate(run_, *run_.validation);
-  if (!run_.is_root()) return;
-  metrics_->write({{"event", "eval"},
-                   {"step", state_.step},
-                   {"epoch", state_.epoch},
-                   {"loss", result.loss},
-                   {"top1", result.top1},
-                   {"top5", result.top5},
-                   {"samples", result.samples}});
-  if (tensorboard_) {
-    tensorboard_->scalar("eval/loss", state_.step, result.loss);
-    tensorboard_->scalar("eval/top1", state_.step, result.top1);
-    tensorboard_->scalar("eval/top5", state_.step, result.top5);
-  }
-  const std::string hits = run_.train->target_size() > 0
-                               ? ""
-                               : fmt::format(", top-1 {:.2f} %, top-5 {:.2f} %", 100 * result.top1, 100 * result.top5);
-  progress_->message(fmt::format("epoch {}: validation loss {:.4f}{}", state_.epoch, result.loss, hits));
+  if (report_) report_->evaluation(state_, result);
 }
 
 void Trainer::save() {
   if (saved_step_ == state_.step) return;
   saved_step_ = state_.step;
   const trace::Span span(trace::Track::kCheckpoint, "state copied out");
-  Checkpoint checkpoint = capture_checkpoint(run_, state_);
-  if (run_.is_root()) writer_->write(std::move(checkpoint));
+  const auto start = Clock::now();
+  Checkpoint checkpoint = capture_checkpoint(run_, state_, writer_ ? writer_->recycle() : Checkpoint());
+  if (run_.is_root()) writer_->write(std::move(checkpoint), seconds_since(start));
 }
 
 // Reports the checkpoints that the writer has finished; its errors come out here.
 void Trainer::drain_checkpoints() {
   if (!run_.is_root()) return;
   for (const auto& written : writer_->poll()) {
-    metrics_->write(
-        {{"event", "checkpoint"}, {"step", written.step}, {"path", written.path}, {"seconds", written.seconds}});
+    stop_.observe_checkpoint(StopRequest::Seconds(written.seconds));
+    report_->checkpoint(written);
   }
 }
 
@@ -201,15 +197,14 @@ void Trainer::finish(Stop stop) {
   if (!run_.is_root()) return;
   writer_->wait();
   drain_checkpoints();
-  const bool finished = stop == Stop::kNo;
-  metrics_->write({{"event", "end"},
-                   {"reason", finished ? "finished" : reason_word(stop == Stop::kSignal)},
-                   {"step", state_.step},
-                   {"epoch", state_.epoch}});
-  progress_->finish();
-  progress_->message(finished ? fmt::format("finished after step {}", state_.step)
-                              : fmt::format("stopped after step {} ({}); run the same command again to go on",
-                                            state_.step, stop == Stop::kSignal ? "signal" : "run.max_time is over"));
+  if (stop == Stop::kNo) {
+    report_->end("finished", state_, fmt::format("finished after step {}", state_.step));
+    return;
+  }
+  const bool signal = stop == Stop::kSignal;
+  report_->end(signal ? "signal" : "max_time", state_,
+               fmt::format("stopped after step {} ({}); run the same command again to go on", state_.step,
+                           signal ? "signal" : "its time is over"));
 }
 
 }  // namespace convoy

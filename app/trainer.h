@@ -6,16 +6,15 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "app/batch_feed.h"
 #include "app/build_run.h"
-#include "app/evaluate.h"
-#include "app/progress.h"
+#include "app/health.h"
+#include "app/run_report.h"
 #include "app/run_state.h"
 #include "app/stop.h"
 #include "io/checkpoint_writer.h"
-#include "io/metrics_log.h"
-#include "io/tensorboard.h"
 
 namespace convoy {
 
@@ -36,25 +35,26 @@ class Trainer {
   void open_files();
   /// One step; returns what the ranks have agreed on about stopping.
   Stop step();
-  void report_step(const LoaderStep& batch, double loss, double lr, double seconds);
+  /// The one small exchange of a step: returns the summed loss; `health` is added where a report is due.
+  double exchange(double loss, Stop& stop);
   void after_step(bool end_of_epoch);
   void evaluate_now();
   void save();
   void drain_checkpoints();
   void finish(Stop stop);
-  [[nodiscard]] std::string last_checkpoint() const;
+  [[noreturn]] void fail_loss(double loss);
 
   Run& run_;
   RunState state_;
   StopRequest stop_;
+  HealthMonitor health_;
   std::unique_ptr<BatchFeed> feed_;
+  std::vector<double> shared_;  // of the step's exchange
   std::int64_t saved_step_ = -1;
   std::int64_t evaluated_step_ = -1;
   // rank 0 only
-  std::unique_ptr<MetricsLog> metrics_;
-  std::unique_ptr<TensorboardWriter> tensorboard_;
+  std::unique_ptr<RunReport> report_;
   std::unique_ptr<CheckpointWriter> writer_;
-  std::unique_ptr<Progress> progress_;
 };
 
 }  // namespace convoy

@@ -108,8 +108,8 @@ Checkpoint read_header(const hdf5::File& file) {
 
 }  // namespace
 
-void write_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
-  hdf5::FileImage image(path, payload(checkpoint));
+void write_checkpoint(const std::string& path, const Checkpoint& checkpoint, hdf5::ImageMemory* memory) {
+  hdf5::FileImage image(path, payload(checkpoint), memory);
   image.create_group("/model");
   image.create_group("/optimizer");
   for (const auto& tensor : checkpoint.model) image.write(to_file_path("/model", tensor.name), tensor);

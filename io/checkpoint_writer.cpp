@@ -4,6 +4,9 @@
 // Invariant: the destructor joins and never throws.
 #include "io/checkpoint_writer.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <filesystem>
 #include <utility>
@@ -12,6 +15,18 @@
 #include "layers/base/error.h"
 
 namespace convoy {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// The calling thread gets what the compute threads leave of the cores: where every core computes, one that is
+// interrupted holds up all of them at their next barrier. Whoever waits for the writer leaves it a core.
+void yield_to_training() { static_cast<void>(::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 19)); }
+
+}  // namespace
 
 CheckpointWriter::CheckpointWriter(std::string dir, int keep, bool async)
     : dir_(std::move(dir)), keep_(keep), async_(async) {
@@ -25,32 +40,44 @@ CheckpointWriter::~CheckpointWriter() {
   if (thread_.joinable()) thread_.join();
 }
 
-void CheckpointWriter::run(const Checkpoint& checkpoint) noexcept {
+void CheckpointWriter::run(double stall_seconds) noexcept {
+  const std::int64_t step = state_.step;
   try {
-    const auto start = std::chrono::steady_clock::now();
-    const std::string path = checkpoint_path(dir_, checkpoint.step);
-    write_checkpoint(path, checkpoint);
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    result_ = {checkpoint.step, path, seconds.count()};
-    rotate_checkpoints(dir_, keep_, checkpoint.step);
+    const auto start = Clock::now();
+    const std::string path = checkpoint_path(dir_, step);
+    write_checkpoint(path, state_, &memory_);
+    const double seconds = seconds_since(start);
+    result_ = {step, path, seconds, async_ ? stall_seconds : stall_seconds + seconds};
+    rotate_checkpoints(dir_, keep_, step);
   } catch (const std::exception& error) {
-    error_ = std::make_exception_ptr(Error(fmt::format("checkpoint of step {}: {}", checkpoint.step, error.what())));
+    error_ = std::make_exception_ptr(Error(fmt::format("checkpoint of step {}: {}", step, error.what())));
   } catch (...) {
     error_ = std::current_exception();
   }
   done_.store(true, std::memory_order_release);
 }
 
-void CheckpointWriter::write(Checkpoint checkpoint) {
+void CheckpointWriter::write(Checkpoint checkpoint, double copied_in) {
+  const auto start = Clock::now();
   wait();
+  const double stall = copied_in + seconds_since(start);
   done_ = false;
   result_ = {};
+  state_ = std::move(checkpoint);
   if (async_) {
-    thread_ = std::thread([this, state = std::move(checkpoint)] { run(state); });
+    thread_ = std::thread([this, stall] {
+      yield_to_training();
+      run(stall);
+    });
   } else {
-    run(checkpoint);
+    run(stall);
     join_and_rethrow();
   }
+}
+
+Checkpoint CheckpointWriter::recycle() {
+  if (thread_.joinable() && !done_.load(std::memory_order_acquire)) return {};
+  return std::exchange(state_, {});
 }
 
 void CheckpointWriter::join_and_rethrow() {

@@ -12,4 +12,7 @@ namespace convoy {
 /// The checksum of `bytes`; with the checksum of what came before as `before`, that of both together.
 [[nodiscard]] std::uint32_t crc32c(std::string_view bytes, std::uint32_t before = 0);
 
+/// The same without the processor's own instruction, for those that have none.
+[[nodiscard]] std::uint32_t crc32c_by_tables(std::string_view bytes, std::uint32_t before = 0);
+
 }  // namespace convoy

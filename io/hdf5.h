@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "io/image_memory.h"
 #include "layers/base/error.h"
 #include "layers/base/host_tensor.h"
 
@@ -113,8 +114,9 @@ class RowReader {
 /// in its object header, which carries a checksum of its own.
 class FileImage {
  public:
-  /// `name` is for messages; `expected_bytes` sizes the steps in which the memory grows.
-  FileImage(std::string name, std::size_t expected_bytes);
+  /// `name` is for messages; `expected_bytes` sizes the steps in which the memory grows. It lives in `memory`, if
+  /// given, which must outlive it.
+  FileImage(std::string name, std::size_t expected_bytes, ImageMemory* memory = nullptr);
 
   /// Creates the group and those above it; one that is there already is left alone.
   void create_group(const std::string& path);

@@ -224,12 +224,16 @@ void RowReader::read(std::int64_t first, std::int64_t count, DType dtype, void* 
   CONVOY_HDF5(H5Dread(dataset_.id(), native_type(dtype), memory_space.id(), file_space.id(), H5P_DEFAULT, out), place_);
 }
 
-FileImage::FileImage(std::string name, std::size_t expected_bytes) : name_(std::move(name)) {
+FileImage::FileImage(std::string name, std::size_t expected_bytes, ImageMemory* memory) : name_(std::move(name)) {
   const auto guard = lock();
   const Handle access = access_list(name_);
   // Steps of a sixteenth: little is wasted at the end, and little is copied on the way.
   const std::size_t step = std::max<std::size_t>(64 << 10, expected_bytes / 16);
   CONVOY_HDF5(H5Pset_fapl_core(access.id(), step, 0), name_);
+  if (memory != nullptr) {
+    static_cast<void>(memory->grow(expected_bytes + step));  // moving later costs time; HDF5 asks again
+    attach_memory(access.id(), *memory, name_);
+  }
   // The superblock of HDF5 1.8: unlike that of 1.10, it has no mark "open for writing", which an image would keep.
   CONVOY_HDF5(H5Pset_libver_bounds(access.id(), H5F_LIBVER_V18, H5F_LIBVER_V18), name_);
   // The memory driver first looks for a file of this name and for an open image of this name; there must be neither.

@@ -27,11 +27,19 @@ std::string quoted(const std::string& text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+std::string json_text(double number) { return std::isfinite(number) ? fmt::format("{:.9g}", number) : "null"; }
+
 std::string json_text(const MetricsField& field) {
   if (const auto* text = std::get_if<std::string>(&field.value)) return quoted(*text);
   if (const auto* flag = std::get_if<bool>(&field.value)) return *flag ? "true" : "false";
-  if (const auto* number = std::get_if<double>(&field.value)) {
-    return std::isfinite(*number) ? fmt::format("{:.9g}", *number) : "null";
+  if (const auto* number = std::get_if<double>(&field.value)) return json_text(*number);
+  if (const auto* numbers = std::get_if<std::vector<double>>(&field.value)) {
+    std::string list;
+    for (const double number : *numbers) {
+      list += list.empty() ? '[' : ',';
+      list += json_text(number);
+    }
+    return list + "]";
   }
   return std::to_string(std::get<std::int64_t>(field.value));
 }
@@ -43,7 +51,7 @@ bool keeps(const std::string& line, std::int64_t step) {
   const auto event = object.find("event");
   const auto at = object.find("step");
   if (event == object.end() || at == object.end() || !at->is_number_integer()) return true;
-  const bool numbered = *event == "step" || *event == "eval" || *event == "checkpoint";
+  const bool numbered = *event == "step" || *event == "eval" || *event == "checkpoint" || *event == "health";
   return !numbered || at->get<std::int64_t>() <= step;
 }
 

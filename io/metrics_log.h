@@ -12,11 +12,13 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <variant>
+#include <vector>
 
 namespace convoy {
 
-/// A key and its value: a whole number, a float, a truth value or text.
+/// A key and its value: a whole number, a float, a list of floats, a truth value or text.
 struct MetricsField {
   template <class T>
   requires std::integral<T> &&(!std::same_as<T, bool>)MetricsField(std::string_view key_, T value_)
@@ -24,12 +26,13 @@ struct MetricsField {
   template <std::floating_point T>
   MetricsField(std::string_view key_, T value_) : key(key_), value(static_cast<double>(value_)) {}
   MetricsField(std::string_view key_, bool value_) : key(key_), value(value_) {}
+  MetricsField(std::string_view key_, std::vector<double> value_) : key(key_), value(std::move(value_)) {}
   MetricsField(std::string_view key_, std::string_view value_) : key(key_), value(std::string(value_)) {}
   MetricsField(std::string_view key_, const std::string& value_) : key(key_), value(value_) {}
   MetricsField(std::string_view key_, const char* value_) : key(key_), value(std::string(value_)) {}
 
   std::string key;
-  std::variant<std::int64_t, double, bool, std::string> value;
+  std::variant<std::int64_t, double, bool, std::string, std::vector<double>> value;
 };
 
 /// `{"event":"step","step":1,...}` without the line's end, keys in the given order.
@@ -44,9 +47,9 @@ class MetricsLog {
   MetricsLog& operator=(const MetricsLog&) = delete;
 
   void write(std::initializer_list<MetricsField> fields);
-  /// For a run that goes on at `step` (-1: from nothing): drops the lines of the events step, eval and checkpoint
-  /// beyond it, which the interrupted run wrote and this one will write again, and lines that are no JSON. Returns how
-  /// many.
+  /// For a run that goes on at `step` (-1: from nothing): drops the lines of the events step, health, eval and
+  /// checkpoint beyond it, which the interrupted run wrote and this one will write again, and lines that are no JSON.
+  /// Returns how many.
   std::int64_t truncate_after(std::int64_t step);
 
  private:

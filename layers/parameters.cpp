@@ -11,6 +11,17 @@ namespace {
 constexpr std::int64_t kAlignment = 16;  // floats: parameters start on cache lines
 constexpr float kMomentum = 0.1F;        // of running statistics, torch.nn.BatchNorm2d's default
 
+// One more tensor in `result`, in the memory that `reuse` has at this place, if it has the same shape.
+HostTensor& next_tensor(std::vector<HostTensor>& result, std::vector<HostTensor>& reuse, const std::string& name,
+                        const Shape& shape, DType dtype) {
+  const std::size_t place = result.size();
+  if (place < reuse.size() && reuse[place].shape == shape && reuse[place].dtype == dtype) {
+    reuse[place].name = name;
+    return result.emplace_back(std::move(reuse[place]));
+  }
+  return result.emplace_back(name, shape, dtype);
+}
+
 std::int64_t aligned(std::int64_t elements) { return (elements + kAlignment - 1) / kAlignment * kAlignment; }
 
 }  // namespace
@@ -150,23 +161,30 @@ std::vector<TensorEntry> ParameterStore::manifest(std::size_t first_parameter, s
   return entries;
 }
 
-std::vector<HostTensor> ParameterStore::export_slot(const Tensor& flat) const {
+std::vector<HostTensor> ParameterStore::export_slot(const Tensor& flat, std::vector<HostTensor> reuse) const {
   std::vector<HostTensor> result;
+  result.reserve(reuse.size());
   for (const auto& p : parameters_) {
-    HostTensor& host = result.emplace_back(p->name, p->layout->shape(), DType::kF32);
+    HostTensor& host = next_tensor(result, reuse, p->name, p->layout->shape(), DType::kF32);
     backend_.export_weight(*p->layout, flat.view(p->offset, {p->layout->elements()}), host.data<float>());
   }
   return result;
 }
 
-std::vector<HostTensor> ParameterStore::export_model() const {
-  std::vector<HostTensor> result = export_slot(values_);
+std::vector<HostTensor> ParameterStore::export_model(std::vector<HostTensor> reuse) const {
+  std::vector<HostTensor> result;
+  result.reserve(reuse.size());
+  for (const auto& p : parameters_) {
+    HostTensor& host = next_tensor(result, reuse, p->name, p->layout->shape(), DType::kF32);
+    backend_.export_weight(*p->layout, p->weight.master, host.data<float>());
+  }
   for (const auto& bn : batch_norms_) {
-    HostTensor& mean = result.emplace_back(bn->name + ".running_mean", Shape{bn->channels}, DType::kF32);
+    const Shape shape{bn->channels};
+    HostTensor& mean = next_tensor(result, reuse, bn->name + ".running_mean", shape, DType::kF32);
     backend_.copy_to_host(bn->mean, mean.data<float>());
-    HostTensor& variance = result.emplace_back(bn->name + ".running_var", Shape{bn->channels}, DType::kF32);
+    HostTensor& variance = next_tensor(result, reuse, bn->name + ".running_var", shape, DType::kF32);
     backend_.copy_to_host(bn->variance, variance.data<float>());
-    HostTensor& batches = result.emplace_back(bn->name + ".num_batches_tracked", Shape{}, DType::kI64);
+    HostTensor& batches = next_tensor(result, reuse, bn->name + ".num_batches_tracked", Shape{}, DType::kI64);
     *batches.data<std::int64_t>() = bn->batches;
   }
   return result;

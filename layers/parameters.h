@@ -86,8 +86,9 @@ class ParameterStore {
   /// that many parameters and batch norms.
   [[nodiscard]] std::vector<TensorEntry> manifest(std::size_t first_parameter = 0, std::size_t first_norm = 0) const;
   /// Parameters and buffers in declaration order, or the values of another flat buffer (an optimizer slot).
-  [[nodiscard]] std::vector<HostTensor> export_model() const;
-  [[nodiscard]] std::vector<HostTensor> export_slot(const Tensor& flat) const;
+  /// An earlier result handed back as `reuse` lends its memory.
+  [[nodiscard]] std::vector<HostTensor> export_model(std::vector<HostTensor> reuse = {}) const;
+  [[nodiscard]] std::vector<HostTensor> export_slot(const Tensor& flat, std::vector<HostTensor> reuse = {}) const;
   /// Sets everything from `tensors`; throws one usage Error that lists all missing, unknown and mis-shaped names.
   /// Names for which `skip` starts the name are left as they are. `source` names the file in errors.
   void import_model(const std::vector<HostTensor>& tensors, const std::string& source, const std::string& skip = "");

@@ -74,6 +74,27 @@ TEST_CASE("the writer writes, rotates and reports, in the background or not") {
   }
 }
 
+TEST_CASE("what was written lends its memory to the next checkpoint, and no bytes") {
+  const TemporaryFolder folder;
+  CheckpointWriter writer(folder.path(), 0, true);
+  CHECK(writer.recycle().model.empty());
+  const std::int64_t widths[] = {8, 40000, 3, 50000};  // the image grows, lies in larger memory, grows again
+  for (std::int64_t step = 1; step <= 4; ++step) {
+    Checkpoint sample = sample_checkpoint(step, widths[step - 1]);
+    const std::byte* memory = sample.model.back().bytes.data();
+    writer.write(std::move(sample), 0.25);
+    writer.wait();
+    const auto results = writer.poll();
+    REQUIRE(results.size() == 1);
+    CHECK(results[0].stall_seconds >= 0.25);
+    CHECK(results[0].stall_seconds < 0.25 + results[0].seconds);  // the writing itself held nobody up
+    CHECK(same_checkpoint(read_checkpoint(results[0].path), sample_checkpoint(step, widths[step - 1])));
+    const Checkpoint recycled = writer.recycle();
+    REQUIRE_FALSE(recycled.model.empty());
+    CHECK(recycled.model.back().bytes.data() == memory);
+  }
+}
+
 TEST_CASE("a full disk is an Error, once; earlier checkpoints stay and nothing else does") {
   for (const bool async : {false, true}) {
     const TemporaryFolder folder;

@@ -99,6 +99,12 @@ TEST_CASE("CRC-32C of known texts") {
   CHECK(crc32c(std::string(32, '\0')) == 0x8A9136AAU);  // RFC 3720, B.4
   CHECK(crc32c(std::string(32, '\xFF')) == 0x62A8AB43U);
   CHECK(crc32c("6789", crc32c("12345")) == 0xE3069283U);
+  CHECK(crc32c_by_tables("6789", crc32c_by_tables("12345")) == 0xE3069283U);
+  std::string bytes;
+  for (int i = 0; i < 67; ++i) {  // every remainder of eight, also with the top bit set
+    CHECK(crc32c(bytes, 0xDEADBEEFU) == crc32c_by_tables(bytes, 0xDEADBEEFU));
+    bytes += static_cast<char>(i * 37);
+  }
 }
 
 TEST_CASE("events come back") {

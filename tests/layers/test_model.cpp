@@ -141,6 +141,19 @@ TEST_CASE("export and import are bitwise inverse, in padded layouts too") {
   t.model.parameters().import_model(tensors, "memory");
   const auto again = t.model.parameters().export_model();
   for (std::size_t i = 0; i < tensors.size(); ++i) CHECK(again[i].bytes == tensors[i].bytes);
+
+  // Into the memory of an earlier result; where that is of another model, shapes decide.
+  auto earlier = again;
+  const std::byte* memory = earlier.front().bytes.data();
+  earlier[1] = HostTensor("other", Shape{7}, DType::kF32);
+  earlier.pop_back();
+  const auto reused = t.model.parameters().export_model(std::move(earlier));
+  REQUIRE(reused.size() == tensors.size());
+  CHECK(reused.front().bytes.data() == memory);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    CHECK(reused[i].name == tensors[i].name);
+    CHECK(reused[i].bytes == tensors[i].bytes);
+  }
 }
 
 TEST_CASE("a checkpoint of another model is refused with all names listed") {

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run says about its ranks: how even they are, who holds the others up, who was started with something else."""
+import os
+import re
+import shutil
+import subprocess
+
+from behaviour import (CONVOY, ENVIRONMENT, MLP, MPIRUN, SMALL_NET, Folder, check, config, main, toml)
+
+USAGE = 2
+
+
+def health_events():
+    """One event and one line in log.txt every log.every_steps; ordered figures; a rank and its host."""
+    folder = Folder("health-events", config(SMALL_NET, train={"steps": 20}, log={"every_steps": 5}))
+    folder.train(2)
+    events = folder.events("health")
+    check([event["step"] for event in events] == [5, 10, 15, 20], f"health events: {events}")
+    for event in events:
+        check(event["steps"] == 5, f"means over {event['steps']} steps")
+        for name in ("step_s", "busy_s", "data_wait_s", "communication_wait_s"):
+            low, middle, high = event[name]
+            check(0 <= low <= middle <= high, f"{name}: {event[name]}")
+        check(0 < event["busy_s"][2] <= event["step_s"][2], f"busy longer than the step: {event}")
+        check(event["slowest_rank"] in (0, 1) and event["slowest_host"], f"who is slowest: {event}")
+    log = open(folder.file("runs", "run", "log.txt")).read()
+    check(len(re.findall(r"step \d+: busy .* slowest: rank [01] on ", log)) == 4, f"log.txt:\n{log}")
+    check(re.search(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d info: start on 2 ranks", log) is not None,
+          f"log.txt begins {log[:100]!r}")
+    check("checkpoint written in" in log and "finished after step 20" in log, f"log.txt:\n{log}")
+    checkpoint = folder.events("checkpoint")[-1]
+    check(0 <= checkpoint["stall_s"] and 0 < checkpoint["seconds"], f"{checkpoint}")
+
+
+def one_rank_alone():
+    folder = Folder("health-alone", config(train={"steps": 4}))
+    folder.train(1)
+    check(not folder.events("health"), "one rank has nobody to be compared with")
+
+
+def straggler():
+    """Rank 1 has a slower node: here, one core that it shares with two other busy processes."""
+    if shutil.which("taskset") is None or len(os.sched_getaffinity(0)) < 2:
+        return "needs taskset and two cores"
+    cores = sorted(os.sched_getaffinity(0))[:2]
+    folder = Folder("health-straggler", config(
+        SMALL_NET, train={"steps": 1200, "eval_every_epochs": 0}, log={"every_steps": 400, "progress": "lines"}))
+    busy = [subprocess.Popen(["taskset", "-c", str(cores[1]), "sh", "-c", "while :; do :; done"]) for _ in range(2)]
+    try:
+        part = [CONVOY, "train", "run.toml"]
+        words = [MPIRUN, "--oversubscribe", "--bind-to", "none", "-n", "1", "taskset", "-c", str(cores[0]), *part, ":",
+                 "-n", "1", "taskset", "-c", str(cores[1]), *part]
+        result = subprocess.run(words, cwd=folder.path, env=ENVIRONMENT, capture_output=True, text=True, timeout=200,
+                                stdin=subprocess.DEVNULL)
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+    check(result.returncode == 0, f"exit code {result.returncode}\n{result.stderr[-1000:]}")
+    event = folder.events("health")[-1]
+    check(event["slowest_rank"] == 1 and event["slowdown"] > 1.25, f"rank 1 is the straggler: {event}")
+    check(result.stdout.count("rank 1 on") == 1 and "holds the others up" in result.stdout,
+          f"a person is told once:\n{result.stdout}")
+
+
+def started_with_other_configs():
+    """The odd one out is named, in two lines, by one rank."""
+    folder = Folder("health-configs", config(MLP, train={"steps": 4}))
+    with open(folder.file("other.toml"), "w") as file:
+        file.write(toml(config(MLP, train={"steps": 5})))
+
+    def refused(name, commands, *expected):
+        words = [MPIRUN, "--oversubscribe", "--bind-to", "none"]
+        for i, (ranks, arguments) in enumerate(commands):
+            words += ([":"] if i else []) + ["-n", str(ranks), CONVOY, "train", *arguments]
+        result = subprocess.run(words, cwd=folder.path, env=ENVIRONMENT, capture_output=True, text=True, timeout=60,
+                                stdin=subprocess.DEVNULL)
+        lines = result.stderr.split("\n")
+        ours = [i for i, line in enumerate(lines) if line.startswith("convoy: error:")]
+        check(result.returncode == USAGE and len(ours) == 1, f"{name}: exit code {result.returncode}\n{result.stderr}")
+        if ours:
+            message = "\n".join(lines[ours[0]:ours[0] + 2])
+            for text in expected:
+                check(text in message, f"{name}: {text!r} is not in {message!r}")
+        check(not os.path.exists(folder.file("runs")), f"{name}: a run folder was made")
+
+    refused("file", [(3, ["run.toml"]), (1, ["other.toml"])], "rank 3 (", "another config", "other.toml", "not run.toml",
+            "start every rank with the same file")
+    refused("rank 0", [(1, ["other.toml"]), (2, ["run.toml"])], "rank 0 (", "other.toml")
+    refused("overrides", [(2, ["run.toml"]), (2, ["run.toml", "--set", "optimizer.lr=0.5"])], "ranks 2 (", "3 (",
+            "optimizer.lr=0.5", "same command line")
+
+
+main([health_events, one_rank_alone, straggler, started_with_other_configs])
