@@ -8,6 +8,7 @@
 #include "app/config_reader.h"
 #include "app/run_state.h"
 #include "app/start_check.h"
+#include "layers/backend/profile/profile_backend.h"
 #include "layers/base/error.h"
 #include "parallel/agree.h"
 #include "parallel/executor.h"
@@ -41,7 +42,8 @@ void build_communicators(Run& run, const RankGroup& ranks) {
   const int replica = run.replica();
   const int stage = run.stage();
   const auto of_device = [&](std::unique_ptr<Communicator> host, Traffic traffic, const char* name) {
-    return device_communicator(std::move(host), *run.backend, run.config, traffic, name);
+    Backend& device = run.device_backend ? *run.device_backend : *run.backend;
+    return device_communicator(std::move(host), device, run.config, traffic, name);
   };
   run.replicas = of_device(ranks.split(stage, replica, c.timeout, "replicas"), Traffic::kCollectives, "replicas");
   if (run.layout.mesh.stages() > 1) {
@@ -102,7 +104,7 @@ LoadedConfig load_config(const RankGroup& ranks, const std::string& path, const 
   return loaded;
 }
 
-std::unique_ptr<Run> build_run(const World& world, const RankGroup& ranks, LoadedConfig loaded) {
+std::unique_ptr<Run> build_run(const World& world, const RankGroup& ranks, LoadedConfig loaded, Instrument instrument) {
   auto run = std::make_unique<Run>();
   run->config = std::move(loaded.config);
   run->communicator = std::move(loaded.communicator);
@@ -110,6 +112,10 @@ std::unique_ptr<Run> build_run(const World& world, const RankGroup& ranks, Loade
   agree(
       all, [&] { build_basics(*run, world, ranks.size()); }, "building the run");
   check_devices(all, run->config, run->device, run->host);
+  if (instrument == Instrument::kProfile) {
+    run->device_backend = std::move(run->backend);
+    run->backend = std::make_unique<ProfileBackend>(*run->device_backend);
+  }
   build_communicators(*run, ranks);
   if (needs_costs(*run)) {
     const std::int64_t samples = run->layout.microbatch(run->config.train.global_batch_size);

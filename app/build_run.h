@@ -37,6 +37,7 @@ struct Run {
   std::string host;
   DeviceChoice device;
   std::unique_ptr<Communicator> communicator;  ///< all ranks: control, losses; host tensors
+  std::unique_ptr<Backend> device_backend;     ///< only where `backend` is a profile of it
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Communicator> stages;      ///< the stages of this replica, null for one stage; the backend's tensors
   std::unique_ptr<Communicator> replicas;    ///< gradients and statistics of this stage; the backend's tensors
@@ -56,8 +57,12 @@ struct Run {
   [[nodiscard]] bool is_root() const { return communicator->rank() == 0; }
 };
 
+/// Whether the run's operations are timed one by one: its backend then is a ProfileBackend.
+enum class Instrument { kNone, kProfile };
+
 /// world: this rank's place in its node. ranks: those that take part.
-std::unique_ptr<Run> build_run(const World& world, const RankGroup& ranks, LoadedConfig loaded);
+std::unique_ptr<Run> build_run(const World& world, const RankGroup& ranks, LoadedConfig loaded,
+                               Instrument instrument = Instrument::kNone);
 
 /// What of every global batch this rank reads, from the start of the data.
 LoaderOptions training_loader(const Run& run);

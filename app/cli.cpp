@@ -112,6 +112,8 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   bench_app->add_option("--sweep", sweeps, "time each of these values; may be repeated, for every combination")
       ->allow_extra_args(false)
       ->type_name("KEY=V1,V2,...");
+  bench_app->add_flag("--profile", bench.profile,
+                      "then time every operation: by kind and by layer, beside what the device can do at best");
   bench_app->add_option("--json", bench.json, "write the results to this file too")->type_name("FILE");
 
   PlanArguments plan;

@@ -10,6 +10,7 @@
 
 #include "app/batch_feed.h"
 #include "app/bench_points.h"
+#include "app/bench_profile.h"
 #include "app/build_run.h"
 #include "app/peak_memory.h"
 #include "app/version.h"
@@ -21,7 +22,8 @@ namespace convoy {
 namespace {
 
 using Json = nlohmann::ordered_json;
-constexpr double kIdleTimeout = 7 * 86400;  // ranks that have no part in a point wait for the others
+constexpr std::int64_t kProfiledSteps = 10;  // at most
+constexpr double kIdleTimeout = 7 * 86400;   // ranks that have no part in a point wait for the others
 
 std::vector<std::int64_t> of_all_ranks(Communicator& all, std::int64_t number) {
   std::vector<std::int64_t> numbers;
@@ -35,6 +37,33 @@ Json phases_json(const Phases& sum, double data_wait, double steps) {
   for (std::size_t i = 0; i < kPhaseNames.size(); ++i) {
     const bool always = i <= static_cast<std::size_t>(Phase::kOptimizer);
     if (always || sum.seconds[i] > 0) json[std::string(kPhaseNames[i])] = sum.seconds[i] / steps;
+  }
+  return json;
+}
+
+Json profile_json(const StepProfile& profile) {
+  Json json{{"matrix_flops_per_second", profile.bounds.flops_per_second},
+            {"stream_bytes_per_second", profile.bounds.bytes_per_second},
+            {"convolution_bound_s", profile.convolution_bound},
+            {"operations", Json::array()},
+            {"layers", Json::array()}};
+  for (const ProfileLine& line : lines_by_operation(profile)) {
+    json["operations"].push_back({{"name", line.name},
+                                  {"calls", line.calls},
+                                  {"seconds", line.seconds},
+                                  {"flops_per_second", line.flops_per_second},
+                                  {"bytes_per_second", line.bytes_per_second},
+                                  {"of_bound", line.of_bound}});
+  }
+  for (const LayerLine& line : lines_by_layer(profile)) {
+    json["layers"].push_back({{"unit", line.unit},
+                              {"layer", line.layer},
+                              {"forward_s", line.forward},
+                              {"backward_input_s", line.backward_input},
+                              {"backward_weight_s", line.backward_weight},
+                              {"flops_per_second", line.flops_per_second},
+                              {"bytes_per_second", line.bytes_per_second},
+                              {"of_bound", line.of_bound}});
   }
   return json;
 }
@@ -117,7 +146,7 @@ class Bench {
     std::vector<std::string> overrides = arguments_.overrides;
     overrides.insert(overrides.end(), point.overrides.begin(), point.overrides.end());
     reset_peak_memory();
-    const auto run = build_run(world_, ranks, load_config(ranks, arguments_.config, overrides));
+    auto run = build_run(world_, ranks, load_config(ranks, arguments_.config, overrides));
     if (results_.empty() && run->is_root()) {
       document_["machine"] = machine_json(world_, *run);
       print_head(world_, *run);
@@ -128,6 +157,11 @@ class Bench {
     }
     result.update(time_steps(*run, arguments_));
     if (run->is_root()) print_row(point, repeat, result);
+    if (arguments_.profile) {
+      const double step_seconds = median(result["step_seconds"]);
+      run.reset();  // its memory
+      profile_point(ranks, overrides, step_seconds, result);
+    }
     results_.push_back(std::move(result));
   }
 
@@ -140,6 +174,15 @@ class Bench {
   }
 
  private:
+  void profile_point(const RankGroup& ranks, const std::vector<std::string>& overrides, double step_seconds,
+                     Json& result) {
+    const auto run = build_run(world_, ranks, load_config(ranks, arguments_.config, overrides), Instrument::kProfile);
+    const StepProfile profile = profile_steps(*run, std::min(arguments_.steps, kProfiledSteps), step_seconds);
+    if (!run->is_root()) return;
+    std::cout << "\n" << profile_report(profile) << "\n" << std::flush;
+    result["profile"] = profile_json(profile);
+  }
+
   World& world_;
   const BenchArguments& arguments_;
   Json document_{{"program_version", program_version()}};

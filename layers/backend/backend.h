@@ -90,6 +90,14 @@ class RecordedWork {
   virtual void replay() = 0;
 };
 
+/// A point in the order of a backend's operations, for timing them.
+class TimeMark {
+ public:
+  virtual ~TimeMark() = default;
+  /// Between `earlier`, of the same backend, and this; both have been passed (synchronize()).
+  [[nodiscard]] virtual double seconds_since(const TimeMark& earlier) const = 0;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -111,6 +119,8 @@ class Backend {
   virtual void zero(const Tensor& x) = 0;
   /// Waits until everything started is done; throws what went wrong with it.
   virtual void synchronize() {}
+  /// After everything started so far. The host's clock, for backends whose operations are done when they return.
+  [[nodiscard]] virtual std::unique_ptr<TimeMark> mark();
   /// Runs `body`, which calls operations of this backend (and of communicators on its memory) but none that waits or
   /// copies from the host, and keeps them for replay(), which alone carries them out. Nothing, and `body` not run,
   /// where the device cannot.

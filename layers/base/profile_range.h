@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Names stretches of the host's time for NVIDIA's profilers (NVTX), one range per layer and phase; nothing in a build
-// without CUDA, and next to nothing when no profiler listens.
+// Names stretches of the host's time, one range per layer and phase: for `convoy bench --profile` and, in builds with
+// CUDA, for NVIDIA's profilers (NVTX). Costs next to nothing when nobody listens. Names outlive their range. Invariant:
+// ranges of a thread end in the reverse order of their beginnings.
 #pragma once
+
+#include <array>
+#include <cstddef>
 
 #ifdef CONVOY_CUDA
 #include <nvtx3/nvToolsExt.h>
@@ -12,15 +16,32 @@ namespace convoy {
 
 class ProfileRange {
  public:
+  explicit ProfileRange(const char* name) {
+    if (depth_ < kDepth) names_[depth_] = name;
+    ++depth_;
 #ifdef CONVOY_CUDA
-  explicit ProfileRange(const char* name) { nvtxRangePushA(name); }
-  ~ProfileRange() { nvtxRangePop(); }
-#else
-  explicit ProfileRange(const char* /*name*/) {}
-  ~ProfileRange() = default;
+    nvtxRangePushA(name);
 #endif
+  }
+  ~ProfileRange() {
+    --depth_;
+#ifdef CONVOY_CUDA
+    nvtxRangePop();
+#endif
+  }
   ProfileRange(const ProfileRange&) = delete;
   ProfileRange& operator=(const ProfileRange&) = delete;
+
+  /// The name of the range that this thread is in, the innermost one; "" outside of all.
+  [[nodiscard]] static const char* innermost() {
+    if (depth_ == 0) return "";
+    return names_[(depth_ < kDepth ? depth_ : kDepth) - 1];
+  }
+
+ private:
+  static constexpr std::size_t kDepth = 8;
+  inline static thread_local std::array<const char*, kDepth> names_{};
+  inline static thread_local std::size_t depth_ = 0;
 };
 
 }  // namespace convoy

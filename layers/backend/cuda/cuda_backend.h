@@ -46,6 +46,7 @@ class CudaBackend final : public Backend {
   void copy_to_host(const Tensor& source, void* destination) override;
   void zero(const Tensor& x) override;
   void synchronize() override;
+  [[nodiscard]] std::unique_ptr<TimeMark> mark() override;
   std::unique_ptr<RecordedWork> record(const std::function<void()>& body) override;
   bool all_finite(const Tensor& x) override;
 

@@ -5,7 +5,7 @@ import os
 import signal
 import time
 
-from behaviour import MLP, Folder, check, close_series, config, kill_tree, main, same_series, zombie
+from behaviour import MLP, SMALL_NET, Folder, check, close_series, config, kill_tree, main, same_series, zombie
 
 TIMEOUT = 40  # seconds until a run counts as hanging
 USAGE = 2
@@ -260,6 +260,22 @@ def bench(folder, ranks, *arguments):
         return json.load(file)["results"]
 
 
+def bench_profile():
+    """Every operation of a step, with its unit; on two ranks the first one's."""
+    folder = Folder("mode-errors-profile", config(SMALL_NET))
+    for ranks in (1, 2):
+        result = bench(folder, ranks, "--steps", "4", "--profile")[0]
+        profile = result["profile"]
+        names = {line["name"]: line for line in profile["operations"]}
+        check(names["conv2d_forward"]["calls"] == 4 and names["conv2d_backward_input"]["calls"] == 3,
+              f"four convolutions, of which the first needs no input gradient: {names}")
+        check("between operations" in names and names["sgd_update"]["calls"] == 1, f"{list(names)}")
+        units = {line["unit"] for line in profile["layers"]}
+        check({"conv", "bn", "block"} <= units, f"units: {units}")
+        check(profile["convolution_bound_s"] > 0 and profile["matrix_flops_per_second"] > 0, f"{profile}")
+        check("convolution bound:" in folder.stdout, folder.stdout)
+
+
 def bench_cases():
     """Points of other numbers of ranks in one run."""
     folder = Folder("mode-errors-bench", config(DEEP_MLP))
@@ -330,4 +346,4 @@ def trace():
 
 
 main([resume_in_other_modes, stages_and_ranks, microbatches, keys_of_other_modes, values, partitions, explicit_partition,
-      killed_rank, stopped_rank, bench_cases, bench_memory, trace])
+      killed_rank, stopped_rank, bench_profile, bench_cases, bench_memory, trace])
