@@ -14,6 +14,7 @@
 #include "app/trace_run.h"
 #include "layers/base/error.h"
 #include "layers/base/trace.h"
+#include "parallel/activity.h"
 #include "parallel/agree.h"
 #include "parallel/wait_time.h"
 
@@ -99,7 +100,9 @@ Trainer::Stop Trainer::step() {
   const double waited = communication_wait_seconds();
   trace::set_step(state_.step + 1);
   const double asked = trace::now();
+  note_activity("reading data");
   const LoaderStep batch = feed_->next();
+  note_activity("computing a step");
   if (trace::enabled()) trace::record(trace::Track::kData, "data", asked, trace::now());
   const double lr = run_.lr.at(state_.step);
   const LossTotals totals = run_.runner->train_step(batch.microbatches, batch.global_samples, lr, state_.step,
@@ -168,6 +171,7 @@ void Trainer::after_step(bool end_of_epoch) {
 void Trainer::evaluate_now() {
   if (!run_.validation || evaluated_step_ == state_.step) return;
   evaluated_step_ = state_.step;
+  note_activity("evaluating");
   const EvalResult result = evaluate(run_, *run_.validation);
   if (report_) report_->evaluation(state_, result);
 }
@@ -175,6 +179,7 @@ void Trainer::evaluate_now() {
 void Trainer::save() {
   if (saved_step_ == state_.step) return;
   saved_step_ = state_.step;
+  note_activity("copying out the state for a checkpoint");
   const trace::Span span(trace::Track::kCheckpoint, "state copied out");
   const auto start = Clock::now();
   Checkpoint checkpoint = capture_checkpoint(run_, state_, writer_ ? writer_->recycle() : Checkpoint());
@@ -195,6 +200,7 @@ void Trainer::finish(Stop stop) {
   save();
   if (run_.config.log.trace) write_trace(run_, run_folder(run_.config) + "/trace.json");
   if (!run_.is_root()) return;
+  note_activity("writing the last checkpoint");
   writer_->wait();
   drain_checkpoints();
   if (stop == Stop::kNo) {

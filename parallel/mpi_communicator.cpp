@@ -2,7 +2,6 @@
 #include "parallel/mpi_communicator.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <exception>
 
@@ -58,21 +57,13 @@ int checked_count(std::size_t count, const MpiOperation& operation) {
 }  // namespace
 
 MpiCommunicator::MpiCommunicator(MPI_Comm owned, const std::string& name, double timeout, std::int64_t max_count)
-    : comm_(owned), identity_(std::make_shared<CommunicatorIdentity>()), max_count_(max_count) {
+    : comm_(owned), max_count_(max_count) {
   if (!(timeout > 0)) {
     MPI_Comm_free(&comm_);  // it is ours already, and a constructor that throws has no destructor
     fail_usage("parallel.timeout: {:g} s is not a time to wait (it must be above 0)", timeout);
   }
   CONVOY_MPI_CHECK(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN));
-  CONVOY_MPI_CHECK(MPI_Comm_rank(comm_, &identity_->rank));
-  CONVOY_MPI_CHECK(MPI_Comm_size(comm_, &identity_->size));
-  CONVOY_MPI_CHECK(MPI_Comm_rank(MPI_COMM_WORLD, &identity_->world_rank));
-  std::array<char, MPI_MAX_PROCESSOR_NAME + 1> host{};
-  int length = 0;
-  CONVOY_MPI_CHECK(MPI_Get_processor_name(host.data(), &length));
-  identity_->host = host.data();
-  identity_->name = name;
-  identity_->timeout = timeout;
+  identity_ = std::make_shared<CommunicatorIdentity>(comm_, name, timeout);
   void* bound = nullptr;
   int found = 0;
   CONVOY_MPI_CHECK(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &bound, &found));
@@ -87,13 +78,13 @@ MpiCommunicator::~MpiCommunicator() {
 }
 
 MpiCommunicator::Operation MpiCommunicator::start_collective(const char* kind, const std::string& what) {
-  return std::make_unique<MpiOperation>(identity_, kind, fmt::format("collective {}", ++collectives_), what);
+  return std::make_unique<MpiOperation>(identity_, OperationName{kind, ++collectives_, what});
 }
 
 MpiCommunicator::Operation MpiCommunicator::start_message(const char* kind, int peer, int tag,
                                                           const std::string& what) {
-  auto operation = std::make_unique<MpiOperation>(identity_, fmt::format("{} rank {}", kind, peer),
-                                                  fmt::format("message {}, tag {}", ++messages_, tag), what);
+  auto operation = std::make_unique<MpiOperation>(
+      identity_, OperationName{fmt::format("{} rank {}", kind, peer), ++messages_, what, true, peer, tag});
   if (peer < 0 || peer >= size() || peer == rank()) {
     fail("{}: rank {} of {} has no such partner", operation->label(), rank(), size());
   }

@@ -6,11 +6,15 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <numeric>
 #include <thread>
 #include <utility>
 
 #include "layers/base/error.h"
 #include "parallel/mpi_check.h"
+#include "parallel/stopwatch.h"
+#include "parallel/wait_time.h"
+#include "parallel/watch.h"
 
 namespace convoy {
 
@@ -19,10 +23,34 @@ namespace {
 constexpr double kUnwindSeconds = 0.2;  // for an operation that all ranks have started: enough to complete
 constexpr int kSpins = 64;              // polls before the core is offered to others
 constexpr double kYieldSeconds = 1.0;   // of yielding before sleeping between polls
+constexpr double kServeSeconds = 0.1;   // of waiting before it looks whether others ask what goes on here
 
 std::atomic<int> abandoned_count{0};
 
+// The members of a communicator as world ranks.
+std::vector<int> world_ranks_of(MPI_Comm comm) {
+  MPI_Group group = MPI_GROUP_NULL;
+  MPI_Group world = MPI_GROUP_NULL;
+  int size = 0;
+  CONVOY_MPI_CHECK(MPI_Comm_size(comm, &size));
+  CONVOY_MPI_CHECK(MPI_Comm_group(comm, &group));
+  CONVOY_MPI_CHECK(MPI_Comm_group(MPI_COMM_WORLD, &world));
+  std::vector<int> own(static_cast<std::size_t>(size));
+  std::vector<int> members(own.size());
+  std::iota(own.begin(), own.end(), 0);
+  CONVOY_MPI_CHECK(MPI_Group_translate_ranks(group, size, own.data(), world, members.data()));
+  CONVOY_MPI_CHECK(MPI_Group_free(&world));
+  CONVOY_MPI_CHECK(MPI_Group_free(&group));
+  return members;
+}
+
 }  // namespace
+
+CommunicatorIdentity::CommunicatorIdentity(MPI_Comm comm, const std::string& name, double its_timeout)
+    : watched(name, world_ranks_of(comm)), timeout(its_timeout) {
+  CONVOY_MPI_CHECK(MPI_Comm_rank(comm, &rank));
+  CONVOY_MPI_CHECK(MPI_Comm_size(comm, &size));
+}
 
 struct MpiOperation::State {
   std::vector<MPI_Request> requests;
@@ -38,14 +66,13 @@ std::atomic<MpiOperation::State*> MpiOperation::State::abandoned{nullptr};
 
 int abandoned_operations() noexcept { return abandoned_count.load(); }
 
-MpiOperation::MpiOperation(std::shared_ptr<CommunicatorIdentity> owner, std::string kind, std::string number,
-                           std::string what)
+MpiOperation::MpiOperation(std::shared_ptr<CommunicatorIdentity> owner, OperationName name)
     : owner_(std::move(owner)),
-      kind_(std::move(kind)),
-      number_(std::move(number)),
-      what_(std::move(what)),
+      name_(std::move(name)),
       state_(std::make_unique<State>()),
-      exceptions_at_start_(std::uncaught_exceptions()) {}
+      exceptions_at_start_(std::uncaught_exceptions()) {
+  owner_->watched.note(Doing::kStarted, name_);
+}
 
 MpiOperation::~MpiOperation() {
   try {
@@ -86,12 +113,13 @@ std::byte* MpiOperation::allocate(std::size_t bytes) {
 }
 
 std::string MpiOperation::label() const {
-  return fmt::format("{} '{}' ({} on communicator '{}' of {} ranks)", kind_, what_, number_, owner_->name,
-                     owner_->size);
+  return fmt::format("{} '{}' ({} on communicator '{}' of {} ranks)", name_.kind, name_.what, name_.number_text(),
+                     owner_->watched.name(), owner_->size);
 }
 
 bool MpiOperation::test() {
   State& state = *state_;
+  if (complete()) return true;
   while (!complete()) {
     int flag = 0;
     MPI_Status status;
@@ -111,36 +139,39 @@ bool MpiOperation::test() {
     }
   }
   state.tensors.clear();
+  owner_->watched.note(Doing::kFinished, name_);
   return true;
 }
 
 // True once complete, false when `seconds` have gone by.
 bool MpiOperation::poll(double seconds) {
-  using Clock = std::chrono::steady_clock;
-  auto last = Clock::now();
+  if (test()) return true;
+  owner_->watched.note(Doing::kWaiting, name_);
+  Stopwatch watch;
   double waited = 0;
-  for (int round = 0; !test(); ++round) {
-    if (waited > seconds) return false;
+  double spent = 0;
+  bool done = false;
+  for (int round = 0; !done && waited <= seconds; ++round) {
     if (waited > kYieldSeconds) {
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     } else if (round > kSpins) {
       sched_yield();  // ranks may outnumber cores: the one that is awaited may need this one
     }
     // A long gap means that this process was stopped (a suspended job): the other ranks then were too.
-    const auto now = Clock::now();
-    waited += std::min(1.0, std::chrono::duration<double>(now - last).count());
-    last = now;
+    const double lap = watch.lap();
+    spent += lap;
+    waited += std::min(1.0, lap);
+    if (waited > kServeSeconds && Watch::current() != nullptr) Watch::current()->serve();
+    done = test();
   }
-  return true;
+  add_communication_wait(spent);
+  return done;
 }
 
 void MpiOperation::wait() {
   if (poll(owner_->timeout)) return;
   late_ = true;
-  fail(
-      "{} is late: world rank {} (rank {} of the communicator, on {}) waited {:g} s for it. Another rank has stopped, "
-      "hangs or is far behind: look for its last words; if it is only slow, raise parallel.timeout",
-      label(), owner_->world_rank, owner_->rank, owner_->host, owner_->timeout);
+  fail_late(owner_->watched.late(name_, label(), owner_->timeout));
 }
 
 }  // namespace convoy

@@ -16,25 +16,24 @@
 #include <vector>
 
 #include "parallel/communicator.h"
+#include "parallel/own_status.h"
 
 namespace convoy {
 
 /// What the operations of one communicator share: mostly words for their reports.
 struct CommunicatorIdentity {
-  std::string name;  ///< "replicas"
+  /// Its members make it together, so that it has the same id on all of them.
+  CommunicatorIdentity(MPI_Comm comm, const std::string& name, double its_timeout);
+  WatchedCommunicator watched;
   int rank = 0;
   int size = 1;
-  int world_rank = 0;
-  std::string host;
   double timeout = 0;                  ///< seconds that wait() allows
   std::atomic<bool> abandoned{false};  ///< set once an operation was: the next ones do not wait in vain
 };
 
 class MpiOperation final : public PendingOperation {
  public:
-  /// `kind` reads "all_reduce" or "receive from rank 2"; `number` says which of the communicator's
-  /// operations this is, "collective 1204".
-  MpiOperation(std::shared_ptr<CommunicatorIdentity> owner, std::string kind, std::string number, std::string what);
+  MpiOperation(std::shared_ptr<CommunicatorIdentity> owner, OperationName name);
   /// Waits up to the deadline (a fraction of a second while an exception passes), then abandons.
   ~MpiOperation() override;
   MpiOperation(const MpiOperation&) = delete;
@@ -61,9 +60,7 @@ class MpiOperation final : public PendingOperation {
   bool poll(double seconds);
 
   std::shared_ptr<CommunicatorIdentity> owner_;
-  std::string kind_;
-  std::string number_;
-  std::string what_;
+  OperationName name_;
   std::unique_ptr<State> state_;
   int exceptions_at_start_;
   bool late_ = false;

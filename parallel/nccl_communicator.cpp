@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "layers/backend/cuda/cuda_check.h"
+#include "parallel/mpi_check.h"
 #include "parallel/nccl_queues.h"
 
 namespace convoy {
@@ -55,11 +56,21 @@ ncclResult_t with_others(int size, int root, const std::function<ncclResult_t(in
   return started(result) ? ended : result;
 }
 
-std::shared_ptr<const NcclIdentity> identity_of(const Communicator& host, const NcclOptions& options) {
+std::shared_ptr<const NcclIdentity> identity_of(Communicator& host, const NcclOptions& options) {
   std::array<char, 256> name{};
   const bool known = gethostname(name.data(), name.size() - 1) == 0;
-  return std::make_shared<const NcclIdentity>(
-      NcclIdentity{options.name, host.rank(), host.size(), known ? name.data() : "unknown host", options.timeout});
+  std::vector<int> members;
+  int world_rank = 0;
+  CONVOY_MPI_CHECK(MPI_Comm_rank(MPI_COMM_WORLD, &world_rank));
+  for (const std::string& rank : host.all_gather(std::to_string(world_rank), "world ranks")) {
+    members.push_back(std::stoi(rank));
+  }
+  auto identity = std::make_shared<NcclIdentity>(options.name, std::move(members));
+  identity->rank = host.rank();
+  identity->size = host.size();
+  identity->host = known ? name.data() : "unknown host";
+  identity->timeout = options.timeout;
+  return identity;
 }
 
 class NcclCommunicator final : public Communicator {
@@ -169,14 +180,13 @@ class NcclCommunicator final : public Communicator {
   using Flight = std::shared_ptr<NcclFlight>;
 
   Flight collective(const char* kind, int root, const std::string& what) {
-    Flight flight = queues_.flight(kind, fmt::format("collective {}", ++collectives_), what);
+    Flight flight = queues_.flight({kind, ++collectives_, what});
     if (root < 0 || root >= size()) fail("{}: root {} is not a rank of it", flight->label(), root);
     return flight;
   }
 
   Flight message(const char* kind, int peer, int tag, const std::string& what) {
-    Flight flight = queues_.flight(fmt::format("{} rank {}", kind, peer),
-                                   fmt::format("message {}, tag {}", ++messages_, tag), what);
+    Flight flight = queues_.flight({fmt::format("{} rank {}", kind, peer), ++messages_, what, true, peer, tag});
     if (queues_.to(peer) == nullptr) {
       fail("{}: rank {} of {} has no such neighbour to exchange messages with", flight->label(), rank(), size());
     }

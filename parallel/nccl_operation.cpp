@@ -25,17 +25,25 @@ cudaEvent_t NcclEvents::take() {
 }
 
 NcclFlight::NcclFlight(std::shared_ptr<const NcclIdentity> its_owner, std::shared_ptr<NcclEvents> its_events,
-                       bool is_captured)
-    : owner(std::move(its_owner)), events(std::move(its_events)), done(events->take()), captured(is_captured) {}
+                       OperationName its_name, bool is_captured)
+    : owner(std::move(its_owner)),
+      events(std::move(its_events)),
+      name(std::move(its_name)),
+      done(events->take()),
+      captured(is_captured) {
+  owner->watched.note(Doing::kStarted, name);
+}
 
 bool NcclFlight::over() {
-  finished = finished || CudaState::passed(done);
+  if (finished) return true;
+  finished = CudaState::passed(done);
+  if (finished) owner->watched.note(Doing::kFinished, name);
   return finished;
 }
 
 std::string NcclFlight::label() const {
-  return fmt::format("{} '{}' ({} on NCCL communicator '{}' of {} ranks)", kind, what, number, owner->name,
-                     owner->size);
+  return fmt::format("{} '{}' ({} on NCCL communicator '{}' of {} ranks)", name.kind, name.what, name.number_text(),
+                     owner->watched.name(), owner->size);
 }
 
 NcclOperation::~NcclOperation() {

@@ -14,10 +14,12 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "layers/backend/cuda/cuda_state.h"
 #include "parallel/communicator.h"
+#include "parallel/own_status.h"
 
 namespace convoy {
 
@@ -38,7 +40,8 @@ class NcclEvents {
 
 /// What the operations of one communicator share: words for reports.
 struct NcclIdentity {
-  std::string name;  ///< "replicas"
+  NcclIdentity(const std::string& name, std::vector<int> members) : watched(name, std::move(members)) {}
+  WatchedCommunicator watched;
   int rank = 0, size = 1;
   std::string host;
   double timeout = 0;
@@ -46,7 +49,8 @@ struct NcclIdentity {
 
 /// An operation on its way. Owned by its handle and by the queue that may have to name it.
 struct NcclFlight {
-  NcclFlight(std::shared_ptr<const NcclIdentity> owner, std::shared_ptr<NcclEvents> events, bool captured);
+  NcclFlight(std::shared_ptr<const NcclIdentity> owner, std::shared_ptr<NcclEvents> events, OperationName name,
+             bool captured);
   ~NcclFlight() { events->give_back(done); }
   NcclFlight(const NcclFlight&) = delete;
   NcclFlight& operator=(const NcclFlight&) = delete;
@@ -58,11 +62,11 @@ struct NcclFlight {
 
   std::shared_ptr<const NcclIdentity> owner;
   std::shared_ptr<NcclEvents> events;
+  OperationName name;
   cudaEvent_t done;  ///< recorded behind the operation
   bool captured;     ///< part of a graph
   bool finished = false;
   std::uint64_t serial = 0;  ///< in the order of the calls
-  std::string kind, number, what;
 };
 
 class NcclOperation final : public PendingOperation {

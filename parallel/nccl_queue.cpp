@@ -13,12 +13,15 @@
 
 #include "parallel/nccl_check.h"
 #include "parallel/stopwatch.h"
+#include "parallel/wait_time.h"
+#include "parallel/watch.h"
 
 namespace convoy {
 
 namespace {
 
 constexpr double kYieldSeconds = 1.0;  // of yielding before sleeping between polls
+constexpr double kServeSeconds = 0.1;  // of waiting before it looks whether others ask what goes on here
 constexpr double kEndSeconds = 30;     // for ending in order, after which it is aborted
 constexpr double kAbortSeconds = 5;    // for aborting, after which it goes on by itself
 
@@ -57,10 +60,13 @@ NcclQueue::NcclQueue(CudaState& state, std::shared_ptr<const NcclIdentity> ident
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   if (settings.most_blocks > 0) config.maxCTAs = settings.most_blocks;
-  const ncclResult_t result =
-      settle(ncclCommInitRankConfig(&comm_, settings.size, unpacked(id), settings.rank, &config), identity_->timeout);
+  const OperationName start{"start", 0, "NCCL"};
+  const ncclResult_t result = settle(
+      ncclCommInitRankConfig(&comm_, settings.size, unpacked(id), settings.rank, &config), start, identity_->timeout);
   if (result != ncclSuccess) {
-    give_up(fmt::format("start of NCCL communicator '{}' of {} ranks", identity_->name, identity_->size), result);
+    give_up(start,
+            fmt::format("start of NCCL communicator '{}' of {} ranks", identity_->watched.name(), identity_->size),
+            result);
   }
   ready_ = events_->take();
 }
@@ -68,8 +74,9 @@ NcclQueue::NcclQueue(CudaState& state, std::shared_ptr<const NcclIdentity> ident
 NcclQueue::~NcclQueue() {
   if (ready_ != nullptr) events_->give_back(ready_);
   if (aborted_) return;
+  const OperationName end{"end", 0, "NCCL"};
   const bool in_order = std::uncaught_exceptions() <= exceptions_at_start_ &&
-                        settle(ncclCommFinalize(comm_), std::min(kEndSeconds, identity_->timeout)) == ncclSuccess;
+                        settle(ncclCommFinalize(comm_), end, std::min(kEndSeconds, identity_->timeout)) == ncclSuccess;
   if (in_order) {
     ncclCommDestroy(comm_);
   } else {
@@ -77,29 +84,38 @@ NcclQueue::~NcclQueue() {
   }
 }
 
-ncclResult_t NcclQueue::settle(ncclResult_t result, double seconds) const {
+ncclResult_t NcclQueue::settle(ncclResult_t result, const OperationName& name, double seconds) const {
+  if (result != ncclInProgress) return result;
+  identity_->watched.note(Doing::kWaiting, name);
   Stopwatch watch;
   double waited = 0;
+  double spent = 0;
   while (result == ncclInProgress && waited <= seconds) {
     pause(waited);
     // A long gap means that this process was stopped (a suspended job): the other ranks then were too.
-    waited += std::min(1.0, watch.lap());
+    const double lap = watch.lap();
+    spent += lap;
+    waited += std::min(1.0, lap);
+    if (waited > kServeSeconds && Watch::current() != nullptr) Watch::current()->serve();
     const ncclResult_t asked = ncclCommGetAsyncError(comm_, &result);
-    if (asked != ncclSuccess) return asked;
+    if (asked != ncclSuccess) result = asked;
   }
+  add_communication_wait(spent);
   return result;
 }
 
-void NcclQueue::give_up(const std::string& label, ncclResult_t result) {
+void NcclQueue::give_up(const OperationName& name, const std::string& label, ncclResult_t result) {
   const std::string words = nccl_words(result);
+  if (result == ncclInProgress) {
+    try {
+      fail_late(identity_->watched.late(name, fmt::format("{}, {},", label, current_gpu()), identity_->timeout));
+    } catch (...) {
+      abort();  // after the inquiry: the others' kernels end with ours
+      throw;
+    }
+  }
   abort();
   const std::string where = fmt::format("rank {} of it, on {}, {}", identity_->rank, identity_->host, current_gpu());
-  if (result == ncclInProgress) {
-    fail(
-        "{} is late: {}, waited {:g} s for the others to take part. Another rank has stopped, hangs or is far behind: "
-        "look for its last words; if it is only slow, raise parallel.timeout",
-        label, where, identity_->timeout);
-  }
   fail("{} failed on {}: {} (NCCL_DEBUG=WARN says more)", label, where, words);
 }
 
@@ -108,8 +124,8 @@ void NcclQueue::put(const std::shared_ptr<NcclFlight>& flight, const Start& star
   if (!flight->captured) static_cast<void>(oldest());  // lets go of events for reuse
   CONVOY_CUDA_CHECK(cudaEventRecord(ready_, state_.stream));
   CONVOY_CUDA_CHECK(cudaStreamWaitEvent(stream_.get(), ready_, 0));
-  const ncclResult_t result = settle(start(comm_, stream_.get()), identity_->timeout);
-  if (result != ncclSuccess) give_up(flight->label(), result);
+  const ncclResult_t result = settle(start(comm_, stream_.get()), flight->name, identity_->timeout);
+  if (result != ncclSuccess) give_up(flight->name, flight->label(), result);
   CONVOY_CUDA_CHECK(cudaEventRecord(flight->done, stream_.get()));
   if (!flight->captured) in_flight_.push_back(flight);
 }
@@ -121,7 +137,9 @@ void NcclQueue::check() {
   const ncclResult_t result = asked == ncclSuccess ? found : asked;
   if (result == ncclSuccess || result == ncclInProgress) return;
   const NcclFlight* flight = oldest();
-  give_up(flight != nullptr ? flight->label() : fmt::format("NCCL communicator '{}'", identity_->name), result);
+  give_up(flight != nullptr ? flight->name : OperationName{},
+          flight != nullptr ? flight->label() : fmt::format("NCCL communicator '{}'", identity_->watched.name()),
+          result);
 }
 
 const NcclFlight* NcclQueue::oldest() {

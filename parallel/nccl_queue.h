@@ -48,8 +48,8 @@ class NcclQueue {
   };
 
   /// The result of a call that may be in progress; ncclInProgress when that takes longer than `seconds`.
-  [[nodiscard]] ncclResult_t settle(ncclResult_t result, double seconds) const;
-  [[noreturn]] void give_up(const std::string& label, ncclResult_t result);
+  [[nodiscard]] ncclResult_t settle(ncclResult_t result, const OperationName& name, double seconds) const;
+  [[noreturn]] void give_up(const OperationName& name, const std::string& label, ncclResult_t result);
 
   CudaState& state_;
   std::shared_ptr<const NcclIdentity> identity_;

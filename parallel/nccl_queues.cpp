@@ -3,9 +3,11 @@
 
 #include <functional>
 
+#include "layers/backend/cuda/cuda_check.h"
 #include "layers/base/error.h"
 #include "parallel/nccl_pairs.h"
 #include "parallel/nccl_setup.h"
+#include "parallel/watch.h"
 
 namespace convoy {
 
@@ -14,6 +16,7 @@ namespace {
 // Of the GPU's many processors, for each of up to four message queues: a kernel that waits for a message must leave
 // room for what computes.
 constexpr int kMessageBlocks = 8;
+constexpr double kServeSeconds = 0.1;  // of waiting for the GPU before this rank counts as one that waits for others
 
 }  // namespace
 
@@ -67,8 +70,9 @@ void NcclQueues::make_direction(const std::string& id, int from, int to) {
   auto& queue = sends ? outgoing_[to] : incoming_[from];
   queue = std::make_unique<NcclQueue>(state_, identity_, events_, id, settings);
   const Tensor byte = backend_.tensor({1}, DType::kU8);
-  const auto first = flight(fmt::format("{} rank {}", sends ? "send to" : "receive from", sends ? to : from),
-                            "first contact", "one byte");
+  const int peer = sends ? to : from;
+  const auto first =
+      flight({fmt::format("{} rank {}", sends ? "send to" : "receive from", peer), 0, "one byte", true, peer});
   put(*queue, first, [&](ncclComm_t comm, cudaStream_t stream) {
     return sends ? ncclSend(byte.raw(), 1, ncclUint8, 1, comm, stream)
                  : ncclRecv(byte.raw(), 1, ncclUint8, 0, comm, stream);
@@ -76,11 +80,8 @@ void NcclQueues::make_direction(const std::string& id, int from, int to) {
   NcclOperation(state_, first, byte, Tensor()).wait();
 }
 
-std::shared_ptr<NcclFlight> NcclQueues::flight(std::string kind, std::string number, const std::string& what) {
-  auto flight = std::make_shared<NcclFlight>(identity_, events_, state_.capturing());
-  flight->kind = std::move(kind);
-  flight->number = std::move(number);
-  flight->what = what;
+std::shared_ptr<NcclFlight> NcclQueues::flight(OperationName name) {
+  auto flight = std::make_shared<NcclFlight>(identity_, events_, std::move(name), state_.capturing());
   flight->serial = ++serial_;
   return flight;
 }
@@ -103,6 +104,8 @@ void NcclQueues::check(double seconds) {
   const std::vector<NcclQueue*> queues = all();
   try {
     for (NcclQueue* queue : queues) queue->check();
+    if (seconds > kServeSeconds) take_part(seconds);
+    waited_ = seconds;
     if (seconds > options_.timeout) check_late(seconds);
   } catch (...) {
     for (NcclQueue* queue : queues) queue->abort();
@@ -110,18 +113,34 @@ void NcclQueues::check(double seconds) {
   }
 }
 
-void NcclQueues::check_late(double seconds) {
-  const NcclFlight* late = nullptr;
+// A host that has waited for a while says so, and answers others that ask what goes on here.
+void NcclQueues::take_part(double seconds) {
+  const bool first = waited_ <= kServeSeconds || seconds < waited_;
+  const NcclFlight* flight = first ? oldest() : nullptr;
+  if (flight != nullptr) {
+    identity_->watched.note(Doing::kWaiting, flight->name);
+  } else if (first && !recorded_.empty()) {
+    identity_->watched.note(Doing::kWaiting, OperationName{"recorded step", 0, recorded_});
+  }
+  if (Watch::current() != nullptr) Watch::current()->serve();
+}
+
+const NcclFlight* NcclQueues::oldest() const {
+  const NcclFlight* oldest = nullptr;
   for (NcclQueue* queue : all()) {
     const NcclFlight* flight = queue->oldest();
-    if (flight != nullptr && (late == nullptr || flight->serial < late->serial)) late = flight;
+    if (flight != nullptr && (oldest == nullptr || flight->serial < oldest->serial)) oldest = flight;
   }
+  return oldest;
+}
+
+// The counts of replayed operations are those of the recording on all ranks: for them only the ranks' states tell.
+void NcclQueues::check_late(double seconds) {
+  const NcclFlight* late = oldest();
   if (late == nullptr && recorded_.empty()) return;  // what the GPU is at is not ours
   const std::string label = late != nullptr ? late->label() : "a recorded step with " + recorded_;
-  fail(
-      "{} is late: rank {} of it, on {}, waited {:g} s for it. Another rank has stopped, hangs or is far behind: look "
-      "for its last words; if it is only slow, raise parallel.timeout",
-      label, identity_->rank, identity_->host, seconds);
+  fail_late(identity_->watched.late(late != nullptr ? late->name : OperationName{},
+                                    fmt::format("{}, {},", label, current_gpu()), seconds));
 }
 
 }  // namespace convoy

@@ -32,8 +32,8 @@ class NcclQueues {
   [[nodiscard]] NcclQueue* to(int peer) const { return find(outgoing_, peer); }
   [[nodiscard]] NcclQueue* from(int peer) const { return find(incoming_, peer); }
 
-  /// A new operation: "all_reduce", "collective 12", "gradient bucket 3".
-  [[nodiscard]] std::shared_ptr<NcclFlight> flight(std::string kind, std::string number, const std::string& what);
+  /// A new operation.
+  [[nodiscard]] std::shared_ptr<NcclFlight> flight(OperationName name);
   /// See NcclQueue::put.
   void put(NcclQueue& queue, const std::shared_ptr<NcclFlight>& flight, const NcclQueue::Start& start);
 
@@ -53,6 +53,8 @@ class NcclQueues {
   void make_messages();
   void make_direction(const std::string& id, int from, int to);
   void check(double seconds);
+  [[nodiscard]] const NcclFlight* oldest() const;
+  void take_part(double seconds);
   void check_late(double seconds);
   [[nodiscard]] std::vector<NcclQueue*> all() const;
 
@@ -66,6 +68,7 @@ class NcclQueues {
   ByPeer outgoing_, incoming_;
   std::uint64_t serial_ = 0;
   std::string recorded_;  // the label of what was last put into a graph; empty: nothing was
+  double waited_ = 0;     // that check() was last called with
 };
 
 }  // namespace convoy

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/rank_group.h"
 
+#include <fmt/format.h>
 #include <mpi.h>
 
+#include <algorithm>
 #include <exception>
 
 #include "parallel/mpi_check.h"
@@ -10,6 +12,21 @@
 #include "parallel/mpi_operation.h"
 
 namespace convoy {
+
+namespace {
+
+constexpr double kLeastSeconds = 60;  // ranks are further apart at the start than in training
+
+// Making communicators blocks inside MPI, without a deadline: so all members meet before, with one.
+void meet(MPI_Comm comm, double timeout, const std::string& name) {
+  auto identity = std::make_shared<CommunicatorIdentity>(comm, "start-up", std::max(timeout, kLeastSeconds));
+  if (identity->size == 1) return;
+  MpiOperation operation(std::move(identity), {"barrier", 1, "before making '" + name + "'"});
+  CONVOY_MPI_CHECK(MPI_Ibarrier(comm, operation.add_request()));
+  operation.wait();
+}
+
+}  // namespace
 
 struct RankGroup::Handle {
   explicit Handle(MPI_Comm comm) : mpi(comm) {}
@@ -26,12 +43,14 @@ struct RankGroup::Handle {
 };
 
 std::unique_ptr<Communicator> RankGroup::communicator(double timeout, const std::string& name) const {
+  meet(handle_->mpi, timeout, name);
   MPI_Comm copy = MPI_COMM_NULL;
   CONVOY_MPI_CHECK(MPI_Comm_dup(handle_->mpi, &copy));
   return std::make_unique<MpiCommunicator>(copy, name, timeout);
 }
 
 std::unique_ptr<Communicator> RankGroup::split(int color, int key, double timeout, const std::string& name) const {
+  meet(handle_->mpi, timeout, name);
   MPI_Comm part = MPI_COMM_NULL;
   CONVOY_MPI_CHECK(MPI_Comm_split(handle_->mpi, color < 0 ? MPI_UNDEFINED : color, key, &part));
   if (part == MPI_COMM_NULL) return nullptr;
@@ -39,6 +58,7 @@ std::unique_ptr<Communicator> RankGroup::split(int color, int key, double timeou
 }
 
 RankGroup RankGroup::first(int ranks) const {
+  meet(handle_->mpi, kLeastSeconds, fmt::format("first {} ranks", ranks));
   MPI_Comm part = MPI_COMM_NULL;
   CONVOY_MPI_CHECK(MPI_Comm_split(handle_->mpi, rank_ < ranks ? 0 : MPI_UNDEFINED, rank_, &part));
   if (part == MPI_COMM_NULL) return {nullptr, -1, 0};

@@ -4,8 +4,10 @@
 // one World, outside its try block, so that abort() works while an error is handled. Every rank creates it
 // and, after an orderly run or a collective error, destroys it; both are collective. Invariant: MPI calls
 // return their errors (MPI_ERRORS_RETURN), and ranks of a node are found by MPI, never by rank % n.
+// While it lives, ranks can find out who is missing (watch.h), and end when their launcher has gone (launcher_watch.h).
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "parallel/cpu_binding.h"
@@ -13,6 +15,9 @@
 #include "parallel/rank_group.h"
 
 namespace convoy {
+
+class LauncherWatch;
+class Watch;
 
 class World {
  public:
@@ -63,6 +68,8 @@ class World {
   std::string host_;
   std::string thread_level_;
   CpuBinding binding_;
+  std::unique_ptr<Watch> watch_;
+  std::unique_ptr<LauncherWatch> launcher_watch_;
 };
 
 }  // namespace convoy
