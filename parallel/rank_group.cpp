@@ -15,7 +15,7 @@ namespace convoy {
 
 namespace {
 
-constexpr double kLeastSeconds = 60;  // ranks are further apart at the start than in training
+constexpr double kLeastSeconds = 20;  // ranks are further apart at the start than in training
 
 // Making communicators blocks inside MPI, without a deadline: so all members meet before, with one.
 void meet(MPI_Comm comm, double timeout, const std::string& name) {
