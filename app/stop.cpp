@@ -27,9 +27,8 @@ StopRequest::StopRequest(const std::vector<std::string>& signals, std::optional<
   if (max_time) deadline_ = std::chrono::steady_clock::now() + *max_time;
 }
 
-StopRequest::~StopRequest() {
-  for (const int signal : signals_) std::signal(signal, SIG_DFL);
-}
+// The handlers stay: all ranks stop as soon as one has its signal, and those of the others may still be on their way.
+StopRequest::~StopRequest() = default;
 
 bool StopRequest::signalled() const { return g_signalled != 0; }
 
