@@ -16,6 +16,8 @@ namespace {
 
 using Seconds = std::chrono::duration<double>;
 
+constexpr Seconds kNoLimit{360.0 * 86400};  // a job without a limit gets an end in a year
+
 std::optional<std::int64_t> whole_number(std::string_view text) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -71,11 +73,13 @@ std::optional<Seconds> time_left_in_job(const Environment& environment, const Co
   if (!job || !whole_number(*job)) return std::nullopt;
   if (const auto end = environment("SLURM_JOB_END_TIME")) {
     if (const auto unix_time = whole_number(*end)) {
-      return std::chrono::seconds(*unix_time) - std::chrono::system_clock::now().time_since_epoch();
+      const Seconds left = std::chrono::seconds(*unix_time) - std::chrono::system_clock::now().time_since_epoch();
+      return left < kNoLimit ? std::optional(left) : std::nullopt;
     }
   }
   const auto answer = run("timeout 10 squeue --noheader --jobs=" + *job + " --format=%L 2>/dev/null");
-  return answer ? parse_time_left(trimmed(*answer)) : std::nullopt;
+  const auto left = answer ? parse_time_left(trimmed(*answer)) : std::nullopt;
+  return left && *left < kNoLimit ? left : std::nullopt;
 }
 
 }  // namespace convoy

@@ -37,15 +37,8 @@ void remember(int signal) {
 
 StopRequest::StopRequest(const std::vector<std::string>& signals, std::optional<std::chrono::seconds> max_time) {
   g_first_signal = 0;
-  for (const std::string& name : signals) {
-    signals_.push_back(signal_number(name));
-    std::signal(signals_.back(), remember);
-  }
+  for (const std::string& name : signals) std::signal(signal_number(name), remember);
   if (max_time) deadline_ = Clock::now() + *max_time;
-}
-
-StopRequest::~StopRequest() {
-  for (const int signal : signals_) std::signal(signal, SIG_DFL);
 }
 
 void StopRequest::set_job_end(Seconds from_now) {

@@ -16,9 +16,10 @@ class StopRequest {
  public:
   using Seconds = std::chrono::duration<double>;
 
-  /// Catches `signals` ("SIGTERM", ...) from now on; max_time counts from now.
+  /// Catches `signals` ("SIGTERM", ...) from now on, to the end of the process: all ranks stop as soon as one has its
+  /// signal, and those of the others may still be on their way. max_time counts from now.
   StopRequest(const std::vector<std::string>& signals, std::optional<std::chrono::seconds> max_time);
-  ~StopRequest();
+  ~StopRequest() = default;
   StopRequest(const StopRequest&) = delete;
   StopRequest& operator=(const StopRequest&) = delete;
 
@@ -37,7 +38,6 @@ class StopRequest {
  private:
   using Clock = std::chrono::steady_clock;
 
-  std::vector<int> signals_;
   std::optional<Clock::time_point> deadline_, job_end_;
   Seconds longest_boundary_{0}, longest_checkpoint_{0};
 };

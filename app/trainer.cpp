@@ -52,11 +52,8 @@ void prepare_run_folder(Run& run) {
   agree(*run.communicator, write_config, "opening the run's folder");
 }
 
-Trainer::Trainer(Run& run, const RunState& state)
-    : run_(run),
-      state_(state),
-      stop_(run.config.run.stop_signals, run.config.run.max_time),
-      health_(*run.communicator, run.host) {
+Trainer::Trainer(Run& run, const RunState& state, StopRequest& stop)
+    : run_(run), state_(state), stop_(stop), health_(*run.communicator, run.host) {
   agree(
       *run_.communicator, [&] { open_files(); }, "opening the run's files");
   const Sampler sampler(run_.train->size(), run_.config.run.seed, run_.config.data.shuffle);

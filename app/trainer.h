@@ -23,8 +23,8 @@ void prepare_run_folder(Run& run);
 
 class Trainer {
  public:
-  /// Opens the run's files; state says where to go on from.
-  Trainer(Run& run, const RunState& state);
+  /// Opens the run's files; state says where to go on from, stop when to end early. Both outlive it.
+  Trainer(Run& run, const RunState& state, StopRequest& stop);
   /// Trains to the end, or until it is told to stop. Returns why it ended. Throws a collective Error when the loss is
   /// not finite.
   ExitCode train();
@@ -46,7 +46,7 @@ class Trainer {
 
   Run& run_;
   RunState state_;
-  StopRequest stop_;
+  StopRequest& stop_;
   HealthMonitor health_;
   std::unique_ptr<BatchFeed> feed_;
   std::vector<double> shared_;  // of the step's exchange

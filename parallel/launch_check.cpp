@@ -28,6 +28,14 @@ std::optional<int> number(const Environment& environment, const char* name) {
   throw error;
 }
 
+[[noreturn]] void refuse_wrong_mpi(const char* variable, int count, const std::string& mpi) {
+  refuse(
+      fmt::format("the launcher started {} ranks ({}), but each is alone in its MPI world: the launcher belongs to "
+                  "another MPI than {} that convoy was built with\n"
+                  "start it with that MPI's own mpirun, or build convoy with the launcher's MPI",
+                  count, variable, mpi));
+}
+
 }  // namespace
 
 Environment process_environment() {
@@ -44,6 +52,7 @@ LaunchFacts read_launch_facts(const Environment& environment) {
   facts.pmix = environment("PMIX_RANK").has_value() || environment("PMIX_NAMESPACE").has_value();
   facts.open_mpi_size = number(environment, "OMPI_COMM_WORLD_SIZE").value_or(0);
   facts.pmi_size = number(environment, "PMI_SIZE").value_or(0);
+  facts.hydra = environment("MPI_LOCALNRANKS").has_value();
   // SLURM_PROCID comes last: below an mpirun that Slurm started it is the number of the node's daemon.
   for (const char* name : {"PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"}) {
     if (const auto rank = number(environment, name)) {
@@ -55,7 +64,14 @@ LaunchFacts read_launch_facts(const Environment& environment) {
 }
 
 void check_launch_before_init(const LaunchFacts& facts) {
-  if (facts.slurm_step_tasks <= 1 || facts.pmix) return;
+  if (facts.slurm_step_tasks < 1 || facts.pmix) return;
+  // Hydra starts its daemons with srun: the step and its tasks are theirs.
+  if (facts.hydra && facts.pmi_size > 1) refuse_wrong_mpi("PMI_SIZE", facts.pmi_size, "the one");
+  if (facts.slurm_step_tasks == 1) {
+    refuse(
+        "srun started this task without PMIx, and in a step of Slurm Open MPI cannot start without it\n"
+        "start it with `srun --mpi=pmix ...` or, inside the allocation, with `mpirun -n 1 ...`");
+  }
   refuse(
       fmt::format("srun started {} tasks without PMIx, so they cannot find each other\n"
                   "start them with `srun --mpi=pmix ...` or, inside the allocation, with `mpirun ...`",
@@ -64,16 +80,10 @@ void check_launch_before_init(const LaunchFacts& facts) {
 
 void check_launch_after_init(const LaunchFacts& facts, int world_size, const std::string& mpi_version) {
   if (world_size != 1) return;
-  const auto wrong_mpi = [&](const char* variable, int count) {
-    refuse(
-        fmt::format("the launcher started {} ranks ({}), but each is alone in its MPI world: the launcher belongs to "
-                    "another MPI than the {} that convoy was built with\n"
-                    "start it with that MPI's own mpirun, or build convoy with the launcher's MPI",
-                    count, variable, mpi_version));
-  };
-  if (facts.open_mpi_size > 1) wrong_mpi("OMPI_COMM_WORLD_SIZE", facts.open_mpi_size);
+  const std::string mpi = "the " + mpi_version;
+  if (facts.open_mpi_size > 1) refuse_wrong_mpi("OMPI_COMM_WORLD_SIZE", facts.open_mpi_size, mpi);
   if (facts.open_mpi_size == 1) return;  // `mpirun -n 1`; Slurm's variables then describe mpirun's daemons
-  if (facts.pmi_size > 1) wrong_mpi("PMI_SIZE", facts.pmi_size);
+  if (facts.pmi_size > 1) refuse_wrong_mpi("PMI_SIZE", facts.pmi_size, mpi);
   if (facts.slurm_step_tasks > 1) {
     refuse(
         fmt::format("this is a step of {} tasks (SLURM_STEP_NUM_TASKS), but each is alone in its MPI world ({})\n"

@@ -24,6 +24,7 @@ struct LaunchFacts {
   bool pmix = false;         ///< PMIX_RANK or PMIX_NAMESPACE is there
   int open_mpi_size = 0;     ///< OMPI_COMM_WORLD_SIZE: Open MPI's mpirun
   int pmi_size = 0;          ///< PMI_SIZE: the mpiexec of MPICH, Intel MPI and their kin
+  bool hydra = false;        ///< MPI_LOCALNRANKS: the same mpiexec, which no srun sets
   int rank = 0;              ///< this process's number in the launch
 };
 

@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <exception>
+#include <thread>
 #include <vector>
 
 #include "layers/base/error.h"
@@ -17,6 +19,14 @@
 #include "parallel/watch.h"
 
 namespace convoy {
+
+namespace {
+
+/// Slurm answers a fence without data before all have come, unless told otherwise, so MPI_Init ends at once on the
+/// first node that asks; Open MPI 4 dies of a message that reaches a rank still inside of it.
+constexpr std::chrono::milliseconds kOthersLeaveInit{200};
+
+}  // namespace
 
 World::World(const Environment& environment) : exceptions_at_start_(std::uncaught_exceptions()) {
   const LaunchFacts facts = read_launch_facts(environment);
@@ -29,6 +39,7 @@ World::World(const Environment& environment) : exceptions_at_start_(std::uncaugh
   [[maybe_unused]] const MpiOwnMemory not_ours;
   CONVOY_MPI_CHECK(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level));
   keep_pmix_mapped();
+  if (facts.slurm_step_tasks > 1 && facts.open_mpi_size == 0) std::this_thread::sleep_for(kOthersLeaveInit);
   CONVOY_MPI_CHECK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
   CONVOY_MPI_CHECK(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
 

@@ -2,6 +2,7 @@
 //
 // convoy train: build, resume, train; or, with --dry-run, say what would be trained.
 #include <iostream>
+#include <optional>
 
 #include "app/commands/commands.h"
 #include "app/config_printer.h"
@@ -50,7 +51,10 @@ void print_plan(Run& run, const RunState& state) {
 }  // namespace
 
 int train_command(World& world, const TrainArguments& arguments) {
-  const auto run = build_run(world, world.ranks(), load_config(world.ranks(), arguments.config, arguments.overrides));
+  LoadedConfig loaded = load_config(world.ranks(), arguments.config, arguments.overrides);
+  std::optional<StopRequest> stop;  // from here on: a signal while the run is being built is none to die of
+  if (!arguments.dry_run) stop.emplace(loaded.config.run.stop_signals, loaded.config.run.max_time);
+  const auto run = build_run(world, world.ranks(), std::move(loaded));
   if (!arguments.dry_run) prepare_run_folder(*run);
   const RunState state = restore_run(*run);
   if (run->is_root()) print_plan(*run, state);
@@ -67,7 +71,7 @@ int train_command(World& world, const TrainArguments& arguments) {
     }
     return 0;
   }
-  Trainer trainer(*run, state);
+  Trainer trainer(*run, state, *stop);
   return static_cast<int>(trainer.train());
 }
 

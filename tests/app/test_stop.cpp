@@ -107,9 +107,18 @@ TEST_CASE("the job's end is asked of Slurm where its variable does not say it") 
   const std::map<std::string, std::string> job{{"SLURM_JOB_ID", "41"}};
   CHECK(seconds(job) == -1);  // squeue fails
   CHECK(asked.find("--jobs=41") != std::string::npos);
-  const std::map<std::string, double> answers{{"1-02:03:04\n", 93784}, {"02:03:04", 7384}, {" 3:04 ", 184}, {"0:07", 7},
-                                              {"UNLIMITED\n", -1},     {"INVALID", -1},    {"", -1},        {"59", -1},
-                                              {"1:2:3:4", -1},         {"a:10", -1},       {"-5:00", -1}};
+  const std::map<std::string, double> answers{{"1-02:03:04\n", 93784},
+                                              {"02:03:04", 7384},
+                                              {" 3:04 ", 184},
+                                              {"0:07", 7},
+                                              {"UNLIMITED\n", -1},
+                                              {"364-23:59:58", -1},
+                                              {"INVALID", -1},
+                                              {"", -1},
+                                              {"59", -1},
+                                              {"1:2:3:4", -1},
+                                              {"a:10", -1},
+                                              {"-5:00", -1}};
   for (const auto& [text, expected] : answers) {
     CAPTURE(text);
     answer = text;
@@ -122,6 +131,7 @@ TEST_CASE("the job's end is asked of Slurm where its variable does not say it") 
   CHECK(left <= 600);
   CHECK(left > 590);  // the test itself takes no ten seconds between two lines
   CHECK(asked.empty());
+  CHECK(seconds({{"SLURM_JOB_ID", "41"}, {"SLURM_JOB_END_TIME", std::to_string(now.count() + 364 * 86400)}}) == -1);
   CHECK(seconds({{"SLURM_JOB_ID", "41; reboot"}}) == -1);
   CHECK(asked.empty());
 }

@@ -55,8 +55,7 @@ TEST_CASE("launches that work") {
                           {"PMIX_RANK", "2"},
                           {"PMIX_NAMESPACE", "slurm.pmix.1.0"}};
   CHECK(verdict(srun, 4) == "fine");
-  // one task under srun needs no PMIx; neither does a shell in an allocation, or a batch script
-  CHECK(verdict({{"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_PROCID", "0"}}, 1) == "fine");
+  // a shell in an allocation, or a batch script, needs no PMIx
   CHECK(verdict({{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "8"}}, 1) == "fine");
   CHECK(verdict({{"SLURM_STEP_NUM_TASKS", "8"}}, 1) == "fine");
   // mpirun -n 1 in an allocation of two nodes: the step is that of mpirun's daemons
@@ -70,9 +69,26 @@ TEST_CASE("srun without PMIx is refused before MPI_Init, with two lines") {
   CHECK(text ==
         "before: srun started 4 tasks without PMIx, so they cannot find each other\n"
         "start them with `srun --mpi=pmix ...` or, inside the allocation, with `mpirun ...`");
+  // one task, or a shell that srun started
+  CHECK(verdict({{"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_PROCID", "0"}}, 1) ==
+        "before: srun started this task without PMIx, and in a step of Slurm Open MPI cannot start without it\n"
+        "start it with `srun --mpi=pmix ...` or, inside the allocation, with `mpirun -n 1 ...`");
   // PMI-2 does not help Open MPI
   CHECK(verdict({{"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"PMI_RANK", "0"}, {"PMI_SIZE", "2"}}, 2)
             .find("before: srun started 2 tasks") == 0);
+}
+
+TEST_CASE("MPICH's mpiexec in an allocation: the step of its daemons is not the launch") {
+  const std::string text = verdict({{"SLURM_STEP_ID", "0"},
+                                    {"SLURM_STEP_NUM_TASKS", "2"},
+                                    {"PMI_RANK", "3"},
+                                    {"PMI_SIZE", "4"},
+                                    {"MPI_LOCALNRANKS", "2"}},
+                                   1);
+  CHECK(text ==
+        "before: the launcher started 4 ranks (PMI_SIZE), but each is alone in its MPI world: the launcher belongs to "
+        "another MPI than the one that convoy was built with\n"
+        "start it with that MPI's own mpirun, or build convoy with the launcher's MPI");
 }
 
 TEST_CASE("ranks that do not see each other are refused after MPI_Init") {
