@@ -130,9 +130,13 @@ void Trainer::report_step(const LoaderStep& batch, double loss, double lr, doubl
   const double speed = static_cast<double>(batch.global_samples) / seconds;
   progress_->step(state_.step, batch.epoch, loss, speed);
   if (state_.step % run_.config.log.every_steps != 0 && state_.step != run_.total_steps) return;
+  const Sampler order(run_.train->size(), run_.config.run.seed, run_.config.data.shuffle);
   metrics_->write({{"event", "step"},
                    {"step", state_.step},
                    {"epoch", batch.epoch},
+                   {"position", batch.first_position},
+                   {"samples", batch.global_samples},
+                   {"samples_crc32c", order.digest(batch.epoch, batch.first_position, batch.global_samples)},
                    {"loss", loss},
                    {"lr", lr},
                    {"images_per_second", speed},

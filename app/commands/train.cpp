@@ -5,6 +5,7 @@
 
 #include "app/commands/commands.h"
 #include "app/config_printer.h"
+#include "app/run_lock.h"
 #include "app/trainer.h"
 
 namespace convoy {
@@ -51,6 +52,7 @@ void print_plan(Run& run, const RunState& state) {
 
 int train_command(World& world, const TrainArguments& arguments) {
   const auto run = build_run(world, world.ranks(), load_config(world.ranks(), arguments.config, arguments.overrides));
+  const auto lock = arguments.dry_run ? nullptr : lock_run_folder(*run);
   if (!arguments.dry_run) prepare_run_folder(*run);
   const RunState state = restore_run(*run);
   if (run->is_root()) print_plan(*run, state);
