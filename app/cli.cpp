@@ -9,6 +9,7 @@
 
 #include "app/config_keys.h"
 #include "app/did_you_mean.h"
+#include "app/launch/launch_options.h"
 #include "app/version.h"
 #include "layers/base/error.h"
 
@@ -16,8 +17,8 @@ namespace convoy {
 
 namespace {
 
-constexpr auto kCommands =
-    std::to_array<std::string_view>({"train", "eval", "bench", "plan", "schedule", "check", "inspect", "doctor"});
+constexpr auto kCommands = std::to_array<std::string_view>(
+    {"train", "eval", "bench", "plan", "launch", "schedule", "check", "inspect", "doctor"});
 
 void add_config(CLI::App* command, std::string& config, std::vector<std::string>& overrides) {
   command->add_option("CONFIG", config, "the run, a TOML file")->required();
@@ -47,6 +48,19 @@ void refuse_unknown_command(std::string_view word) {
   const std::string near = did_you_mean(word, kCommands);
   fail_usage("unknown command \"{}\" ({})", word,
              near.empty() ? "the commands: " + join(kCommands) : fmt::format("did you mean \"{}\"?", near));
+}
+
+// The command behind "--" of launch: a training.
+std::optional<Command> parse_launched(const LaunchOptions& options, const std::vector<std::string>& words,
+                                      const char* program) {
+  if (words.empty()) fail_usage("launch: says nothing to start (convoy launch [OPTIONS] -- train CONFIG ...)");
+  std::vector<const char*> arguments{program};
+  for (const std::string& word : words) arguments.push_back(word.c_str());
+  const auto command = parse_command_line(static_cast<int>(arguments.size()), arguments.data());
+  if (!command) return std::nullopt;
+  const auto* train = std::get_if<TrainArguments>(&*command);
+  if (train == nullptr) fail_usage("launch: starts trainings only, not \"{}\" (-- train CONFIG ...)", words.front());
+  return finish_launch(options, words, *train);
 }
 
 }  // namespace
@@ -85,6 +99,9 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   CLI::App* train_app = app.add_subcommand("train", "train a network");
   add_config(train_app, train.config, train.overrides);
   train_app->add_flag("--dry-run", train.dry_run, "build everything, say what would be trained, and end");
+
+  LaunchOptions launch;
+  CLI::App* launch_app = add_launch_command(app, launch);
 
   EvalArguments eval;
   CLI::App* eval_app = app.add_subcommand("eval", "loss, top-1 and top-5 of a checkpoint on the validation data");
@@ -165,9 +182,18 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
 
   CLI::App* doctor_app = app.add_subcommand("doctor", "look at this machine: what works, what does not, what to do");
 
+  if (argc > 3 && std::string_view(argv[1]) == "launch-remote") {
+    return LaunchRemoteArguments{argv[2], {argv + 3, argv + argc}};
+  }
   if (argc > 1) refuse_unknown_command(argv[1]);
+  // What launch starts stands behind "--", for the program's own parser.
+  const bool launches = argc > 1 && std::string_view(argv[1]) == "launch";
+  const char* const* const end = argv + argc;
+  const char* const* const dashes =
+      launches ? std::find_if(argv, end, [](const char* word) { return std::string_view(word) == "--"; }) : end;
+  const std::vector<std::string> launched(dashes == end ? end : dashes + 1, end);
   try {
-    app.parse(argc, argv);
+    app.parse(static_cast<int>(dashes - argv), argv);
   } catch (const CLI::CallForHelp&) {
     std::cout << app.help() << std::flush;
     return std::nullopt;
@@ -181,6 +207,7 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   }
   bench.sweeps = parse_sweeps(sweeps);
   if (train_app->parsed()) return train;
+  if (launch_app->parsed()) return parse_launched(launch, launched, argv[0]);
   if (eval_app->parsed()) return eval;
   if (bench_app->parsed()) return bench;
   if (plan_app->parsed()) return plan;

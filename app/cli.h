@@ -17,10 +17,15 @@ struct InspectArguments {
   std::string file;
 };
 struct DoctorArguments {};
+/// convoy launch-remote HOST WORDS...: for mpirun (app/launch/remote_request.h).
+struct LaunchRemoteArguments {
+  std::string host;
+  std::vector<std::string> words;
+};
 
 /// What a command line asks for.
 using Command = std::variant<TrainArguments, EvalArguments, BenchArguments, PlanArguments, ScheduleArguments,
-                             CheckArguments, InspectArguments, DoctorArguments>;
+                             CheckArguments, InspectArguments, DoctorArguments, LaunchArguments, LaunchRemoteArguments>;
 
 /// The command, or nothing when help or the version was asked for, which is then printed to stdout. Throws a usage
 /// Error for everything else.

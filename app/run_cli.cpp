@@ -10,6 +10,8 @@
 #include <type_traits>
 
 #include "app/cli.h"
+#include "app/error_report.h"
+#include "app/launch/remote_request.h"
 #include "layers/base/error.h"
 #include "parallel/world.h"
 
@@ -19,8 +21,6 @@ namespace {
 
 /// Launchers end all ranks as soon as the first one fails: those with nothing to say let rank 0 finish its sentence.
 constexpr std::chrono::milliseconds kTimeToSpeak{500};
-
-void report(const std::string& message) { std::cerr << "convoy: error: " + message + "\n" << std::flush; }
 
 std::string where(const World& world) {
   return world.size() == 1 ? "" : fmt::format(" (rank {} on {})", world.rank(), world.host());
@@ -41,15 +41,15 @@ int run_with_world(Body&& body) {
   } catch (const Error& error) {
     const int code = static_cast<int>(error.code());
     if (error.collective()) {
-      if (world.rank() == 0) report(error.what());
+      if (world.rank() == 0) report_error(error.what());
       return code;
     }
-    report(error.what() + where(world));
+    report_error(error.what() + where(world));
     return end_job(world, code);
   } catch (const std::bad_alloc&) {
-    report("out of memory" + where(world));
+    report_error("out of memory" + where(world));
   } catch (const std::exception& error) {
-    report(error.what() + where(world));
+    report_error(error.what() + where(world));
   }
   return end_job(world, static_cast<int>(ExitCode::kFailure));
 }
@@ -72,6 +72,10 @@ int run(const Command& command) {
           return check_command(arguments);
         } else if constexpr (std::is_same_v<T, InspectArguments>) {
           return inspect_command(arguments.file);
+        } else if constexpr (std::is_same_v<T, LaunchArguments>) {
+          return launch_command(arguments);
+        } else if constexpr (std::is_same_v<T, LaunchRemoteArguments>) {
+          return launch_remote_command(arguments.host, arguments.words);
         } else {
           return doctor_command();
         }
@@ -89,13 +93,13 @@ int run_cli(int argc, char** argv) {
     return command ? run(*command) : 0;
   } catch (const Error& error) {
     if (speaks) {
-      report(error.what());
+      report_error(error.what());
     } else {
       std::this_thread::sleep_for(kTimeToSpeak);
     }
     return static_cast<int>(error.code());
   } catch (const std::exception& error) {
-    report(error.what());
+    report_error(error.what());
     return static_cast<int>(ExitCode::kFailure);
   }
 }

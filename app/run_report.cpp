@@ -20,7 +20,8 @@ RunReport::RunReport(const Run& run, const RunState& state)
       total_steps_(run.total_steps),
       labels_(run.train->target_size() == 0),
       log_(in_folder(run.config, "log.txt")),
-      metrics_(in_folder(run.config, "metrics.jsonl")) {
+      metrics_(in_folder(run.config, "metrics.jsonl")),
+      order_(run.train->size(), run.config.run.seed, run.config.data.shuffle) {
   metrics_.truncate_after(state.source.empty() ? -1 : state.step);  // what lies after it is another past
   if (config_.log.tensorboard) {
     tensorboard_ = std::make_unique<TensorboardWriter>(run_folder(config_), state.step);
@@ -47,6 +48,9 @@ void RunReport::step(const StepFacts& s) {
   metrics_.write({{"event", "step"},
                   {"step", s.step},
                   {"epoch", s.epoch},
+                  {"position", s.position},
+                  {"samples", s.samples},
+                  {"samples_crc32c", order_.digest(s.epoch, s.position, s.samples)},
                   {"loss", s.loss},
                   {"lr", s.lr},
                   {"images_per_second", s.images_per_second},

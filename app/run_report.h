@@ -15,6 +15,7 @@
 #include "app/run_state.h"
 #include "io/checkpoint_writer.h"
 #include "io/metrics_log.h"
+#include "io/sampler.h"
 #include "io/tensorboard.h"
 
 namespace convoy {
@@ -22,7 +23,8 @@ namespace convoy {
 /// One step, done.
 struct StepFacts {
   std::int64_t step = 0;
-  std::int64_t epoch = 0;  ///< that it belongs to, from 0
+  std::int64_t epoch = 0;                  ///< that it belongs to, from 0
+  std::int64_t position = 0, samples = 0;  ///< which of the epoch's order
   double loss = 0, lr = 0;
   double images_per_second = 0;
   double data_wait_s = 0;
@@ -50,6 +52,7 @@ class RunReport {
   MetricsLog metrics_;
   std::unique_ptr<TensorboardWriter> tensorboard_;
   std::unique_ptr<Progress> progress_;
+  Sampler order_;
   int told_straggler_ = -1;
 };
 

@@ -110,8 +110,8 @@ Trainer::Stop Trainer::step() {
   const double loss = exchange(totals.loss, stop) / static_cast<double>(batch.global_samples);
   if (!std::isfinite(loss)) fail_loss(loss);
   if (report_) {
-    report_->step({state_.step, batch.epoch, loss, lr, static_cast<double>(batch.global_samples) / seconds_since(start),
-                   batch.wait_seconds});
+    report_->step({state_.step, batch.epoch, batch.first_position, batch.global_samples, loss, lr,
+                   static_cast<double>(batch.global_samples) / seconds_since(start), batch.wait_seconds});
   }
   state_.samples_seen = batch.last_of_epoch ? 0 : batch.first_position + batch.global_samples;
   state_.epoch = batch.last_of_epoch ? batch.epoch + 1 : batch.epoch;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "io/crc32c.h"
 #include "layers/base/error.h"
 #include "layers/base/random.h"
 
@@ -45,6 +46,17 @@ std::int64_t Sampler::index(std::int64_t epoch, std::int64_t position) const {
   if (position < 0 || position >= size_) fail("position {} of an epoch of {} samples", position, size_);
   if (!shuffle_) return position;
   return Permutation(size_, random_bits(seed_, static_cast<std::uint64_t>(epoch)))(position);
+}
+
+std::uint32_t Sampler::digest(std::int64_t epoch, std::int64_t first, std::int64_t count) const {
+  std::uint32_t checksum = 0;
+  for (std::int64_t position = first; position < first + count; ++position) {
+    const auto sample = static_cast<std::uint64_t>(index(epoch, position));
+    std::array<char, 8> bytes{};
+    for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(sample >> (8 * i));
+    checksum = crc32c({bytes.data(), bytes.size()}, checksum);
+  }
+  return checksum;
 }
 
 Range part(std::int64_t first, std::int64_t count, std::int64_t parts, std::int64_t p) {

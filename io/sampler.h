@@ -33,6 +33,9 @@ class Sampler {
   [[nodiscard]] std::int64_t size() const { return size_; }
   /// The sample at `position` in [0, size) of `epoch`.
   [[nodiscard]] std::int64_t index(std::int64_t epoch, std::int64_t position) const;
+  /// A record of what a step saw: the CRC-32C of the indices at `count` positions from `first` on, each as 8 bytes,
+  /// little-endian.
+  [[nodiscard]] std::uint32_t digest(std::int64_t epoch, std::int64_t first, std::int64_t count) const;
 
  private:
   std::int64_t size_;

@@ -75,6 +75,22 @@ struct PlanArguments {
   std::string json;
 };
 
+/// convoy launch [--nodes MIN:MAX] [--nproc-per-node N] [--max-restarts R] [--hosts FILE | --hosts-from COMMAND] [--job
+/// DIR]
+/// [--launcher auto|mpirun|srun] [--launcher-args "..."] -- train CONFIG ...
+struct LaunchArguments {
+  int min_nodes = 1, max_nodes = 1;
+  int per_node = 0;  ///< 0: the slots that the hosts say
+  int max_restarts = 3;
+  std::string hosts;       ///< a file; empty: none
+  std::string hosts_from;  ///< a shell command; empty: none
+  std::string job;         ///< the job's folder; empty: `launch` in the run's folder
+  std::string launcher = "auto";
+  std::string launcher_args;
+  TrainArguments train;
+  std::vector<std::string> train_words;  ///< "train" and what follows, as given
+};
+
 int train_command(World& world, const TrainArguments& arguments);
 int eval_command(World& world, const EvalArguments& arguments);
 int bench_command(World& world, const BenchArguments& arguments);
@@ -83,5 +99,6 @@ int plan_command(World& world, const PlanArguments& arguments);
 int check_command(const CheckArguments& arguments);
 int inspect_command(const std::string& file);
 int doctor_command();
+int launch_command(const LaunchArguments& arguments);
 
 }  // namespace convoy

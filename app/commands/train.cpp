@@ -6,6 +6,7 @@
 
 #include "app/commands/commands.h"
 #include "app/config_printer.h"
+#include "app/run_lock.h"
 #include "app/trainer.h"
 
 namespace convoy {
@@ -55,6 +56,7 @@ int train_command(World& world, const TrainArguments& arguments) {
   std::optional<StopRequest> stop;  // from here on: a signal while the run is being built is none to die of
   if (!arguments.dry_run) stop.emplace(loaded.config.run.stop_signals, loaded.config.run.max_time);
   const auto run = build_run(world, world.ranks(), std::move(loaded));
+  const auto lock = arguments.dry_run ? nullptr : lock_run_folder(*run);
   if (!arguments.dry_run) prepare_run_folder(*run);
   const RunState state = restore_run(*run);
   if (run->is_root()) print_plan(*run, state);

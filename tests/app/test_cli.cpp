@@ -87,3 +87,42 @@ TEST_CASE("wrong command lines") {
   CHECK(refused({"bench", "a", "--sweep", "x"}) == "--sweep: \"x\" is not a sweep (write section.key=value1,value2)");
   CHECK(refused({"bench", "a", "--sweep", "x.y=1,,2"}) == "--sweep: \"x.y=1,,2\" has an empty value");
 }
+
+TEST_CASE("launch") {
+  const auto launch = std::get<LaunchArguments>(
+      parse({"launch", "--nodes", "2:4", "--nproc-per-node=8", "--max-restarts", "7", "--hosts", "h.txt", "--job", "j",
+             "--launcher", "mpirun", "--launcher-args", "-x A", "--", "train", "c.toml", "--set", "a.b=1"})
+          .value());
+  CHECK(launch.min_nodes == 2);
+  CHECK(launch.max_nodes == 4);
+  CHECK(launch.per_node == 8);
+  CHECK(launch.max_restarts == 7);
+  CHECK(launch.hosts == "h.txt");
+  CHECK(launch.job == "j");
+  CHECK(launch.launcher == "mpirun");
+  CHECK(launch.launcher_args == "-x A");
+  CHECK(launch.train.config == "c.toml");
+  CHECK(launch.train.overrides == std::vector<std::string>{"a.b=1"});
+  CHECK(launch.train_words == std::vector<std::string>{"train", "c.toml", "--set", "a.b=1"});
+  const auto plain = std::get<LaunchArguments>(parse({"launch", "--nodes", "3", "--", "train", "c.toml"}).value());
+  CHECK(plain.min_nodes == 3);
+  CHECK(plain.max_nodes == 3);
+  CHECK(plain.per_node == 0);
+  CHECK(plain.max_restarts == 3);
+}
+
+TEST_CASE("bad launches") {
+  CHECK(refused({"launch"}).starts_with("launch: says nothing to start"));
+  CHECK(refused({"launch", "--"}).starts_with("launch: says nothing to start"));
+  CHECK(refused({"launch", "train", "c.toml"}).find("train") != std::string::npos);
+  CHECK(refused({"launch", "--", "tran", "c.toml"}).starts_with("unknown command \"tran\""));
+  CHECK(refused({"launch", "--", "check", "c.toml"}).starts_with("launch: starts trainings only, not \"check\""));
+  CHECK(refused({"launch", "--", "train", "c.toml", "--fast"}).find("--fast") != std::string::npos);
+  CHECK(refused({"launch", "--", "train", "c.toml", "--dry-run"}).starts_with("launch: --dry-run"));
+  for (const char* nodes : {"0", "a", "1:", ":2", "2:1", "1:2:3", "-1", "1:70000", ""}) {
+    CHECK(refused({"launch", "--nodes", nodes, "--", "train", "c.toml"}).find("--nodes") != std::string::npos);
+  }
+  CHECK(!refused({"launch", "--nproc-per-node", "0", "--", "train", "c.toml"}).empty());
+  CHECK(!refused({"launch", "--hosts", "a", "--hosts-from", "b", "--", "train", "c.toml"}).empty());
+  CHECK(!refused({"launch", "--launcher", "ssh", "--", "train", "c.toml"}).empty());
+}

@@ -68,6 +68,14 @@ TEST_CASE("the order never changes between versions") {
   CHECK(order == std::vector<std::int64_t>{3, 8, 1, 7, 0, 4, 9, 6, 2, 5});
 }
 
+TEST_CASE("the digest of a step is that of its samples in order") {
+  const Sampler sampler(10, 42, true);
+  CHECK(sampler.digest(0, 1, 3) == 0x4C8D5D51);  // of 8, 1, 7, by another program
+  CHECK(sampler.digest(0, 1, 0) == 0);
+  CHECK(sampler.digest(0, 1, 3) != sampler.digest(0, 2, 3));
+  CHECK(sampler.digest(0, 1, 3) != sampler.digest(1, 1, 3));
+}
+
 TEST_CASE("epochs and seeds have orders of their own; without shuffle there is one") {
   const Sampler a(1000, 1, true), b(1000, 2, true), plain(1000, 1, false);
   int same_epoch = 0, same_seed = 0;

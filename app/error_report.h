@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How an error reaches the user: one line (or a few) on stderr, and, for a training that `convoy launch` supervises, in
+// the file that kErrorFileVariable names, so that the supervisor knows an error of the program from a death by kill.
+#pragma once
+
+#include <string>
+
+namespace convoy {
+
+/// The environment variable with the file's path.
+inline constexpr const char* kErrorFileVariable = "CONVOY_ERROR_FILE";
+
+/// Writes "convoy: error: MESSAGE". Never throws.
+void report_error(const std::string& message) noexcept;
+
+}  // namespace convoy

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the end of a generation means, and what follows from a failure: restart, how soon, or give up. Pure. Invariant:
+// a kill from outside never counts towards "the same checkpoint failed twice".
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "app/launch/child_process.h"
+
+namespace convoy {
+
+enum class EndKind {
+  kDone,
+  kUsage,        ///< exit 2: a restart would find the same
+  kStopped,      ///< exit 75
+  kKilled,       ///< a rank, a host or the launcher was killed or lost
+  kProgramError  ///< the program gave up or crashed by itself
+};
+
+struct GenerationEnd {
+  ExitStatus status;    ///< of mpirun or srun
+  std::string error;    ///< what the program reported, if anything
+  bool resize = false;  ///< launch had asked it to stop
+  int stop_signal = 0;  ///< with which signal, when it had
+};
+
+[[nodiscard]] EndKind classify(const GenerationEnd& end);
+/// "a rank was killed by SIGKILL", for people.
+[[nodiscard]] std::string end_words(const GenerationEnd& end, const std::string& launcher);
+/// "SIGKILL", or "signal 64".
+[[nodiscard]] std::string signal_name(int signal);
+
+/// A generation that failed.
+struct Failure {
+  bool program_error = false;
+  std::int64_t start_step = 0;  ///< of the checkpoint that it went on from
+  bool wrote_checkpoint = false;
+  bool trained = false;  ///< it did a step
+};
+
+class RestartPolicy {
+ public:
+  RestartPolicy(int max_restarts, int restarts) : max_restarts_(max_restarts), restarts_(restarts) {}
+
+  struct Verdict {
+    std::string give_up;  ///< why; empty: restart
+    int delay_seconds = 0;
+  };
+  Verdict after(const Failure& failure);
+  /// A failure of an earlier life of this launch, which counts only for the same-checkpoint rule.
+  void remember(const Failure& failure) { last_ = failure; }
+  [[nodiscard]] int restarts() const { return restarts_; }
+
+ private:
+  int max_restarts_;
+  int restarts_;
+  int without_progress_ = 0;
+  std::optional<Failure> last_;
+};
+
+}  // namespace convoy

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/launch/generation.h"
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+
+#include "app/error_report.h"
+#include "app/launch/process_tree.h"
+
+namespace convoy {
+
+namespace {
+
+// mpirun gives ranks a second between SIGTERM and SIGKILL.
+constexpr std::chrono::seconds kTerminationLimit{5};
+
+std::string first_line(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+}  // namespace
+
+Generation::Generation(const Launcher& launcher, HostList hosts, std::string error_file)
+    : hosts_(std::move(hosts)), error_file_(std::move(error_file)) {
+  std::error_code ignored;
+  std::filesystem::remove(error_file_, ignored);
+  ChildProcess::Options options;
+  options.environment = launcher.environment;
+  options.environment.emplace_back(kErrorFileVariable, error_file_);
+  child_ = std::make_unique<ChildProcess>(launcher.command(hosts_), options);
+}
+
+Generation::~Generation() {
+  child_.reset();
+  kill_orphans();
+}
+
+void Generation::set_deadline(std::chrono::duration<double> limit) {
+  const auto at = Clock::now() + std::chrono::duration_cast<Clock::duration>(limit);
+  if (!deadline_ || at < *deadline_) deadline_ = at;
+}
+
+void Generation::stop(int signal, bool resize, std::chrono::duration<double> limit) {
+  resize_ = resize;
+  stop_signal_ = signal;
+  set_deadline(limit);
+  child_->signal(signal);
+}
+
+void Generation::terminate(int signal, bool resize) {
+  resize_ = resize_ || resize;
+  set_deadline(kTerminationLimit);
+  child_->signal(signal);
+  child_->signal(SIGCONT);
+}
+
+std::optional<GenerationEnd> Generation::poll() {
+  const auto status = child_->poll();
+  if (!status) {
+    if (deadline_ && Clock::now() > *deadline_) child_->kill_all();
+    return std::nullopt;
+  }
+  kill_orphans();  // ranks of a launcher that was killed
+  return GenerationEnd{*status, first_line(error_file_), resize_, stop_signal_};
+}
+
+}  // namespace convoy

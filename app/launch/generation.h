@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One start of all ranks: mpirun or srun as a child, and the ways to end it, from asking to killing. Invariant:
+// destroying it leaves no process of it on this machine; those elsewhere end with their launcher.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "app/launch/child_process.h"
+#include "app/launch/failure.h"
+#include "app/launch/host_list.h"
+#include "app/launch/launcher.h"
+
+namespace convoy {
+
+class Generation {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// error_file: where a rank leaves what it reports (app/error_report.h); removed first.
+  Generation(const Launcher& launcher, HostList hosts, std::string error_file);
+  ~Generation();
+  Generation(const Generation&) = delete;
+  Generation& operator=(const Generation&) = delete;
+
+  [[nodiscard]] const HostList& hosts() const { return hosts_; }
+  [[nodiscard]] bool stopping() const { return deadline_.has_value(); }
+
+  /// Asks for a checkpoint and exit 75 with the signal that the training listens to; after `limit` it is killed.
+  void stop(int signal, bool resize, std::chrono::duration<double> limit);
+  /// Tells the launcher to end all ranks at once; after a few seconds they are killed.
+  void terminate(int signal, bool resize = false);
+  /// Kills what has passed its deadline; returns how it ended, once it has.
+  std::optional<GenerationEnd> poll();
+
+ private:
+  void set_deadline(std::chrono::duration<double> limit);
+
+  HostList hosts_;
+  std::string error_file_;
+  std::unique_ptr<ChildProcess> child_;
+  std::optional<Clock::time_point> deadline_;
+  bool resize_ = false;
+  int stop_signal_ = 0;
+};
+
+}  // namespace convoy

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Hosts with their slots, as mpirun's hostfile lists them: `NAME [slots=N] [max_slots=N]` a line, # begins a comment.
+// Pure functions. Invariant: a list has each host once, with at least one slot, in the order of the text.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace convoy {
+
+struct Host {
+  std::string name;
+  int slots = 1;  ///< ranks that it may be given
+  bool operator==(const Host&) const = default;
+};
+using HostList = std::vector<Host>;
+
+/// Throws a usage Error that begins with PLACE:LINE. Slots of a host that is listed twice add up, as for mpirun.
+[[nodiscard]] HostList parse_hosts(std::string_view text, const std::string& place);
+
+/// "a:2 b:2", or "none".
+[[nodiscard]] std::string host_words(const HostList& hosts, char separator = ' ');
+
+[[nodiscard]] int count_slots(const HostList& hosts);
+
+}  // namespace convoy

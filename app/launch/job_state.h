@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a launch remembers, in DIR/state.json: so that one that was killed, or another member of the job, goes on
+// counting. Relies on io/atomic_file. Invariant: only the leader writes it, whole each time.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace convoy {
+
+/// One start of all ranks.
+struct GenerationRecord {
+  int number = 0;
+  int ranks = 0;
+  std::string hosts;                                ///< "a:2 b:2"
+  std::string reason;                               ///< why it was started
+  std::string start, end;                           ///< UTC; end is empty while it runs
+  double seconds_lost = 0;                          ///< from the last step that was seen before to its own first
+  std::int64_t step_at_start = 0, step_at_end = 0;  ///< of the newest checkpoint
+  std::string exit;                                 ///< how it ended, for people
+  bool program_error = false;                       ///< ended by an error of the program, not by a kill
+};
+
+/// Where the job stands.
+enum class JobStatus { kRunning, kDone, kStopped, kFailed };
+
+struct JobState {
+  JobStatus status = JobStatus::kRunning;
+  int exit_code = 0;   ///< of the launch, when it is over
+  int generation = 0;  ///< number of the last one
+  int restarts = 0;
+  bool has_checkpoint = false;  ///< written by one of its own generations
+  std::string leader;           ///< who wrote this: host, and the token of its lock
+  std::vector<GenerationRecord> generations;
+};
+
+/// A fresh state when there is no file; throws a usage Error for a file that is none of ours.
+[[nodiscard]] JobState read_job_state(const std::string& path);
+void write_job_state(const std::string& path, const JobState& state);
+
+}  // namespace convoy

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The command line of `convoy launch`: its own options before `--`, a training's after it. Relies on CLI11 for the
+// former and on the program's own parser for the latter. Invariant: what comes out names a training, and nodes that can
+// be had.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "app/commands/commands.h"
+
+namespace convoy {
+
+/// The options that need more than CLI11 to be understood; filled by the parser, read by finish_launch().
+struct LaunchOptions {
+  LaunchArguments arguments;
+  std::string nodes = "1";
+};
+
+CLI::App* add_launch_command(CLI::App& app, LaunchOptions& options);
+
+/// After parsing. `words` are those behind `--`, and `train` what the program's parser made of them.
+[[nodiscard]] LaunchArguments finish_launch(const LaunchOptions& options, std::vector<std::string> words,
+                                            const TrainArguments& train);
+
+}  // namespace convoy

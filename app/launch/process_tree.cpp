@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/launch/process_tree.h"
+
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace convoy {
+
+namespace {
+
+constexpr std::chrono::milliseconds kGrace{250};  // between being told and being killed
+constexpr int kRounds = 10;                       // the death of one makes orphans of others
+
+using Parents = std::map<pid_t, pid_t>;
+
+Parents all_parents() {
+  Parents parents;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it("/proc", error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    std::ifstream file(it->path() / "stat");
+    std::string line;
+    std::getline(file, line);
+    const std::size_t name_end = line.rfind(')');
+    if (name_end == std::string::npos || name_end + 4 >= line.size()) continue;
+    parents[static_cast<pid_t>(std::atoi(name.c_str()))] = static_cast<pid_t>(std::atoi(line.c_str() + name_end + 4));
+  }
+  return parents;
+}
+
+void kill_tree(pid_t root, const Parents& parents) {
+  std::vector<pid_t> doomed{root};
+  for (std::size_t i = 0; i < doomed.size(); ++i) {
+    for (const auto& [pid, parent] : parents) {
+      if (parent == doomed[i]) doomed.push_back(pid);
+    }
+  }
+  for (const pid_t pid : doomed) ::kill(pid, SIGKILL);
+}
+
+// Children of this process that it has not started, and all parents at that moment. Under the mutex, so that a child
+// which is being started or waited for is never among them.
+std::vector<pid_t> find_orphans(Parents& parents) {
+  std::vector<pid_t> orphans;
+  StartedChildren& started = started_children();
+  const std::lock_guard<std::mutex> guard(started.mutex);
+  parents = all_parents();
+  for (const auto& [pid, parent] : parents) {
+    if (parent == ::getpid() && !started.pids.contains(pid)) orphans.push_back(pid);
+  }
+  return orphans;
+}
+
+}  // namespace
+
+StartedChildren& started_children() {
+  static StartedChildren children;
+  return children;
+}
+
+void kill_tree(pid_t root) { kill_tree(root, all_parents()); }
+
+void adopt_orphans() { ::prctl(PR_SET_CHILD_SUBREAPER, 1); }
+
+void kill_orphans() {
+  Parents parents;
+  const std::vector<pid_t> told = find_orphans(parents);
+  for (const pid_t pid : told) ::kill(pid, SIGTERM);
+  const auto deadline = std::chrono::steady_clock::now() + kGrace;
+  for (const pid_t pid : told) {
+    while (::waitpid(pid, nullptr, WNOHANG) == 0 && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
+  for (int round = 0; round < kRounds; ++round) {
+    const std::vector<pid_t> orphans = find_orphans(parents);
+    if (orphans.empty()) return;
+    for (const pid_t pid : orphans) kill_tree(pid, parents);
+    for (const pid_t pid : orphans) ::waitpid(pid, nullptr, 0);
+  }
+}
+
+}  // namespace convoy

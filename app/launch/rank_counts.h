@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which numbers of ranks a training can use, and which hosts to take. The former asks the functions that a training
+// itself asks (plan_layout, check_plan), so that there is one opinion. The choice is pure. Invariant: hosts are taken
+// whole.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "app/config.h"
+#include "app/launch/host_list.h"
+#include "io/dataset.h"
+
+namespace convoy {
+
+class RankCounts {
+ public:
+  /// Opens the data for its size; a usage Error of that passes through.
+  explicit RankCounts(const Config& config);
+  /// Why so many ranks cannot train it; empty when they can.
+  [[nodiscard]] std::string problem(int ranks) const;
+
+ private:
+  Config config_;
+  std::unique_ptr<Dataset> data_;
+  int units_;
+};
+
+struct NodeRange {
+  int min = 1, max = 1;
+};
+
+/// Says what is wrong with a number of ranks; empty when nothing is.
+using RankProblem = std::function<std::string(int ranks)>;
+
+/// The largest number of hosts within the range whose ranks suit: those in use first, then in the order of the list.
+/// Nothing when too few are there or none suits.
+[[nodiscard]] std::optional<HostList> choose_hosts(const HostList& usable, const HostList& in_use, NodeRange nodes,
+                                                   const RankProblem& problem);
+
+/// Throws a usage Error when no number of hosts in the range can ever suit, naming rank counts that would. `usable` has
+/// the slots that count; per_node: that each host to come will have, 0 when that is not known.
+void check_nodes(const HostList& usable, NodeRange nodes, int per_node, const RankProblem& problem);
+
+}  // namespace convoy

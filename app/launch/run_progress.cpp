@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/launch/run_progress.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <ctime>
+#include <nlohmann/json.hpp>
+
+#include "io/checkpoint_folder.h"
+#include "layers/base/error.h"
+
+namespace convoy {
+
+RunProgress::RunProgress(std::string run_folder, std::string checkpoint_folder)
+    : metrics_(std::move(run_folder) + "/metrics.jsonl"), checkpoints_(std::move(checkpoint_folder)) {}
+
+void RunProgress::begin() {
+  poll();
+  starts_at_begin_ = starts_;
+  start_step_.reset();
+  first_step_at_.reset();
+  last_seen_at_.reset();
+}
+
+void RunProgress::poll() {
+  const int descriptor = ::open(metrics_.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) {
+    starts_ = starts_at_begin_ = 0;  // a file to come begins anew
+    inode_ = 0;
+    return;
+  }
+  struct stat status {};
+  if (::fstat(descriptor, &status) == 0 && (status.st_ino != inode_ || status.st_size < offset_)) {
+    inode_ = status.st_ino;  // a trainer that resumes puts a shortened copy in place
+    offset_ = 0;
+    starts_ = 0;
+    half_line_.clear();
+  }
+  std::array<char, 65536> buffer{};
+  for (;;) {
+    const ssize_t count = ::pread(descriptor, buffer.data(), buffer.size(), offset_);
+    if (count <= 0) break;
+    offset_ += count;
+    for (const char c : std::string_view(buffer.data(), static_cast<std::size_t>(count))) {
+      if (c != '\n') {
+        half_line_ += c;
+        continue;
+      }
+      read_line(half_line_);
+      half_line_.clear();
+    }
+  }
+  ::close(descriptor);
+}
+
+void RunProgress::read_line(const std::string& line) {
+  const bool start = line.find("\"event\":\"start\"") != std::string::npos;
+  if (start) ++starts_;
+  if (starts_ <= starts_at_begin_) return;
+  if (!start && line.find("\"event\":\"step\"") == std::string::npos) return;
+  const auto json = nlohmann::json::parse(line, nullptr, false);
+  const auto step = json.is_object() ? json.find("step") : json.end();
+  if (!json.is_object() || step == json.end() || !step->is_number_integer()) return;
+  last_seen_at_ = std::chrono::steady_clock::now();
+  if (start) {
+    start_step_ = step->get<std::int64_t>();
+  } else if (!first_step_at_) {
+    first_step_at_ = last_seen_at_;
+  }
+}
+
+std::int64_t RunProgress::newest_checkpoint() const {
+  try {
+    const auto files = list_checkpoints(checkpoints_);
+    return files.empty() ? 0 : files.back().step;
+  } catch (const Error&) {
+    return 0;
+  }
+}
+
+double RunProgress::seconds_since_last_line() const {
+  struct stat status {};
+  if (::stat(metrics_.c_str(), &status) != 0) return 0;
+  return std::max(0.0, std::difftime(std::time(nullptr), status.st_mtime));
+}
+
+}  // namespace convoy

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How far a training has come, seen from outside: the lines that it adds to metrics.jsonl, and its checkpoints. Relies
+// on the form of the lines (docs/interface.md). Invariant: reads only; what a past generation wrote does not count.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace convoy {
+
+class RunProgress {
+ public:
+  RunProgress(std::string run_folder, std::string checkpoint_folder);
+
+  /// A new generation is about to start.
+  void begin();
+  /// Looks at what has been added.
+  void poll();
+
+  /// The step that the generation went on from, once its trainer has begun.
+  [[nodiscard]] std::optional<std::int64_t> start_step() const { return start_step_; }
+  /// When its first step was seen.
+  [[nodiscard]] std::optional<std::chrono::steady_clock::time_point> first_step_at() const { return first_step_at_; }
+  /// When its last start or step was seen.
+  [[nodiscard]] std::optional<std::chrono::steady_clock::time_point> last_seen_at() const { return last_seen_at_; }
+  /// The step of the newest checkpoint file, 0 without one.
+  [[nodiscard]] std::int64_t newest_checkpoint() const;
+  /// Seconds since anything was added to metrics.jsonl, by the file's time; 0 when there is none.
+  [[nodiscard]] double seconds_since_last_line() const;
+
+ private:
+  void read_line(const std::string& line);
+
+  std::string metrics_, checkpoints_;
+  std::uint64_t inode_ = 0;
+  std::int64_t offset_ = 0;
+  std::string half_line_;
+  std::int64_t starts_ = 0;           // "start" lines seen in the file
+  std::int64_t starts_at_begin_ = 0;  // of past generations
+  std::optional<std::int64_t> start_step_;
+  std::optional<std::chrono::steady_clock::time_point> first_step_at_;
+  std::optional<std::chrono::steady_clock::time_point> last_seen_at_;
+};
+
+}  // namespace convoy

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The course of a job: hosts, generations, what follows from their ends. supervisor_watch.cpp is what happens while a
+// generation runs.
+#include "app/launch/supervisor.h"
+
+#include <algorithm>
+#include <csignal>
+#include <thread>
+
+#include "layers/base/error.h"
+
+namespace convoy {
+
+namespace {
+
+constexpr std::chrono::milliseconds kTick{20};
+constexpr std::chrono::seconds kProbePatience{2};  // for slow hosts, when there are others to go on with
+constexpr std::chrono::seconds kReminder{60};
+
+std::string seconds_words(double seconds) { return fmt::format("{:.1f} s", seconds); }
+
+}  // namespace
+
+Supervisor::Supervisor(SupervisorOptions options, const Config& config, HostWatch& hosts, SignalInbox& signals,
+                       const RankCounts& counts, const std::atomic<bool>& lost)
+    : options_(std::move(options)),
+      timeout_(config.parallel.timeout),
+      watch_(hosts),
+      signals_(signals),
+      lost_(lost),
+      problem_([&counts](int ranks) { return counts.problem(ranks); }),
+      journal_(options_.folder + "/launch.log"),
+      health_([this](const std::string& host) { return options_.launcher.probe(host); }, options_.launcher.environment,
+              journal_),
+      progress_(run_folder(config), checkpoint_folder(config)),
+      policy_(options_.max_restarts, 0) {}
+
+int Supervisor::run() {
+  take_up_state();
+  try {
+    return supervise();
+  } catch (const Error& error) {
+    // Others who stand by would find the same; but a leader whose lock is lost has nothing more to say.
+    if (!lost_) {
+      state_.status = JobStatus::kFailed;
+      state_.exit_code = static_cast<int>(error.code());
+      save();
+    }
+    throw;
+  }
+}
+
+int Supervisor::supervise() {
+  for (;;) {
+    HostList chosen;
+    if (const auto ended = wait_for_hosts(chosen)) return finish(*ended);
+    Generation generation(launcher(), chosen, options_.folder + "/error.txt");
+    begin_generation(generation);
+    const GenerationEnd end = watch(generation);
+    if (const auto ended = end_generation(end, chosen)) return finish(*ended);
+  }
+}
+
+// A launch that was killed left its last generation open; one that ended in order begins a new count.
+void Supervisor::take_up_state() {
+  state_ = read_job_state(options_.folder + "/state.json");
+  if (state_.status != JobStatus::kRunning) {
+    state_.restarts = 0;
+    state_.has_checkpoint = false;
+  }
+  policy_ = RestartPolicy(options_.max_restarts, state_.restarts);
+  if (state_.status == JobStatus::kRunning && !state_.generations.empty()) {
+    GenerationRecord& last = record();
+    if (last.end.empty()) {
+      last.end = utc_time();
+      last.exit = "its launch ended";
+      last.step_at_end = progress_.newest_checkpoint();
+      if (last.step_at_end > last.step_at_start) state_.has_checkpoint = true;
+      const auto idle = std::chrono::duration<double>(progress_.seconds_since_last_line());
+      down_since_ = Clock::now() - std::chrono::duration_cast<Clock::duration>(idle);
+    }
+    if (last.program_error) {
+      policy_.remember({true, last.step_at_start, last.step_at_end > last.step_at_start, false});
+    }
+    reason_ = "the launch before has ended";
+    journal_.write(fmt::format("goes on after generation {}, {} of {} restarts used", state_.generation,
+                               state_.restarts, options_.max_restarts));
+  }
+  state_.status = JobStatus::kRunning;
+  state_.leader = options_.leader;
+  save();
+}
+
+void Supervisor::tick() {
+  std::this_thread::sleep_for(kTick);
+  for (const std::string& complaint : watch_.take_complaints()) {
+    journal_.write(fmt::format("{}; the last good list goes on being used", complaint));
+  }
+  if (lost_)
+    fail("launch: its lock in {} is lost (removed, or taken over), so it ends with its ranks", options_.folder);
+}
+
+HostList Supervisor::usable_hosts() {
+  HostList listed = watch_.hosts();
+  for (Host& host : listed) {
+    if (options_.per_node > 0) host.slots = options_.per_node;
+  }
+  return health_.usable(listed);
+}
+
+std::optional<Supervisor::Ended> Supervisor::wait_for_hosts(HostList& chosen) {
+  const auto start = Clock::now();
+  std::optional<Clock::time_point> reminded;
+  for (;; tick()) {
+    if (auto ended = asked_to_end()) return ended;
+    const HostList usable = usable_hosts();
+    const auto wanted = choose_hosts(usable, last_hosts_, options_.nodes, problem_);
+    const bool trying = health_.busy(watch_.hosts());
+    if (trying && static_cast<int>(usable.size()) < options_.nodes.max &&
+        (!wanted || Clock::now() - start < kProbePatience)) {
+      continue;
+    }
+    if (wanted) {
+      chosen = *wanted;
+      return std::nullopt;
+    }
+    if (static_cast<int>(usable.size()) >= options_.nodes.min) {
+      check_nodes(usable, options_.nodes, options_.per_node, problem_);
+    }
+    if (!reminded || Clock::now() - *reminded > kReminder) {
+      const bool enough = static_cast<int>(usable.size()) >= options_.nodes.min;
+      journal_.write(fmt::format(
+          "waits for hosts: {} can be used ({}), {} (from {})", usable.size(), host_words(usable),
+          enough ? "and no number of them suits the config" : fmt::format("at least {} are needed", options_.nodes.min),
+          watch_.name()));
+      reminded = Clock::now();
+    }
+  }
+}
+
+std::optional<Supervisor::Ended> Supervisor::wait_until(Clock::time_point time) {
+  while (Clock::now() < time) {
+    if (auto ended = asked_to_end()) return ended;
+    tick();
+  }
+  return std::nullopt;
+}
+
+std::optional<Supervisor::Ended> Supervisor::asked_to_end() {
+  const auto signal = signals_.first();
+  if (!signal) return std::nullopt;
+  const std::string words = "ended by " + signal_name(*signal);
+  if (*signal == SIGINT && !options_.stops_on_interrupt) return Ended{128 + SIGINT, JobStatus::kStopped, words};
+  return Ended{static_cast<int>(ExitCode::kStopped), JobStatus::kStopped,
+               words + "; run the same command again to go on"};
+}
+
+void Supervisor::begin_generation(Generation& generation) {
+  progress_.begin();
+  other_hosts_.reset();
+  last_hosts_ = generation.hosts();
+  ++state_.generation;
+  GenerationRecord next;
+  next.number = state_.generation;
+  next.ranks = count_slots(generation.hosts());
+  next.hosts = host_words(generation.hosts());
+  next.reason = reason_;
+  next.start = utc_time();
+  next.step_at_start = progress_.newest_checkpoint();
+  state_.generations.push_back(next);
+  save();
+  journal_.write(fmt::format("generation {}: {} {} on {} ({})", next.number, next.ranks,
+                             next.ranks == 1 ? "rank" : "ranks", next.hosts, reason_));
+}
+
+std::optional<Supervisor::Ended> Supervisor::end_generation(const GenerationEnd& end, const HostList& hosts) {
+  const EndKind kind = classify(end);
+  GenerationRecord& last = record();
+  last.end = utc_time();
+  last.exit = end_words(end, options_.launcher.name());
+  if (progress_.start_step()) last.step_at_start = *progress_.start_step();
+  last.step_at_end = progress_.newest_checkpoint();
+  if (progress_.start_step() && last.step_at_end > last.step_at_start) state_.has_checkpoint = true;
+  last.program_error = kind == EndKind::kProgramError;
+  if (progress_.last_seen_at()) {
+    down_since_ = progress_.last_seen_at();
+  } else if (!down_since_) {
+    down_since_ = Clock::now();
+  }
+  save();
+  const std::string number = fmt::format("generation {} ", last.number);
+  const auto ended = [&](int code, JobStatus status, const std::string& words) {
+    return Ended{code, status, number + words};
+  };
+  if (kind == EndKind::kDone) return ended(0, JobStatus::kDone, "ended in order: done");
+  if (kind == EndKind::kUsage)
+    return ended(2, JobStatus::kFailed, "ended with a usage error; a restart would find the same");
+  if (interrupted_) return ended(128 + SIGINT, JobStatus::kStopped, "was interrupted");
+  const bool asked = signals_.first().has_value();
+  if (kind == EndKind::kStopped && (asked || !end.resize)) {
+    return ended(static_cast<int>(ExitCode::kStopped), JobStatus::kStopped,
+                 "stopped after a checkpoint; run the same command again to go on");
+  }
+  if (asked) {
+    return ended(1, JobStatus::kFailed,
+                 fmt::format("was to stop and ended otherwise ({}); the newest checkpoint is of step {}", last.exit,
+                             last.step_at_end));
+  }
+  if (end.resize) {
+    journal_.write(number + (kind == EndKind::kStopped ? "stopped for other hosts" : "was killed for other hosts"));
+    reason_ = "the hosts have changed";
+    return std::nullopt;
+  }
+  return after_failure(hosts);
+}
+
+std::optional<Supervisor::Ended> Supervisor::after_failure(const HostList& hosts) {
+  const GenerationRecord& last = record();
+  const Failure failure{last.program_error, last.step_at_start, last.step_at_end > last.step_at_start,
+                        progress_.first_step_at().has_value()};
+  const RestartPolicy::Verdict verdict = policy_.after(failure);
+  state_.restarts = policy_.restarts();
+  if (!verdict.give_up.empty()) {
+    return Ended{1, JobStatus::kFailed,
+                 fmt::format("launch gives up after generation {} ({}): {}; the newest checkpoint is of step {}",
+                             last.number, last.exit, verdict.give_up, last.step_at_end)};
+  }
+  save();
+  journal_.write(fmt::format("generation {} failed: {}; restart {} of {}{}", last.number, last.exit, state_.restarts,
+                             options_.max_restarts,
+                             verdict.delay_seconds == 0 ? "" : fmt::format(" in {} s", verdict.delay_seconds)));
+  reason_ = last.exit;
+  if (hosts.size() > 1 || !is_this_host(hosts.front().name)) health_.doubt();
+  return wait_until(Clock::now() + std::chrono::seconds(verdict.delay_seconds));
+}
+
+int Supervisor::finish(const Ended& ended) {
+  state_.status = ended.status;
+  state_.exit_code = ended.code;
+  save();
+  double lost = 0;
+  for (const GenerationRecord& generation : state_.generations) lost += generation.seconds_lost;
+  if (ended.code == 1) {
+    journal_.error(ended.words);
+  } else {
+    journal_.write(fmt::format("{} ({} {}, {} restarts, {} lost)", ended.words, state_.generation,
+                               state_.generation == 1 ? "generation" : "generations", state_.restarts,
+                               seconds_words(lost)));
+  }
+  return ended.code;
+}
+
+// A folder that cannot be written (a full disk) costs the record, not the run.
+void Supervisor::save() {
+  try {
+    write_job_state(options_.folder + "/state.json", state_);
+    unsaved_ = false;
+  } catch (const Error& error) {
+    if (!unsaved_) journal_.write(fmt::format("the state is not kept: {}", error.what()));
+    unsaved_ = true;
+  }
+}
+
+// Once the job has a checkpoint of its own, it goes on from there, whatever it began from.
+Launcher Supervisor::launcher() const {
+  Launcher launcher = options_.launcher;
+  if (state_.has_checkpoint) {
+    launcher.program.emplace_back("--set");
+    launcher.program.emplace_back("checkpoint.resume=auto");
+  }
+  return launcher;
+}
+
+}  // namespace convoy

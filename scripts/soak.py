@@ -1,0 +1,315 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Kills a training at random moments, again and again, and checks that nothing is lost.
+
+    scripts/soak.py --kills 50 --seed 1 [--ranks 2] [--convoy build/app/convoy] [--config CONFIG] [--folder DIR]
+
+One training runs under `convoy launch`; `kill -9` hits a rank, mpirun or the launch itself (which is then started
+again): after some steps, while ranks are starting, or in the middle of writing a checkpoint. At the end: the run has
+completed, every checkpoint on disk is whole, the losses are bitwise those of a run that nobody disturbed, every sample
+was seen once an epoch, and nothing is left running. Prints one line for each kill, then how long it took until the next
+step of training; exit code 0 when all holds. Standard library only, and /proc.
+"""
+import argparse
+import collections
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import time
+
+import sample_order
+
+HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+LIMIT = 120  # seconds in which something must happen
+TARGETS = ("rank", "rank", "mpirun", "launch")
+MOMENTS = ("training", "starting", "checkpoint")
+CONFIG = """[run]
+name = "soak"
+seed = 7
+[device]
+kind = "cpu"
+threads = 1
+[model]
+name = "sequential"
+layers = [
+  {{ type = "conv2d", name = "conv", out_channels = 32, kernel_size = 3, padding = 1, bias = false }},
+  {{ type = "batch_norm2d", name = "bn" }},
+  {{ type = "relu" }},
+  {{ type = "basic_block", name = "block", channels = 64, stride = 2 }},
+  {{ type = "global_avg_pool" }},
+  {{ type = "linear", name = "fc", out_features = 10 }},
+]
+[data]
+kind = "hdf5"
+train = "{data}:/train"
+validation = "{data}:/validation"
+[train]
+steps = {steps}
+global_batch_size = 96
+[optimizer]
+name = "sgd"
+lr = 0.05
+momentum = 0.9
+"""
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--ranks", type=int, default=2, choices=(1, 2, 3, 4))
+    parser.add_argument("--convoy", default=os.path.join(HERE, "build", "app", "convoy"))
+    parser.add_argument("--config", help="a training of one's own; default: a small network on digits")
+    parser.add_argument("--checkpoint-steps", type=int, default=20, help="steps from one checkpoint to the next")
+    parser.add_argument("--folder", default="soak", help="where to run; it is emptied first")
+    return parser.parse_args()
+
+
+class Soak:
+    def __init__(self, options):
+        self.options = options
+        self.random = random.Random(options.seed)
+        self.convoy = os.path.abspath(options.convoy)
+        self.folder = os.path.abspath(options.folder)
+        shutil.rmtree(self.folder, ignore_errors=True)
+        os.makedirs(self.folder)
+        if options.config:
+            self.config = os.path.abspath(options.config)
+        else:
+            self.config = os.path.join(self.folder, "soak.toml")
+            with open(self.config, "w") as file:
+                file.write(CONFIG.format(data=os.path.join(HERE, "app", "configs", "digits.h5"),
+                                         steps=500 + 300 * options.kills))
+        self.environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1",
+                            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        self.launch = None
+        self.problems = []
+        self.seconds_to_step = []
+        self.kills = collections.Counter()
+
+    # -- the training
+
+    def train_words(self, name):
+        return ["train", self.config, "--set", f"run.dir={self.folder}", "--set", f"run.name={name}", "--set",
+                "log.progress=off", "--set", "log.tensorboard=false", "--set", "log.every_steps=1", "--set",
+                f"checkpoint.every_steps={self.options.checkpoint_steps}"]
+
+    def undisturbed(self):
+        words = ["mpirun", "-n", str(self.options.ranks), "--oversubscribe", "--bind-to", "none", self.convoy,
+                 *self.train_words("undisturbed")]
+        with open(os.path.join(self.folder, "undisturbed.log"), "w") as log:
+            start = time.time()
+            subprocess.run(words, env=self.environment, stdout=log, stderr=log, check=True, timeout=3600)
+        return self.events("undisturbed"), time.time() - start
+
+    def start(self):
+        words = [self.convoy, "launch", "--nproc-per-node", str(self.options.ranks), "--max-restarts", "1000000",
+                 "--launcher-args", "--oversubscribe --bind-to none", "--", *self.train_words("killed")]
+        with open(os.path.join(self.folder, "killed.log"), "a") as log:
+            self.launch = subprocess.Popen(words, env=self.environment, stdin=subprocess.DEVNULL, stdout=log,
+                                           stderr=log, start_new_session=True)
+
+    def events(self, name):
+        with open(os.path.join(self.folder, name, "metrics.jsonl")) as file:
+            return [json.loads(line, parse_float=str) for line in file]
+
+    def progress(self):
+        """(starts of trainers so far, last step, whether that was done since the last start)."""
+        try:
+            with open(os.path.join(self.folder, "killed", "metrics.jsonl"), "rb") as file:
+                text = file.read()
+        except FileNotFoundError:
+            return 0, 0, False
+        last = re.findall(rb'"event":"step","step":(\d+)', text[-4096:])
+        starts = text.count(b'"event":"start"')
+        return starts, int(last[-1]) if last else 0, text.rfind(b'"event":"step"') > text.rfind(b'"event":"start"')
+
+    # -- killing
+
+    def processes(self, of_launch):
+        """The training's processes by kind: mpirun and ranks; those of the launch that runs now, or of all launches."""
+        found = {"rank": [], "mpirun": []}
+        parents = {}
+        for entry in os.listdir("/proc"):
+            try:
+                with open(f"/proc/{entry}/cmdline", "rb") as file:
+                    words = file.read().decode(errors="replace").split("\0")
+                with open(f"/proc/{entry}/stat") as file:
+                    parent = int(file.read().rsplit(")", 1)[1].split()[1])
+            except OSError:
+                continue
+            if f"run.dir={self.folder}" in words and words[1] == "train":
+                found["rank"].append(int(entry))
+                parents[int(entry)] = parent
+            elif f"run.dir={self.folder}" in words and os.path.basename(words[0]) == "mpirun":
+                found["mpirun"].append(int(entry))
+                parents[int(entry)] = parent
+        if of_launch:
+            found["mpirun"] = [pid for pid in found["mpirun"] if parents[pid] == self.launch.pid]
+            found["rank"] = [pid for pid in found["rank"] if parents[pid] in found["mpirun"]]
+        return found
+
+    def wait_for(self, what, condition, limit=LIMIT):
+        deadline = time.time() + limit
+        while time.time() < deadline:
+            if condition():
+                return True
+            if self.launch.poll() is not None:
+                self.problems.append(f"the launch ended with exit code {self.launch.returncode} before: {what}")
+                return False
+            time.sleep(0.002)
+        self.problems.append(f"not within {limit} s: {what}")
+        return False
+
+    def writes_checkpoint(self):
+        folder = os.path.join(self.folder, "killed", "checkpoints")
+        return os.path.isdir(folder) and any(name.endswith(".tmp") for name in os.listdir(folder))
+
+    def wait_for_moment(self, moment, step):
+        """Until the run has come to `step`, and further to the moment wanted there."""
+        if moment == "starting":
+            time.sleep(self.random.uniform(0, 1.2))
+            return True
+        if not self.wait_for(f"step {step}", lambda: self.progress()[1] >= step and self.progress()[2]):
+            return False
+        if moment == "training":
+            time.sleep(self.random.uniform(0, 0.3))
+            return True
+        deadline = time.time() + 20
+        while not self.writes_checkpoint():
+            if time.time() > deadline or self.launch.poll() is not None:
+                return self.launch.poll() is None
+        time.sleep(self.random.uniform(0, 0.0015))
+        return True
+
+    def kill(self, target):
+        """Whether somebody was hit."""
+        if target == "launch":
+            victim = self.launch.pid
+        else:
+            victims = self.processes(True)[target]
+            if not victims:
+                return False
+            victim = self.random.choice(victims)
+        try:
+            os.kill(victim, signal.SIGKILL)
+        except ProcessLookupError:
+            return False
+        if target == "launch":
+            self.launch.wait()
+            self.start()
+        return True
+
+    def check_checkpoints(self):
+        """All that are there are whole; those that rotation removes meanwhile do not count."""
+        folder = os.path.join(self.folder, "killed", "checkpoints")
+        names = [name for name in os.listdir(folder) if name.endswith(".h5")] if os.path.isdir(folder) else []
+        for name in names:
+            path = os.path.join(folder, name)
+            result = subprocess.run([self.convoy, "inspect", path], capture_output=True, text=True, timeout=60,
+                                    check=False)
+            if result.returncode != 0 and os.path.exists(path):
+                self.problems.append(f"{name} is not whole: {result.stderr.strip()}")
+        return len(names)
+
+    def soak(self, total_steps):
+        self.start()
+        moments = [self.random.choice(MOMENTS) for _ in range(self.options.kills)]
+        for number, moment in enumerate(moments, 1):
+            target = self.random.choice(TARGETS)
+            step = int(total_steps * 0.9 * (number - 1) / self.options.kills)
+            if not self.wait_for_moment(moment, step):
+                return
+            starts, at, _ = self.progress()
+            writing = self.writes_checkpoint()
+            while not self.kill(target):  # ranks that are not there yet
+                time.sleep(self.random.uniform(0, 0.2))
+                if self.launch.poll() is not None:
+                    self.problems.append("the launch ended by itself")
+                    return
+            killed = time.time()
+            self.kills[target] += 1
+            self.kills["while a checkpoint was being written"] += writing
+            self.kills["while ranks were starting"] += moment == "starting"
+            print(f"kill {number}: {target}, {moment}, after step {at}{', checkpoint half written' if writing else ''}",
+                  flush=True)
+            if "starting" in moments[number:number + 1]:
+                continue  # the next one comes while ranks are starting after this one
+            if self.wait_for("the next step", lambda: self.progress()[0] > starts and self.progress()[2]):
+                self.seconds_to_step.append(time.time() - killed)
+            self.check_checkpoints()
+        try:
+            code = self.launch.wait(3600)
+        except subprocess.TimeoutExpired:
+            code = None
+        if code != 0:
+            self.problems.append(f"the launch ended with exit code {code}")
+
+    # -- what must hold at the end
+
+    def judge(self, expected):
+        dry = subprocess.run([self.convoy, *self.train_words("undisturbed"), "--dry-run"], env=self.environment,
+                             capture_output=True, text=True, timeout=120, check=True).stdout
+        size = int(re.search(r"^data +(\d+) samples", dry, re.M).group(1))
+        seed = int(re.search(r"^seed = (\d+)", dry, re.M).group(1))
+        shuffle = re.search(r"^shuffle = (\w+)", dry, re.M).group(1) == "true"
+        wanted = [event for event in expected if event["event"] == "step"]
+        actual = [event for event in self.events("killed") if event["event"] == "step"]
+        if [event["step"] for event in actual] != [event["step"] for event in wanted]:
+            self.problems.append(f"{len(actual)} lines of steps, not each of the {len(wanted)} once in order")
+        different = [a["step"] for a, w in zip(actual, wanted) if a["loss"] != w["loss"]]
+        if different:
+            self.problems.append(f"the losses of {len(different)} steps differ, from step {different[0]} on")
+        for name, steps in (("killed", actual), ("undisturbed", wanted)):
+            self.problems += [f"{name}: {text}" for text in sample_order.check_samples(steps, size, seed, shuffle)[:3]]
+        files = self.check_checkpoints()
+        deadline = time.time() + 5
+        while any(self.processes(False).values()) and time.time() < deadline:
+            time.sleep(0.05)
+        left = {kind: pids for kind, pids in self.processes(False).items() if pids}
+        if left:
+            self.problems.append(f"left running: {left}")
+        folder = os.path.join(self.folder, "killed")
+        names = [name for name in os.listdir(os.path.join(folder, "checkpoints")) if not name.endswith(".h5")]
+        names += [name for name in ("run.lock", "launch/leader.lock") if os.path.exists(os.path.join(folder, name))]
+        if names:
+            self.problems.append(f"left lying: {names}")
+        return files, len(actual)
+
+
+def main():
+    options = arguments()
+    soak = Soak(options)
+    expected, seconds = soak.undisturbed()
+    total = max(event["step"] for event in expected if event["event"] == "step")
+    print(f"undisturbed: {total} steps on {options.ranks} ranks in {seconds:.1f} s", flush=True)
+    start = time.time()
+    try:
+        soak.soak(total)
+        files, steps = soak.judge(expected)
+    finally:
+        if soak.launch.poll() is None:
+            soak.launch.kill()
+            soak.launch.wait()
+    print(f"seed {options.seed}: {options.kills} kills in {time.time() - start:.1f} s: "
+          + ", ".join(f"{count} {kind}" for kind, count in sorted(soak.kills.items())))
+    if soak.seconds_to_step:
+        times = sorted(soak.seconds_to_step)
+        print(f"from a kill to the next step of training: median {statistics.median(times):.2f} s, "
+              f"from {times[0]:.2f} to {times[-1]:.2f} s, {len(times)} kills")
+    print(f"{steps} steps, {files} checkpoints on disk")
+    for problem in soak.problems:
+        print("FAILED: " + problem)
+    if not soak.problems:
+        print("completed; all checkpoints whole, losses bitwise equal, every sample once an epoch, nothing left")
+    sys.exit(1 if soak.problems else 0)
+
+
+if __name__ == "__main__":
+    main()
