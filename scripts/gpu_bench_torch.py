@@ -6,7 +6,7 @@
 
 PyTorch gets every advantage that it offers: channels-last, cuDNN's search for the fastest algorithm, a fused optimizer,
 data that is on the GPU already, and steps timed by events on the stream, without the host waiting for any of them.
-The network is ResNet-50 v1.5, as convoy's resnet50 and torchvision's. Needs torch, nothing else.
+The network is torch_models.py's ResNet-50 v1.5, as convoy's resnet50 and torchvision's. Needs torch, nothing else.
 
 Variants: eager; graph (a step recorded once as a CUDA graph; in fp16 all of it but the update, which may be skipped);
 compile (torch.compile, mode max-autotune). With --serve requests come as JSON lines on stdin, answers go to stdout.
@@ -14,98 +14,15 @@ compile (torch.compile, mode max-autotune). With --serve requests come as JSON l
 import argparse
 import gc
 import json
-import os
 import statistics
-import subprocess
-import sys
-import threading
 import time
+
+import torch_models
+from torch_server import answers_to_parent, attempt, import_torch, serve
 
 DEFAULTS = {"batch": 256, "image": 224, "precision": "bf16", "tf32": False, "variant": "eager", "channels_last": True,
             "loss": "cross_entropy", "lr": 0.0125, "momentum": 0.9, "weight_decay": 1e-4, "steps": 20, "warmup": 5,
             "device": "cuda"}
-
-
-class TorchError(Exception):
-    """What PyTorch's side said, in one sentence."""
-
-
-class TorchServer:
-    """This program as a child that keeps PyTorch loaded between measurements; its messages go to `log`."""
-
-    def __init__(self, python, log):
-        self.process = subprocess.Popen([python, "-u", os.path.abspath(__file__), "--serve"], stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, stderr=log, text=True)
-        self.versions = self._answer(120)
-
-    def measure(self, seconds, **request):
-        """Step seconds and memory; raises TorchError, after `seconds` too."""
-        if self.process.poll() is not None:
-            raise TorchError("PyTorch's process has ended")
-        try:
-            self.process.stdin.write(json.dumps(request) + "\n")
-            self.process.stdin.flush()
-        except BrokenPipeError as error:
-            raise TorchError("PyTorch's process has ended") from error
-        return self._answer(seconds)
-
-    def close(self):
-        self.process.kill()
-        self.process.wait()
-
-    def _answer(self, seconds):
-        late = threading.Timer(seconds, self.process.kill)
-        late.start()
-        line = self.process.stdout.readline()
-        in_time = late.is_alive()
-        late.cancel()
-        if not line:
-            raise TorchError("PyTorch's process ended" if in_time else f"PyTorch took more than {seconds:.0f} s")
-        answer = json.loads(line)
-        if "error" in answer:
-            raise TorchError(answer["error"])
-        return answer
-
-
-# ---- What follows runs with torch -----------------------------------------------------------------------------------
-
-
-def resnet50(torch, classes=1000):
-    nn = torch.nn
-
-    def convolution(inputs, outputs, kernel, stride=1):
-        return nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=False)
-
-    class Bottleneck(nn.Module):
-        def __init__(self, inputs, channels, stride):
-            super().__init__()
-            self.conv1, self.bn1 = convolution(inputs, channels, 1), nn.BatchNorm2d(channels)
-            self.conv2, self.bn2 = convolution(channels, channels, 3, stride), nn.BatchNorm2d(channels)
-            self.conv3, self.bn3 = convolution(channels, 4 * channels, 1), nn.BatchNorm2d(4 * channels)
-            self.relu = nn.ReLU(inplace=True)
-            self.shortcut = None
-            if stride != 1 or inputs != 4 * channels:
-                self.shortcut = nn.Sequential(convolution(inputs, 4 * channels, 1, stride),
-                                              nn.BatchNorm2d(4 * channels))
-
-        def forward(self, x):
-            kept = x if self.shortcut is None else self.shortcut(x)
-            x = self.relu(self.bn1(self.conv1(x)))
-            x = self.relu(self.bn2(self.conv2(x)))
-            return self.relu(self.bn3(self.conv3(x)) + kept)
-
-    layers = [convolution(3, 64, 7, 2), nn.BatchNorm2d(64), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)]
-    inputs = 64
-    for stage, blocks in enumerate((3, 4, 6, 3)):
-        channels = 64 << stage
-        for block in range(blocks):
-            layers.append(Bottleneck(inputs, channels, 2 if stage > 0 and block == 0 else 1))
-            inputs = 4 * channels
-    model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, classes))
-    for module in model.modules():
-        if isinstance(module, nn.Conv2d):
-            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-    return model
 
 
 class Trial:
@@ -122,7 +39,7 @@ class Trial:
         layout = torch.channels_last if request["channels_last"] else torch.contiguous_format
         torch.manual_seed(1)
         batch, image = request["batch"], request["image"]
-        self.model = resnet50(torch).to(request["device"], memory_format=layout)
+        self.model = torch_models.resnet(torch, 50).to(request["device"], memory_format=layout)
         self.network = self.model  # or what torch.compile makes of it
         self.images = torch.rand(batch, 3, image, image, device=request["device"]).contiguous(memory_format=layout)
         labels = torch.randint(0, 1000, (batch,), device=request["device"])
@@ -255,23 +172,10 @@ class Bench:
             self.torch.cuda.empty_cache()
 
 
-def attempt(bench, request):
-    try:
-        return bench.run(request)
-    except Exception as error:  # PyTorch fails in many ways: out of memory, no compiler for Triton, ...
-        first = (str(error).strip() or "no message").splitlines()[0]
-        print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
-        return {"error": f"{type(error).__name__}: {first}"[:300]}
-
-
-def serve(torch, answers):
+def versions(torch):
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
-    versions = {"torch": torch.__version__, "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version(),
-                "device": device}
-    print(json.dumps(versions), file=answers, flush=True)
-    bench = Bench(torch)
-    for line in sys.stdin:
-        print(json.dumps(attempt(bench, json.loads(line))), file=answers, flush=True)
+    return {"torch": torch.__version__, "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version(),
+            "device": device}
 
 
 def main():
@@ -284,19 +188,14 @@ def main():
         else:
             parser.add_argument(name, type=type(default), default=default, help=f"({default})")
     args = vars(parser.parse_args())
-    answers = os.fdopen(os.dup(1), "w")  # compilers print to stdout: that goes to stderr from here on
-    os.dup2(2, 1)
-    try:
-        import torch
-    except ImportError as error:
-        print(json.dumps({"error": f"this Python has no torch ({error})"}), file=answers, flush=True)
-        sys.exit(1)
-    if args.pop("serve"):
-        serve(torch, answers)
-        return
+    answers = answers_to_parent()
+    torch = import_torch(answers)
     bench = Bench(torch)
+    if args.pop("serve"):
+        serve(bench.run, versions(torch), answers)
+        return
     for variant in args.pop("variant").split(","):
-        answer = attempt(bench, {**args, "variant": variant})
+        answer = attempt(bench.run, {**args, "variant": variant})
         print(json.dumps({"variant": variant, **answer}), file=answers, flush=True)
 
 

@@ -11,9 +11,10 @@ import subprocess
 import sys
 import time
 
-from gpu_bench_torch import TorchServer
+from torch_server import TorchServer
 
-CONFIGS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "app", "configs")
+SCRIPTS = os.path.dirname(os.path.abspath(__file__))
+CONFIGS = os.path.join(SCRIPTS, "..", "app", "configs")
 
 
 class Failure(Exception):
@@ -125,7 +126,8 @@ class Session:
         """PyTorch's side, started anew if it had to be stopped."""
         if self.server is None or self.server.process.poll() is not None:
             with open(self.log, "ab") as log:
-                self.server = TorchServer(sys.executable, log)
+                program = os.path.join(SCRIPTS, "gpu_bench_torch.py")
+                self.server = TorchServer([sys.executable, "-u", program, "--serve"], log)
         return self.server
 
 

@@ -9,8 +9,8 @@ import os
 import statistics
 import time
 
-from gpu_bench_torch import TorchError
 from gpu_session import CONFIGS, Failure, ending, last_line, say, settings
+from torch_server import TorchError
 
 WARMUP = 5  # steps before those that are timed: algorithms are chosen, graphs recorded
 
