@@ -22,9 +22,9 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// The calling thread gets what the compute threads leave of the cores: where every core computes, one that is
-// interrupted holds up all of them at their next barrier. Whoever waits for the writer leaves it a core.
-void yield_to_training() { static_cast<void>(::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 19)); }
+// The calling thread gets a tenth of a core that computes: an interrupted compute thread holds up all others at their
+// next barrier. Less, and the write would not be done by the next checkpoint.
+void yield_to_training() { static_cast<void>(::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 10)); }
 
 }  // namespace
 
