@@ -69,6 +69,7 @@ std::vector<ProfileLine> lines_by_operation(const StepProfile& profile) {
   }
   const double steps = static_cast<double>(profile.steps);
   std::vector<ProfileLine> lines;
+  lines.reserve(sums.size() + 1);
   for (const auto& [name, sum] : sums) {
     lines.push_back({name, sum.calls / profile.steps, sum.seconds / steps, sum.seconds / steps / profile.step_seconds,
                      sum.rate(sum.flops), sum.rate(sum.bytes), sum.rate(sum.best)});

@@ -16,6 +16,7 @@ constexpr double kUnevenSeconds = 0.5;  // lost since the last report
 template <class Value>
 Spread spread(const std::vector<RankTimes>& ranks, const Value& value) {
   std::vector<double> values;
+  values.reserve(ranks.size());
   for (const RankTimes& rank : ranks) values.push_back(value(rank));
   std::sort(values.begin(), values.end());
   return {values.front(), values[(values.size() - 1) / 2], values.back()};

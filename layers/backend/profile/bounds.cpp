@@ -55,10 +55,10 @@ std::vector<float> numbers(std::int64_t count) {
 
 Tensor filled(Backend& backend, const Shape& shape) {
   const std::vector<float> values = numbers(shape.size());
-  const Tensor x = backend.tensor(shape, DType::kF32);
+  Tensor x = backend.tensor(shape, DType::kF32);
   backend.copy_from_host(values.data(), x);
   if (backend.compute_type() == DType::kF32) return x;
-  const Tensor converted = backend.tensor(shape, backend.compute_type());
+  Tensor converted = backend.tensor(shape, backend.compute_type());
   backend.cast(x, converted);
   backend.synchronize();
   return converted;

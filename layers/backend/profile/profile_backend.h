@@ -22,7 +22,9 @@ struct ProfileKey {
   std::string operation;  ///< "conv2d_forward"
   std::string unit;       ///< "layer1.0"; a phase's name outside of units
   std::string detail;     ///< "3x3 64 -> 64, [16, 64, 32, 32]"
-  auto operator<=>(const ProfileKey&) const = default;
+  bool operator<(const ProfileKey& other) const {
+    return std::tie(operation, unit, detail) < std::tie(other.operation, other.unit, other.detail);
+  }
 };
 
 struct ProfileEntry {
