@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 
-from gpu_session import CONFIGS, Failure, Session, Skipped, ending, gpus, last_line, say, settings
+from gpu_part import CONFIGS, Failure, Part, Skipped, ending, gpus, last_line, say, settings
 from gpu_speed import speed, speed_seed
 
 TOLERANCE = 1e-3  # of losses on the GPU against the CPU, relative
@@ -33,36 +33,36 @@ LONG_CASES = "*ResNet*"    # of test_cuda: too long under a sanitizer
 # ---- What works ---------------------------------------------------------------------------------------------------
 
 
-def doctor(session):
-    text = session.must("convoy doctor", [session.program, "doctor"])
+def doctor(part):
+    text = part.must("convoy doctor", [part.program, "doctor"])
     lines = text.splitlines()
-    session.details = {"doctor": lines, "gpus": gpus()[0], "version": session.run([session.program, "--version"])[1]}
+    part.details = {"doctor": lines, "gpus": gpus()[0], "version": part.run([part.program, "--version"])[1]}
     if shutil.which("nvidia-smi"):
-        session.run(["nvidia-smi"])
+        part.run(["nvidia-smi"])
     for line in lines:
         if not line.startswith("ok"):
             say(line)
-    return "; ".join(session.details["gpus"]) or "no GPU"
+    return "; ".join(part.details["gpus"]) or "no GPU"
 
 
-def tests(session):
+def tests(part):
     """Every test program, those of several ranks on 1, 2 and 4; what test_cuda compares is a part of its own."""
-    results = session.details
-    for name, path in sorted(session.programs().items()):
+    results = part.details
+    for name, path in sorted(part.programs().items()):
         plain = [path]
         if name == "test_cuda":
             plain += [f"--test-case-exclude={COMPARE_CASES}"]
-        if name == "test_app" and session.in_bundle:  # it looks where it was built
+        if name == "test_app" and part.in_bundle:  # it looks where it was built
             plain += ["--test-case-exclude=the examples are good configs"]
         if name == "mpi_abort_test":
-            runs = [(f"{name} {how}", session.ranks(2) + [path, how]) for how in ("throws", "hangs")]
+            runs = [(f"{name} {how}", part.ranks(2) + [path, how]) for how in ("throws", "hangs")]
         elif name.startswith("mpi_") or "nccl" in name:
-            runs = [(f"{name} on {ranks}", session.ranks(ranks) + plain) for ranks in (1, 2, 4)]
+            runs = [(f"{name} on {ranks}", part.ranks(ranks) + plain) for ranks in (1, 2, 4)]
         else:
             runs = [] if name == "io_files" else [(name, plain)]
         for title, command in runs:
             start = time.monotonic()
-            code, text = session.run(command)
+            code, text = part.run(command)
             good = "aborted in time" in text and "too late" not in text if name == "mpi_abort_test" else code == 0
             result = "passed" if good else "skipped" if code == 77 else f"failed: {ending(code)}: {last_line(text)}"
             results[title] = {"result": result, "seconds": round(time.monotonic() - start, 1)}
@@ -73,8 +73,8 @@ def tests(session):
     return f"{len(results)} runs, {sum(each['result'] == 'skipped' for each in results.values())} skipped"
 
 
-def compare(session):
-    code, text = session.run([session.test_cuda(), f"--test-case={COMPARE_CASES}"])
+def compare(part):
+    code, text = part.run([part.test_cuda(), f"--test-case={COMPARE_CASES}"])
     if code == 77:
         raise Skipped(last_line(text))
     if code != 0:
@@ -85,15 +85,15 @@ def compare(session):
     return re.sub(r"\s+", " ", summary[-1])
 
 
-def sanitizer(session):
+def sanitizer(part):
     path = os.environ.get("PATH", "") + ":" + os.path.join(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "bin")
     tool = shutil.which("compute-sanitizer", path=path)
     if not tool:
         raise Skipped("compute-sanitizer is not on this machine")
-    program, results = session.test_cuda(), session.details
+    program, results = part.test_cuda(), part.details
     for name, share in (("memcheck", 0.5), ("racecheck", 0.6), ("initcheck", 1)):  # of the time that is left
-        code, text = session.run([tool, "--tool", name, "--target-processes", "all", "--error-exitcode", "99", program,
-                                f"--test-case-exclude={LONG_CASES}"], (session.left() - 20) * share)
+        code, text = part.run([tool, "--tool", name, "--target-processes", "all", "--error-exitcode", "99", program,
+                                f"--test-case-exclude={LONG_CASES}"], (part.left() - 20) * share)
         found = any(int(count) for count in re.findall(r"(?:ERROR|RACECHECK) SUMMARY: (\d+)", text))
         without_finding = {0: "clean", 77: "skipped", None: "no finding before the time was over"}
         failed = found or code not in without_finding
@@ -108,13 +108,13 @@ def sanitizer(session):
 # ---- Training -------------------------------------------------------------------------------------------------------
 
 
-def train(session, name, ranks, config, *items):
+def train(part, name, ranks, config, *items):
     """Trains in a new run folder; the events of its metrics.jsonl by kind."""
-    folder = os.path.join(session.work, "runs", name)
+    folder = os.path.join(part.work, "runs", name)
     shutil.rmtree(folder, ignore_errors=True)
     common = (f"run.dir={os.path.dirname(folder)}", f"run.name={name}", "log.tensorboard=false", "log.progress=off",
               "log.every_steps=1")
-    session.must(name, [*session.ranks(ranks), session.program, "train", os.path.join(CONFIGS, config),
+    part.must(name, [*part.ranks(ranks), part.program, "train", os.path.join(CONFIGS, config),
                         *settings(*common, *items)])
     with open(os.path.join(folder, "metrics.jsonl"), encoding="utf-8") as file:
         events = [json.loads(line) for line in file]
@@ -122,11 +122,11 @@ def train(session, name, ranks, config, *items):
     return {kind: [e for e in events if e["event"] == kind] for kind in ("start", "step", "eval", "end")}
 
 
-def quickstart(session):
+def quickstart(part):
     start = time.monotonic()
-    events = train(session, "quickstart", 1, "quickstart.toml", "device.kind=cuda")
+    events = train(part, "quickstart", 1, "quickstart.toml", "device.kind=cuda")
     seconds = time.monotonic() - start
-    session.details = {"events": events, "seconds": seconds}
+    part.details = {"events": events, "seconds": seconds}
     top1 = events["eval"][-1]["top1"]
     rate = statistics.median(event["images_per_second"] for event in events["step"])
     figure = f"top-1 {100 * top1:.1f} % after {len(events['step'])} steps, {seconds:.0f} s, {rate:.0f} images/s"
@@ -173,12 +173,12 @@ def differences(losses, reference):
     return [abs(mine - theirs) / abs(theirs) for mine, theirs in zip(losses, reference)]
 
 
-def hold_against_cpu(session, title, ranks, words, items, by_rounding=False):
+def hold_against_cpu(part, title, ranks, words, items, by_rounding=False):
     """The losses of a run on the GPU and of the same on the CPU, and whether they agree: within TOLERANCE or, by
     rounding, within ten times of what another number of threads has changed on the CPU up to that step."""
     def losses(kind, *more):
         name = re.sub(r"\W+", "-", f"{title} {kind}")
-        events = train(session, name, ranks, "tutorials/resnet50_tutorial.toml", *items, *more)
+        events = train(part, name, ranks, "tutorials/resnet50_tutorial.toml", *items, *more)
         return [event["loss"] for event in events["step"]]
 
     layout = [word for word in words if not word.startswith("device.")]
@@ -198,26 +198,26 @@ def hold_against_cpu(session, title, ranks, words, items, by_rounding=False):
     return result
 
 
-def modes(session, cases):
+def modes(part, cases):
     for title, (ranks, words) in cases.items():
         try:
-            session.details[title] = hold_against_cpu(session, title, ranks, words.split(), RESNET18)
+            part.details[title] = hold_against_cpu(part, title, ranks, words.split(), RESNET18)
         except Failure as failure:
             say(f"{title:<32} failed: {failure}")
-            session.details[title] = {"failed": str(failure), "agrees": False}
-            if session.left() < 30:
+            part.details[title] = {"failed": str(failure), "agrees": False}
+            if part.left() < 30:
                 break
-    bad = [title for title, result in session.details.items() if not result["agrees"]]
-    missing = [title for title in cases if title not in session.details]
+    bad = [title for title, result in part.details.items() if not result["agrees"]]
+    missing = [title for title in cases if title not in part.details]
     if bad or missing:
         raise Failure(f"{len(bad)} of {len(cases)} failed: {'; '.join(bad)}" +
                       (f"; out of time for: {'; '.join(missing)}" if missing else ""))
-    worst = max(result["largest_difference"] for result in session.details.values())
+    worst = max(result["largest_difference"] for result in part.details.values())
     return f"{len(cases)} cases, losses differ by at most {worst:.1e} relative"
 
 
-def modes_resnet50(session):
-    result = session.details["resnet50"] = hold_against_cpu(session, "resnet50", 1, [], RESNET50, by_rounding=True)
+def modes_resnet50(part):
+    result = part.details["resnet50"] = hold_against_cpu(part, "resnet50", 1, [], RESNET50, by_rounding=True)
     figure = f"{len(result['gpu'])} steps, losses differ by at most {result['largest_difference']:.1e} relative"
     if not result["agrees"]:
         raise Failure(figure + ", more than rounding explains")
@@ -226,12 +226,12 @@ def modes_resnet50(session):
 
 PARTS = {
     "doctor": doctor, "tests": tests, "compare": compare, "quickstart": quickstart,
-    "modes_data": lambda session: modes(session, MODES["data"]),
-    "modes_pipeline": lambda session: modes(session, MODES["pipeline"]),
+    "modes_data": lambda part: modes(part, MODES["data"]),
+    "modes_pipeline": lambda part: modes(part, MODES["pipeline"]),
     "modes_resnet50": modes_resnet50,
-    "speed_bf16": lambda session: speed(session, "bf16", [256, 512, 128, 64], ["eager", "graph"]),
-    "speed_fp16": lambda session: speed(session, "fp16", [256, 512, 128, 64], ["eager", "graph"]),
-    "speed_compile": lambda session: speed(session, "bf16", [256], ["compile"], compile_seconds=330),
+    "speed_bf16": lambda part: speed(part, "bf16", [256, 512, 128, 64], ["eager", "graph"]),
+    "speed_fp16": lambda part: speed(part, "fp16", [256, 512, 128, 64], ["eager", "graph"]),
+    "speed_compile": lambda part: speed(part, "bf16", [256], ["compile"], compile_seconds=330),
     "speed_seed": speed_seed, "sanitizer": sanitizer,
 }
 
@@ -268,9 +268,9 @@ def run_part(args):
     start = time.monotonic()
     entry = {"date": datetime.datetime.now().astimezone().isoformat(timespec="seconds")}
     with tempfile.TemporaryDirectory(prefix="convoy-gpu-check-") as work:
-        session = Session(args, work)
+        part = Part(args, work)
         try:
-            entry.update(result="passed", figure=PARTS[args.part](session))
+            entry.update(result="passed", figure=PARTS[args.part](part))
         except Failure as failure:
             entry.update(result="failed", figure=str(failure))
         except Skipped as reason:
@@ -278,9 +278,9 @@ def run_part(args):
         except (OSError, KeyError, ValueError, IndexError) as error:
             entry.update(result="failed", figure=f"{type(error).__name__}: {error}")
         finally:
-            if session.server:
-                session.server.close()
-        entry.update(seconds=round(time.monotonic() - start, 1), gpus=gpus()[0], details=session.details)
+            if part.server:
+                part.server.close()
+        entry.update(seconds=round(time.monotonic() - start, 1), gpus=gpus()[0], details=part.details)
     store(args.out, args.part, entry)
     say(f"{args.part}: {entry['result']}: {entry['figure']}")
     return 1 if entry["result"] == "failed" else 0

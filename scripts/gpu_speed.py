@@ -9,24 +9,24 @@ import os
 import statistics
 import time
 
-from gpu_session import CONFIGS, Failure, ending, last_line, say, settings
+from gpu_part import CONFIGS, Failure, ending, last_line, say, settings
 from torch_server import TorchError
 
 WARMUP = 5  # steps before those that are timed: algorithms are chosen, graphs recorded
 
 
-def side_by_side(session, title, config, cases, requests, sizes, turns=2, steps=20, compile_seconds=60):
+def side_by_side(part, title, config, cases, requests, sizes, turns=2, steps=20, compile_seconds=60):
     """Every case of convoy, then every request of PyTorch, in turn; a sentence on the fastest of each."""
     points = {name: {"step_seconds": []} for name in [*cases, *requests]}
-    session.details[title] = points
+    part.details[title] = points
     for _ in range(turns):
-        time_convoy(session, config, cases, sizes, steps, points)
+        time_convoy(part, config, cases, sizes, steps, points)
         for name, request in requests.items():
             if "error" in points[name]:
                 continue
             try:
-                limit = max(5, min(compile_seconds, session.left() - 20))
-                answer = session.torch().measure(limit, steps=steps, warmup=WARMUP, **sizes, **request)
+                limit = max(5, min(compile_seconds, part.left() - 20))
+                answer = part.torch().measure(limit, steps=steps, warmup=WARMUP, **sizes, **request)
                 points[name]["step_seconds"] += answer["step_seconds"]
                 points[name]["memory_bytes"] = answer["peak_memory_bytes"]
             except TorchError as error:
@@ -44,12 +44,12 @@ def side_by_side(session, title, config, cases, requests, sizes, turns=2, steps=
     return sum_up(title, points, cases, requests)
 
 
-def time_convoy(session, config, cases, sizes, steps, points):
-    batch, output = sizes["batch"], os.path.join(session.work, "bench.json")
+def time_convoy(part, config, cases, sizes, steps, points):
+    batch, output = sizes["batch"], os.path.join(part.work, "bench.json")
     threads = max(1, min(8, len(os.sched_getaffinity(0)) - 2))
     items = (f"train.global_batch_size={batch}", f"data.image_size={sizes['image']}", f"data.samples={4 * batch}",
              f"data.loader_threads={threads}", "device.kind=cuda")
-    code, text = session.run([session.program, "bench", os.path.join(CONFIGS, config), *settings(*items),
+    code, text = part.run([part.program, "bench", os.path.join(CONFIGS, config), *settings(*items),
                               "--steps", str(steps), "--warmup", str(WARMUP), "--json", output,
                               *(word for case in cases.values() for word in ("--case", case))])
     if code != 0:
@@ -80,20 +80,20 @@ def sum_up(title, points, cases, requests):
     return text + f", {best / theirs[rival]:.2f} x {rival}"
 
 
-def speed(session, precision, batches, variants, compile_seconds=60):
+def speed(part, precision, batches, variants, compile_seconds=60):
     figures, failures = [], []
     for batch in batches:
         start = time.monotonic()
         try:
             figures.append(side_by_side(
-                session, f"{precision} {batch}", "resnet50_synthetic.toml",
+                part, f"{precision} {batch}", "resnet50_synthetic.toml",
                 {f"convoy{name}": f"train.precision={precision} train.label_smoothing=0 device.graphs={value}"
                  for name, value in (("", "true"), (" without graphs", "false"))},
                 {f"torch {variant}": {"precision": precision, "variant": variant} for variant in variants},
                 {"batch": batch, "image": 224}, compile_seconds=compile_seconds))
         except Failure as failure:
             failures.append(str(failure))
-        if session.left() < 1.5 * (time.monotonic() - start) and batch != batches[-1]:
+        if part.left() < 1.5 * (time.monotonic() - start) and batch != batches[-1]:
             figures.append(f"out of time for batches {batches[batches.index(batch) + 1:]}")
             break
     if failures:
@@ -101,10 +101,10 @@ def speed(session, precision, batches, variants, compile_seconds=60):
     return "; ".join(figures)
 
 
-def speed_seed(session):
+def speed_seed(part):
     seed = {"loss": "mse", "lr": 0.001, "momentum": 0.0, "weight_decay": 0.0, "precision": "fp32", "variant": "eager"}
     return "; ".join(
-        side_by_side(session, f"seed {precision}", "tutorials/resnet50_tutorial.toml",
+        side_by_side(part, f"seed {precision}", "tutorials/resnet50_tutorial.toml",
                      {"convoy": f"train.precision={precision}"},
                      {f"torch eager{name}": {**seed, "tf32": precision == "tf32", "channels_last": last}
                       for name, last in (("", False), (" channels-last", True))},

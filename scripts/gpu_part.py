@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the parts of scripts/gpu_check.py share: the GPUs of this machine, and a session that runs commands under a time
+"""What the parts of scripts/gpu_check.py share: the GPUs of this machine, and one part, which runs commands under a time
 limit, logs what they print, and knows where the program, its tests and PyTorch are. Standard library only.
 """
 import ctypes
@@ -50,7 +50,7 @@ def gpus():
     return names, ""
 
 
-class Session:
+class Part:
     """What the parts share: the program, a scratch folder, the log, the time that is left, the figures so far."""
 
     def __init__(self, args, work):
