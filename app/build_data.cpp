@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/build_data.h"
 
+#include "io/cifar10.h"
 #include "io/hdf5_dataset.h"
+#include "io/idx.h"
 #include "io/synthetic.h"
 #include "layers/base/error.h"
 
@@ -32,12 +34,22 @@ void check_images(const DataConfig& d, const Shape& sample, const std::string& s
   }
 }
 
+std::unique_ptr<Dataset> open_source(DataKind kind, const std::string& source, bool training) {
+  switch (kind) {
+    case DataKind::kIdx: return open_idx(source, training);
+    case DataKind::kCifar10: return open_cifar10(source, training);
+    case DataKind::kHdf5:
+    case DataKind::kSynthetic: break;
+  }
+  return std::make_unique<Hdf5Dataset>(source);
+}
+
 }  // namespace
 
 std::unique_ptr<Dataset> build_dataset(const Config& config, const std::string& source, const std::string& key) {
   if (config.data.kind == DataKind::kSynthetic) return build_synthetic(config);
   try {
-    auto data = std::make_unique<Hdf5Dataset>(source);
+    auto data = open_source(config.data.kind, source, key == "data.train");
     check_images(config.data, data->sample_shape(), source);
     const std::int64_t classes = config.model.name == ModelKind::kToy ? kToyClasses : config.model.classes;
     if (data->target_size() == 0 && classes > 0) data->check_labels(classes);

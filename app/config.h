@@ -72,8 +72,8 @@ enum class LayerKind {
 CONVOY_CONFIG_ENUM(LayerKind, "linear", "relu", "conv2d", "batch_norm2d", "max_pool2d", "global_avg_pool", "flatten",
                    "basic_block", "bottleneck");
 
-enum class DataKind { kSynthetic, kHdf5 };
-CONVOY_CONFIG_ENUM(DataKind, "synthetic", "hdf5");
+enum class DataKind { kSynthetic, kHdf5, kIdx, kCifar10 };
+CONVOY_CONFIG_ENUM(DataKind, "synthetic", "hdf5", "idx", "cifar10");
 
 enum class LossKind { kCrossEntropy, kMse };
 CONVOY_CONFIG_ENUM(LossKind, "cross_entropy", "mse");

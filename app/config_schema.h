@@ -84,10 +84,15 @@ void visit_data(Visitor& v, C& c) {
   using enum DataKind;
   auto& d = c.data;
   const auto owned = [&](const Rule& rule, DataKind kind) { return rule.only_for("data.kind", d.kind, {kind}); };
+  const auto from_files = [&](const Rule& rule) {
+    return rule.or_folder(d.kind == kIdx || d.kind == kCifar10).only_for("data.kind", d.kind, {kHdf5, kIdx, kCifar10});
+  };
   v.section("data", "what it learns from");
-  v.key("kind", d.kind, anything().required(), "synthetic: random samples; hdf5: an HDF5 data file");
-  v.key("train", d.train, owned(input_file().required(), kHdf5), "FILE or FILE:/GROUP");
-  v.key("validation", d.validation, owned(input_file(), kHdf5), "FILE or FILE:/GROUP; \"\": no evaluation");
+  v.key("kind", d.kind, anything().required(),
+        "synthetic: random samples; hdf5: an HDF5 data file; idx: MNIST's files; cifar10: CIFAR-10's binary batches");
+  v.key("train", d.train, from_files(input_file().required()),
+        "hdf5: FILE or FILE:/GROUP; idx: the file of images, or a folder; cifar10: a batch file, or a folder");
+  v.key("validation", d.validation, from_files(input_file()), "the same; \"\": no evaluation");
   v.key("samples", d.samples, owned(between(1, kMaxCount), kSynthetic), "length of an epoch");
   v.key("features", d.features, owned(between(0, 1e7), kSynthetic), "float32 vectors of this length; 0: images");
   v.key("targets", d.targets, owned(between(0, 1e7), kSynthetic), "float32 targets of this length; 0: class labels");

@@ -9,7 +9,7 @@
 
 namespace convoy {
 
-InputPath find_input(const std::string& written, const std::string& config) {
+InputPath find_input(const std::string& written, const std::string& config, bool may_be_folder) {
   namespace fs = std::filesystem;
   const std::size_t colon = written.rfind(":/");
   const std::string file = written.substr(0, colon);
@@ -23,7 +23,8 @@ InputPath find_input(const std::string& written, const std::string& config) {
     if (fs::path(file).is_absolute() || folder.empty()) return {"", fmt::format("there is no file \"{}\"", file)};
     return {"", fmt::format("there is no file \"{}\" (looked in the current folder and in {})", file, folder.string())};
   }
-  if (fs::is_directory(found, ignored)) return {"", fmt::format("\"{}\" is a folder (must be a file)", found.string())};
+  if (!may_be_folder && fs::is_directory(found, ignored))
+    return {"", fmt::format("\"{}\" is a folder (must be a file)", found.string())};
   if (access(found.c_str(), R_OK) != 0) {
     return {"", fmt::format("\"{}\" may not be read by this user (see its permissions)", found.string())};
   }

@@ -14,7 +14,7 @@ struct InputPath {
 };
 
 /// Looks for `written`, FILE or FILE:/GROUP, from the current folder and, if it is not there, from the folder of the
-/// config file `config`.
-[[nodiscard]] InputPath find_input(const std::string& written, const std::string& config);
+/// config file `config`. A folder is a problem unless it `may_be_folder`.
+[[nodiscard]] InputPath find_input(const std::string& written, const std::string& config, bool may_be_folder);
 
 }  // namespace convoy

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/cifar10.h"
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <vector>
+
+#include "io/memory_images.h"
+
+namespace convoy {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kChannels = 3, kPixels = 32 * 32, kImage = kChannels * kPixels, kRecord = 1 + kImage;
+constexpr unsigned kClasses = 10;
+
+std::vector<std::string> batch_files(const std::string& source, bool training) {
+  std::error_code ignored;
+  if (!fs::is_directory(source, ignored)) return {source};
+  fs::path folder = source;
+  if (fs::exists(folder / "cifar-10-batches-bin", ignored)) folder /= "cifar-10-batches-bin";  // as it is unpacked
+  std::vector<std::string> files;
+  for (int batch = 1; training && batch <= 5; ++batch) {
+    files.push_back((folder / fmt::format("data_batch_{}.bin", batch)).string());
+  }
+  if (!training) files.push_back((folder / "test_batch.bin").string());
+  for (const std::string& file : files) {
+    if (!fs::exists(file, ignored)) {
+      fail_usage("{}: no {} in it (the binary version of CIFAR-10, unpacked, or name one batch file)", source,
+                 fs::path(file).filename().string());
+    }
+  }
+  return files;
+}
+
+void append_batch(const std::string& path, MemoryImages::Content& content) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) fail_usage("cannot read {}", path);
+  const std::vector<char> bytes{std::istreambuf_iterator<char>(file), {}};
+  if (file.bad()) fail_usage("cannot read {}", path);
+  if (bytes.empty() || bytes.size() % kRecord != 0) {
+    fail_usage("{}: {} bytes are not whole records of {} (the binary version of CIFAR-10 is needed)", path,
+               bytes.size(), kRecord);
+  }
+  for (std::size_t at = 0; at < bytes.size(); at += kRecord) {
+    const auto label = static_cast<unsigned char>(bytes[at]);
+    if (label >= kClasses) fail_usage("{}: record {} has the label {} (0 to 9)", path, at / kRecord, int{label});
+    content.labels.push_back(label);
+    const char* planes = bytes.data() + at + 1;
+    for (std::size_t pixel = 0; pixel < kPixels; ++pixel) {
+      for (std::size_t c = 0; c < kChannels; ++c) {
+        content.pixels.push_back(static_cast<std::uint8_t>(planes[c * kPixels + pixel]));
+      }
+    }
+  }
+}
+
+std::vector<std::string> read_class_names(const fs::path& folder) {
+  std::ifstream file(folder / "batches.meta.txt");
+  std::vector<std::string> names;
+  for (std::string line; std::getline(file, line);) {
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    if (!line.empty()) names.push_back(line);
+  }
+  return names.size() == kClasses ? names : std::vector<std::string>();
+}
+
+}  // namespace
+
+std::unique_ptr<Dataset> open_cifar10(const std::string& source, bool training) {
+  MemoryImages::Content content;
+  content.source = source;
+  content.sample = {kChannels, 32, 32};
+  const std::vector<std::string> files = batch_files(source, training);
+  for (const std::string& file : files) append_batch(file, content);
+  content.class_names = read_class_names(fs::path(files.front()).parent_path());
+  return std::make_unique<MemoryImages>(std::move(content));
+}
+
+}  // namespace convoy

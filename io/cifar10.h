@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// CIFAR-10's binary batches (Krizhevsky 2009): records of a label byte and 3072 bytes of a 32x32 image, red, green and
+// blue planes one after the other. Invariant: every record is whole and its label one of ten.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "io/dataset.h"
+
+namespace convoy {
+
+/// source: one batch file, or the folder that holds data_batch_1.bin to data_batch_5.bin and test_batch.bin, of which
+/// `training` says which are meant. Class names come from batches.meta.txt beside them, if it is there.
+[[nodiscard]] std::unique_ptr<Dataset> open_cifar10(const std::string& source, bool training);
+
+}  // namespace convoy
