@@ -106,7 +106,7 @@ std::string images_of(const std::string& source, bool training) {
   if (!fs::is_directory(source, ignored)) return source;
   const std::string name = training ? "train-images-idx3-ubyte" : "t10k-images-idx3-ubyte";
   for (const fs::path& folder : {fs::path(source), fs::path(source) / "raw"}) {
-    if (const std::string found = present(folder / name); !found.empty()) return found;
+    if (std::string found = present(folder / name); !found.empty()) return found;
   }
   fail_usage("{}: no {} in it, plain or with .gz (or name the file of images itself)", source, name);
 }
@@ -126,7 +126,7 @@ std::string labels_of(const std::string& images) {
         images);
   }
   if (!replace("idx3", "idx1")) replace("idx4", "idx1");
-  const std::string found = present(path.parent_path() / name);
+  std::string found = present(path.parent_path() / name);
   if (found.empty()) fail_usage("{}: there are no labels beside it ({})", images, (path.parent_path() / name).string());
   return found;
 }
