@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "app/build_run.h"
 #include "io/loader.h"
 #include "parallel/step_runner.h"
 
@@ -40,5 +41,13 @@ class BatchFeed {
   std::int64_t left_;
   std::optional<LoaderStep> ahead_;
 };
+
+/// From the start of the data, whole batches only: every step has the same size. For timing.
+inline BatchFeed whole_batches(const Run& run, std::int64_t steps) {
+  LoaderOptions options = training_loader(run);
+  options.drop_last = true;
+  const Sampler sampler(run.train->size(), run.config.run.seed, run.config.data.shuffle);
+  return {std::make_unique<Loader>(*run.train, sampler, options), *run.runner, steps};
+}
 
 }  // namespace convoy

@@ -142,10 +142,7 @@ std::string profile_report(const StepProfile& profile) {
 
 StepProfile profile_steps(Run& run, std::int64_t steps, double step_seconds) {
   auto& backend = static_cast<ProfileBackend&>(*run.backend);
-  const Sampler sampler(run.train->size(), run.config.run.seed, run.config.data.shuffle);
-  LoaderOptions options = training_loader(run);
-  options.drop_last = true;
-  BatchFeed feed(std::make_unique<Loader>(*run.train, sampler, options), *run.runner, kWarmup + steps);
+  BatchFeed feed = whole_batches(run, kWarmup + steps);
   for (std::int64_t i = 0; i < kWarmup + steps; ++i) {
     if (i == kWarmup) backend.restart();
     run.communicator->barrier("profile step");

@@ -7,21 +7,13 @@
 #include "app/config_printer.h"
 #include "app/stage_state.h"
 #include "app/version.h"
+#include "layers/base/clock.h"
 #include "layers/base/error.h"
 #include "parallel/agree.h"
 
 namespace convoy {
 
 namespace {
-
-std::string utc_now() {
-  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
-  std::tm tm{};
-  gmtime_r(&now, &tm);
-  std::array<char, 32> text{};
-  std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &tm);
-  return text.data();
-}
 
 // Throws a usage Error unless the checkpoint is one of this model and this optimizer.
 void check_checkpoint(const Run& run, const Checkpoint& checkpoint, const std::string& file) {
@@ -99,7 +91,7 @@ Checkpoint capture_checkpoint(Run& run, const RunState& state, Checkpoint reuse)
   checkpoint.config = resolved_toml(run.config, false);
   checkpoint.program_version = program_version();
   checkpoint.mode = to_string(run.config.parallel.mode);
-  checkpoint.created = utc_now();
+  checkpoint.created = utc_time();
   checkpoint.ranks = run.communicator->size();
   return checkpoint;
 }

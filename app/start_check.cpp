@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/start_check.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -13,15 +10,11 @@
 #include "app/version.h"
 #include "io/crc32c.h"
 #include "layers/base/error.h"
+#include "layers/base/host_name.h"
 
 namespace convoy {
 
 namespace {
-
-std::string host_name() {
-  std::array<char, 256> host{};
-  return gethostname(host.data(), host.size() - 1) == 0 ? host.data() : "unknown host";
-}
 
 // One thing that must be the same everywhere.
 struct Fact {

@@ -12,6 +12,7 @@
 #include "app/duration.h"
 #include "app/job_end.h"
 #include "app/trace_run.h"
+#include "layers/base/clock.h"
 #include "layers/base/error.h"
 #include "layers/base/trace.h"
 #include "parallel/activity.h"
@@ -25,8 +26,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kOwnNumbers = 3;  // of the step's exchange: loss, signalled, time is up
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 LoaderOptions training_options(const Run& run, const RunState& state) {
   LoaderOptions options = training_loader(run);

@@ -10,6 +10,7 @@
 
 #include "io/atomic_file.h"
 #include "io/seal.h"
+#include "layers/base/clock.h"
 #include "layers/base/error.h"
 
 namespace convoy {
@@ -33,15 +34,6 @@ std::string to_name(const std::string& group, const std::string& path) {
   std::string name = path.substr(group.size() + 1);
   std::replace(name.begin(), name.end(), '/', '.');
   return name;
-}
-
-std::string now_text() {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
-  return text;
 }
 
 std::size_t payload(const Checkpoint& checkpoint) {
@@ -131,7 +123,7 @@ void write_checkpoint(const std::string& path, const Checkpoint& checkpoint, hdf
   image.write_attribute("/", "program_version", checkpoint.program_version);
   image.write_attribute("/", "ranks", std::int64_t{checkpoint.ranks});
   image.write_attribute("/", "mode", checkpoint.mode);
-  image.write_attribute("/", "created", checkpoint.created.empty() ? now_text() : checkpoint.created);
+  image.write_attribute("/", "created", checkpoint.created.empty() ? utc_time() : checkpoint.created);
   image.write_attribute("/", "complete", std::int64_t{1});
   const auto bytes = image.bytes();
   const std::string seal = seal_for(bytes);

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "io/checkpoint_folder.h"
+#include "layers/base/clock.h"
 #include "layers/base/error.h"
 
 namespace convoy {
@@ -19,8 +20,6 @@ namespace convoy {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 // The calling thread gets a tenth of a core that computes: an interrupted compute thread holds up all others at their
 // next barrier. Less, and the write would not be done by the next checkpoint.

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "layers/base/clock.h"
 #include "layers/base/error.h"
 
 namespace convoy {
@@ -183,7 +184,7 @@ const LoaderStep& Loader::next() {
   if (slot.error) std::rethrow_exception(slot.error);
   if (over()) fail("loader: the evaluation pass is over");
   ++given_;
-  slot.step.wait_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  slot.step.wait_seconds = seconds_since(start);
   return slot.step;
 }
 

@@ -45,13 +45,18 @@ Sampler::Sampler(std::int64_t size, std::uint64_t seed, bool shuffle) : size_(si
 std::int64_t Sampler::index(std::int64_t epoch, std::int64_t position) const {
   if (position < 0 || position >= size_) fail("position {} of an epoch of {} samples", position, size_);
   if (!shuffle_) return position;
-  return Permutation(size_, random_bits(seed_, static_cast<std::uint64_t>(epoch)))(position);
+  return order_of(epoch)(position);
+}
+
+Permutation Sampler::order_of(std::int64_t epoch) const {
+  return {size_, random_bits(seed_, static_cast<std::uint64_t>(epoch))};
 }
 
 std::uint32_t Sampler::digest(std::int64_t epoch, std::int64_t first, std::int64_t count) const {
+  const Permutation order = order_of(epoch);
   std::uint32_t checksum = 0;
   for (std::int64_t position = first; position < first + count; ++position) {
-    const auto sample = static_cast<std::uint64_t>(index(epoch, position));
+    const auto sample = static_cast<std::uint64_t>(shuffle_ ? order(position) : index(epoch, position));
     std::array<char, 8> bytes{};
     for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(sample >> (8 * i));
     checksum = crc32c({bytes.data(), bytes.size()}, checksum);

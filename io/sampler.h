@@ -38,6 +38,8 @@ class Sampler {
   [[nodiscard]] std::uint32_t digest(std::int64_t epoch, std::int64_t first, std::int64_t count) const;
 
  private:
+  [[nodiscard]] Permutation order_of(std::int64_t epoch) const;
+
   std::int64_t size_;
   std::uint64_t seed_;
   bool shuffle_;

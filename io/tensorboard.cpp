@@ -17,6 +17,7 @@
 #include "io/atomic_file.h"
 #include "io/crc32c.h"
 #include "layers/base/error.h"
+#include "layers/base/host_name.h"
 
 namespace convoy {
 
@@ -55,17 +56,11 @@ double wall_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-std::string host_name() {
-  char name[256] = "localhost";
-  gethostname(name, sizeof name - 1);
-  return name;
-}
-
 }  // namespace
 
 TensorboardWriter::TensorboardWriter(const std::string& dir, std::int64_t resumed_step)
-    : path_(fmt::format("{}/events.out.tfevents.{}.{}.{}", dir, static_cast<std::int64_t>(wall_time()), host_name(),
-                        getpid())) {
+    : path_(fmt::format("{}/events.out.tfevents.{}.{}.{}", dir, static_cast<std::int64_t>(wall_time()),
+                        host_name("localhost"), getpid())) {
   descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (descriptor_ < 0) fail_usage("cannot open {} for writing: {}", path_, std::strerror(errno));
   try {

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/agree.h"
 
-#include <unistd.h>
-
-#include <array>
 #include <new>
 #include <optional>
 #include <span>
 
 #include "layers/base/error.h"
+#include "layers/base/host_name.h"
 
 namespace convoy {
 
@@ -29,12 +27,6 @@ std::optional<Error> outcome(const Body& body, const std::string& what) {
   } catch (...) {
     return Error(fmt::format("{}: an exception of unknown type", what));
   }
-}
-
-std::string host_name() {
-  std::array<char, 256> host{};
-  if (gethostname(host.data(), host.size() - 1) != 0) return "unknown host";
-  return host.data();
 }
 
 // An exit code and a message as one text, to travel: the code is one character.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "layers/base/clock.h"
 #include "layers/base/error.h"
 #include "layers/base/trace.h"
 
@@ -86,7 +87,7 @@ double GradientBuckets::finish() {
     complete();
   }
   in_step_ = false;
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return seconds_since(start);
 }
 
 }  // namespace convoy

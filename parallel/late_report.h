@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/process_state.h"
+#include "layers/base/process_state.h"
 #include "parallel/status_board.h"
 
 namespace convoy {

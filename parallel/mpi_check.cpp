@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/mpi_check.h"
 
-#include <unistd.h>
-
 #include <array>
 #include <string_view>
 
 #include "layers/base/error.h"
+#include "layers/base/host_name.h"
 
 namespace convoy {
 
@@ -23,15 +22,14 @@ std::string_view short_path(std::string_view path) {
 }  // namespace
 
 std::string mpi_whereabouts() {
-  std::array<char, 256> host{};
-  if (gethostname(host.data(), host.size() - 1) != 0) host[0] = '?';
+  std::string host = host_name("?");
   int started = 0;
   int ended = 0;
   int world_rank = 0;
   MPI_Initialized(&started);
   MPI_Finalized(&ended);
-  if (started == 0 || ended != 0 || MPI_Comm_rank(MPI_COMM_WORLD, &world_rank) != MPI_SUCCESS) return host.data();
-  return fmt::format("rank {} ({})", world_rank, host.data());
+  if (started == 0 || ended != 0 || MPI_Comm_rank(MPI_COMM_WORLD, &world_rank) != MPI_SUCCESS) return host;
+  return fmt::format("rank {} ({})", world_rank, host);
 }
 
 std::string mpi_error_text(int code) {

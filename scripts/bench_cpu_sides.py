@@ -13,6 +13,7 @@ import statistics
 import subprocess
 import tempfile
 
+from run_logged import run_logged
 from torch_server import TorchError, TorchServer
 
 SCRIPTS = os.path.dirname(os.path.abspath(__file__))
@@ -99,26 +100,7 @@ class Convoy:
     def _run(self, kind, command, limit):
         text = shlex.join(command)
         self.commands[kind] = re.sub(rf"{re.escape(tempfile.gettempdir())}/convoy-bench-[^/ ]+", "FOLDER", text)
-        self.log.seek(0, os.SEEK_END)
-        self.log.write(f"\n$ {text}\n".encode())
-        self.log.flush()
-        start = self.log.tell()
-        process = subprocess.Popen(command, stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL,
-                                   env=self.environment)
-        try:
-            code = process.wait(limit)
-        except subprocess.TimeoutExpired:
-            code = None
-        finally:
-            if process.poll() is None:
-                process.terminate()  # not kill: mpirun ends its ranks
-                try:
-                    process.wait(8)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    process.wait()
-        self.log.seek(start)
-        output = self.log.read().decode(errors="replace")
+        code, output = run_logged(command, self.log, limit, stdin=subprocess.DEVNULL, env=self.environment)
         if code is None:
             raise Failure(f"convoy took more than {limit} s: {text}")
         if code != 0:

@@ -6,11 +6,10 @@ import ctypes
 import math
 import os
 import re
-import shlex
-import subprocess
 import sys
 import time
 
+from run_logged import run_logged
 from torch_server import TorchServer
 
 SCRIPTS = os.path.dirname(os.path.abspath(__file__))
@@ -75,25 +74,7 @@ class Part:
     def run(self, command, seconds=math.inf):
         """The exit code (None: it had to be stopped) and what was printed."""
         with open(self.log, "a+b") as log:
-            log.write(f"\n$ {shlex.join(command)}\n".encode())
-            log.flush()
-            start = log.tell()
-            process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self.work,
-                                       env=self.environment)
-            try:
-                code = process.wait(max(1, min(seconds, self.left() - 15)))
-            except subprocess.TimeoutExpired:
-                code = None
-            finally:
-                if process.poll() is None:
-                    process.terminate()  # not kill: mpirun ends its ranks
-                    try:
-                        process.wait(8)
-                    except subprocess.TimeoutExpired:
-                        process.kill()
-                        process.wait()
-            log.seek(start)
-            return code, log.read().decode(errors="replace")
+            return run_logged(command, log, max(1, min(seconds, self.left() - 15)), cwd=self.work, env=self.environment)
 
     def must(self, what, command):
         code, text = self.run(command)

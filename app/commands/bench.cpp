@@ -74,11 +74,7 @@ Json time_steps(Run& run, const BenchArguments& arguments) {
     fail_usage("train.global_batch_size: {} is more than the {} samples (bench times whole batches)",
                run.plan.global_batch, run.plan.size);
   }
-  const Sampler sampler(run.train->size(), run.config.run.seed, run.config.data.shuffle);
-  LoaderOptions options = training_loader(run);
-  options.drop_last = true;  // every timed step has the same size
-  BatchFeed feed(std::make_unique<Loader>(*run.train, sampler, options), *run.runner,
-                 arguments.warmup + arguments.steps);
+  BatchFeed feed = whole_batches(run, arguments.warmup + arguments.steps);
   std::vector<double> seconds;
   Phases sum;
   double data_wait = 0;

@@ -5,9 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 
 #include "layers/base/error.h"
+#include "layers/base/host_name.h"
 
 namespace convoy {
 
@@ -21,9 +21,7 @@ using Clock = std::chrono::steady_clock;
 }  // namespace
 
 bool is_this_host(const std::string& name) {
-  std::array<char, 256> buffer{};
-  ::gethostname(buffer.data(), buffer.size() - 1);
-  const std::string own(buffer.data());
+  const std::string own = host_name("");
   return name == "localhost" || name == own || name == own.substr(0, own.find('.'));
 }
 

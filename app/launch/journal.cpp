@@ -1,23 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/launch/journal.h"
 
-#include <array>
-#include <ctime>
 #include <fstream>
 #include <iostream>
 
 #include "app/error_report.h"
+#include "layers/base/clock.h"
 
 namespace convoy {
-
-std::string utc_time() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  std::array<char, 32> text{};
-  std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return text.data();
-}
 
 void Journal::write(const std::string& line) const {
   std::cerr << "convoy launch: " + line + "\n" << std::flush;

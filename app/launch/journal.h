@@ -22,7 +22,4 @@ class Journal {
   std::string path_;
 };
 
-/// "2026-01-31T12:00:00Z", now.
-[[nodiscard]] std::string utc_time();
-
 }  // namespace convoy

@@ -8,6 +8,7 @@
 #include <csignal>
 #include <thread>
 
+#include "layers/base/clock.h"
 #include "layers/base/error.h"
 
 namespace convoy {

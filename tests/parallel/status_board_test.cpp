@@ -16,9 +16,9 @@
 #include <memory>
 #include <thread>
 
+#include "layers/base/process_state.h"
 #include "parallel/activity.h"
 #include "parallel/own_status.h"
-#include "parallel/process_state.h"
 #include "parallel/wait_time.h"
 
 namespace convoy {

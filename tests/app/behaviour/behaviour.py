@@ -133,8 +133,8 @@ class Folder:
     # -- what a run leaves
 
     def events(self, kind, parse_float=float):
-        """The lines of metrics.jsonl of one kind. A line cut by a kill may be there, and is left out."""
-        entries = []
+        """The lines of metrics.jsonl of one kind (a name, or several). A line cut by a kill is left out."""
+        entries, kinds = [], (kind,) if isinstance(kind, str) else kind
         try:
             lines = open(self.file("runs", "run", "metrics.jsonl")).read().split("\n")
         except FileNotFoundError:
@@ -144,7 +144,7 @@ class Folder:
                 entry = json.loads(line, parse_float=parse_float)
             except ValueError:
                 continue
-            if entry.get("event") == kind:
+            if entry.get("event") in kinds:
                 entries.append(entry)
         return entries
 
@@ -177,14 +177,7 @@ def kill_tree(process):
         except ProcessLookupError:
             pass
 
-    parents = {}
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                with open(f"/proc/{entry}/stat") as file:
-                    parents[int(entry)] = int(file.read().rsplit(")", 1)[1].split()[1])
-            except (OSError, IndexError):
-                pass
+    parents = process_parents()
     doomed, found = {process.pid}, True
     while found:
         found = {pid for pid, parent in parents.items() if parent in doomed and pid not in doomed}
@@ -197,12 +190,60 @@ def kill_tree(process):
         time.sleep(0.01)
 
 
-def zombie(pid):
+def process_stat(pid):
+    """State and parent, as /proc says; None for a process that has gone."""
     try:
         with open(f"/proc/{pid}/stat") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] == "Z"
-    except OSError:
-        return True
+            state, parent = file.read().rsplit(")", 1)[1].split()[:2]
+        return state, int(parent)
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def zombie(pid):
+    """A zombie, or gone."""
+    stat = process_stat(pid)
+    return stat is None or stat[0] == "Z"
+
+
+def process_parents():
+    """The parent of every process, zombies among them."""
+    stats = {int(entry): process_stat(entry) for entry in os.listdir("/proc") if entry.isdigit()}
+    return {pid: stat[1] for pid, stat in stats.items() if stat}
+
+
+def processes_in(path):
+    """Processes whose working directory is `path`: all ranks of a run there, and their launcher."""
+    found = []
+    for pid in process_parents():
+        try:
+            if os.readlink(f"/proc/{pid}/cwd") == path and not zombie(pid):
+                found.append(pid)
+        except OSError:
+            pass
+    return found
+
+
+def rank_of(pid):
+    """The world rank that mpirun gave the process; None for other processes."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            variables = dict(item.split(b"=", 1) for item in file.read().split(b"\0") if b"=" in item)
+        return int(variables[b"OMPI_COMM_WORLD_RANK"])
+    except (OSError, KeyError, ValueError):
+        return None
+
+
+def ranks_among(pids):
+    """The ranks among these processes: pid by world rank."""
+    ranks = {rank_of(pid): pid for pid in pids}
+    ranks.pop(None, None)
+    return ranks
+
+
+def rank_processes(process):
+    """The ranks below mpirun, by world rank."""
+    return ranks_among(pid for pid, parent in process_parents().items() if parent == process.pid)
 
 
 def datasets(path):

@@ -13,7 +13,7 @@ import stat
 import subprocess
 import time
 
-from behaviour import CONVOY, ENVIRONMENT, MPIRUN, check, kill_tree, zombie
+from behaviour import CONVOY, ENVIRONMENT, MPIRUN, check, kill_tree, process_parents, zombie
 
 LIMIT = 60  # seconds for anything to happen
 LAUNCH_ENVIRONMENT = {**ENVIRONMENT, "OMPI_MCA_hwloc_base_binding_policy": "none",
@@ -35,17 +35,11 @@ def wait_for(what, condition, limit=LIMIT):
 def processes():
     """(pid, parent, words) of all processes that are no zombies."""
     found = []
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit() or zombie(int(entry)):
+    for pid, parent in process_parents().items():
+        if zombie(pid):
             continue
-        try:
-            with open(f"/proc/{entry}/cmdline", "rb") as file:
-                words = file.read().decode(errors="replace").split("\0")[:-1]
-            with open(f"/proc/{entry}/stat") as file:
-                parent = int(file.read().rsplit(")", 1)[1].split()[1])
-        except (OSError, IndexError):
-            continue
-        found.append((int(entry), parent, words))
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
+            found.append((pid, parent, file.read().decode(errors="replace").split("\0")[:-1]))
     return found
 
 
@@ -110,11 +104,16 @@ class Launch:
     # -- what it leaves
 
     def reached(self, step):
-        """Waits until metrics.jsonl holds the step."""
-        def there():
-            steps = self.folder.events("step")
-            return steps and steps[-1]["step"] >= step
-        return wait_for(f"{self.folder.path}: step {step} (stderr: {self.stderr()[-800:]})", there)
+        """Waits until the generation at work has done the step."""
+        return wait_for(f"{self.folder.path}: step {step} (stderr: {self.stderr()[-800:]})",
+                        lambda: self._progress()[1] >= step)
+
+    def _progress(self):
+        """(generations begun, last step that the newest of them has done itself: -1 before the first)."""
+        begun, step = 0, -1
+        for event in self.folder.events(("start", "step")):
+            begun, step = (begun + 1, -1) if event["event"] == "start" else (begun, event["step"])
+        return begun, step
 
     def state(self, *path):
         try:
@@ -124,11 +123,10 @@ class Launch:
             return {"generations": [], "restarts": 0, "status": "none"}
 
     def generation(self, number):
-        """Waits until generation `number` has done a step after its start."""
+        """Waits until generation `number`, or a later one, has done a step after its start."""
         def there():
-            starts = self.folder.events("start")
-            steps = self.folder.events("step")
-            return len(starts) >= number and steps and steps[-1]["step"] > starts[-1]["step"]
+            begun, step = self._progress()
+            return begun >= number and step >= 0
         return wait_for(f"{self.folder.path}: generation {number} (stderr: {self.stderr()[-800:]})", there)
 
 

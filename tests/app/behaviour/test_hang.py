@@ -22,19 +22,13 @@ def endless(name, **sections):
 
 def ranks_of(folder):
     """Process numbers of the ranks that run in this folder, by world rank: those of no other run."""
-    found = {}
-    for entry in os.listdir("/proc"):
+    def runs_convoy(pid):
         try:
-            if not entry.isdigit() or os.readlink(f"/proc/{entry}/cwd") != folder.path:
-                continue
-            if os.path.realpath(f"/proc/{entry}/exe") != os.path.realpath(behaviour.CONVOY):
-                continue
-            with open(f"/proc/{entry}/environ", "rb") as file:
-                variables = dict(item.split(b"=", 1) for item in file.read().split(b"\0") if b"=" in item)
-            found[int(variables[b"OMPI_COMM_WORLD_RANK"])] = int(entry)
-        except (OSError, KeyError):
-            continue
-    return {rank: pid for rank, pid in found.items() if not behaviour.zombie(pid)}
+            return os.path.realpath(f"/proc/{pid}/exe") == os.path.realpath(behaviour.CONVOY)
+        except OSError:
+            return False
+
+    return behaviour.ranks_among(filter(runs_convoy, behaviour.processes_in(folder.path)))
 
 
 def wait_for(condition, seconds):

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import time
 
-from behaviour import CONVOY, ENVIRONMENT, MLP, MPIRUN, SMALL_NET, Folder, check, config, main, toml
+from behaviour import CONVOY, ENVIRONMENT, MLP, MPIRUN, SMALL_NET, Folder, check, config, main, rank_processes, toml
 
 USAGE = 2
 
@@ -39,28 +39,6 @@ def one_rank_alone():
     check(not folder.events("health"), "one rank has nobody to be compared with")
 
 
-def children(parent):
-    """Processes that `parent` has started."""
-    found = []
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{pid}/stat") as file:
-                if int(file.read().rsplit(")", 1)[1].split()[1]) == parent:
-                    found.append(int(pid))
-        except OSError:
-            pass
-    return found
-
-
-def rank_of(pid):
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            words = dict(item.split(b"=", 1) for item in file.read().split(b"\0") if b"=" in item)
-        return int(words[b"OMPI_COMM_WORLD_RANK"])
-    except (OSError, KeyError):
-        return -1
-
-
 def straggler():
     """Rank 1 is slower than the other: here, because it is stopped two thirds of the time."""
     folder = Folder("health-straggler", config(
@@ -71,7 +49,7 @@ def straggler():
     held = None
     while process.poll() is None and time.time() < deadline:
         if held is None:
-            held = next((pid for pid in children(process.pid) if rank_of(pid) == 1), None)
+            held = rank_processes(process).get(1)
         if held is None or not folder.events("step"):
             time.sleep(0.02)
             continue

@@ -5,7 +5,8 @@ import os
 import signal
 import time
 
-from behaviour import MLP, SMALL_NET, Folder, check, close_series, config, kill_tree, main, same_series, zombie
+from behaviour import (MLP, SMALL_NET, Folder, check, close_series, config, kill_tree, main, rank_processes, same_series,
+                       zombie)
 
 TIMEOUT = 40  # seconds until a run counts as hanging
 USAGE = 2
@@ -158,23 +159,6 @@ def explicit_partition():
 
 
 # ---- a rank that is lost
-
-def rank_processes(process):
-    """The ranks below mpirun, by world rank."""
-    ranks = {}
-    for entry in os.listdir("/proc"):
-        try:
-            with open(f"/proc/{entry}/stat") as file:
-                parent = int(file.read().rsplit(")", 1)[1].split()[1])
-            if parent != process.pid:
-                continue
-            with open(f"/proc/{entry}/environ", "rb") as file:
-                variables = dict(item.split(b"=", 1) for item in file.read().split(b"\0") if b"=" in item)
-            ranks[int(variables[b"OMPI_COMM_WORLD_RANK"])] = int(entry)
-        except (OSError, IndexError, KeyError, ValueError):
-            continue
-    return ranks
-
 
 def long_pipeline(name, schedule, timeout):
     """A run of two stages that has begun; almost all of its time is spent within steps."""

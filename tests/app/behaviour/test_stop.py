@@ -5,22 +5,10 @@ import signal
 import stat
 import time
 
-from behaviour import (ENVIRONMENT, MLP, SMALL_NET, Folder, check, config, datasets, h5py, kill_tree, main, same_series,
-                       zombie)
+from behaviour import (ENVIRONMENT, MLP, SMALL_NET, Folder, check, config, datasets, h5py, kill_tree, main, processes_in,
+                       same_series)
 
 LONG = 100000  # steps: never reached
-
-
-def processes_in(path):
-    """Processes whose working directory is `path`: all ranks of a run there, and their launcher."""
-    found = []
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            if os.readlink(f"/proc/{pid}/cwd") == path and not zombie(pid):
-                found.append(int(pid))
-        except OSError:
-            pass
-    return found
 
 
 def wait_for_step(folder, process, step, seconds=60):

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/process_state.h"
+#include "layers/base/process_state.h"
 
 #include <fmt/format.h>
 #include <sys/stat.h>

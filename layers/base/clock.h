@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Time as the program measures and writes it. Stands on the standard library.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+namespace convoy {
+
+/// Seconds from `start` to now.
+[[nodiscard]] inline double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// "2026-01-31T12:00:00Z", now.
+[[nodiscard]] std::string utc_time();
+
+}  // namespace convoy
