@@ -2,7 +2,6 @@
 #include "app/start_check.h"
 
 #include <algorithm>
-#include <fstream>
 #include <iterator>
 #include <map>
 
@@ -10,6 +9,7 @@
 #include "app/version.h"
 #include "io/crc32c.h"
 #include "layers/base/error.h"
+#include "layers/base/file_text.h"
 #include "layers/base/host_name.h"
 
 namespace convoy {
@@ -56,10 +56,8 @@ void check_same(Communicator& communicator, const std::vector<Fact>& facts) {
 
 // Its name and a checksum of what is in it; empty when it cannot be read.
 std::string fingerprint(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return "";
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  return fmt::format("{} ({:08x})", path, crc32c(text));
+  const auto text = file_text(path);
+  return text ? fmt::format("{} ({:08x})", path, crc32c(*text)) : "";
 }
 
 }  // namespace

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/cifar10.h"
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <vector>
 
 #include "io/memory_images.h"
+#include "layers/base/file_text.h"
 
 namespace convoy {
 
@@ -37,10 +40,9 @@ std::vector<std::string> batch_files(const std::string& source, bool training) {
 }
 
 void append_batch(const std::string& path, MemoryImages::Content& content) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) fail_usage("cannot read {}", path);
-  const std::vector<char> bytes{std::istreambuf_iterator<char>(file), {}};
-  if (file.bad()) fail_usage("cannot read {}", path);
+  const auto text = file_text(path);
+  if (!text) fail_usage("cannot read {}: {}", path, std::strerror(errno));
+  const std::string& bytes = *text;
   if (bytes.empty() || bytes.size() % kRecord != 0) {
     fail_usage("{}: {} bytes are not whole records of {} (the binary version of CIFAR-10 is needed)", path,
                bytes.size(), kRecord);

@@ -134,6 +134,7 @@ class FileImage {
 
   std::string name_;
   Handle handle_;
+  std::vector<std::byte> chunk_;  // with its checksum, on its way
 };
 
 /// Runs `body`; an Error in it becomes one with the exit code of bad input.

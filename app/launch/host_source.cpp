@@ -3,11 +3,11 @@
 
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <iterator>
 
 #include "app/launch/child_process.h"
 #include "layers/base/error.h"
+#include "layers/base/file_text.h"
 
 namespace convoy {
 
@@ -20,14 +20,11 @@ class FileHosts : public HostSource {
  public:
   explicit FileHosts(std::string path) : path_(std::move(path)) {}
   HostList read() override {
-    errno = 0;
-    std::ifstream file(path_, std::ios::binary);
-    const std::string text{std::istreambuf_iterator<char>(file), {}};
-    if (!file) {
-      fail_usage("--hosts: cannot read {}: {} (a file with lines like `node1 slots=4`)", path_,
-                 std::strerror(errno == 0 ? EIO : errno));
+    const auto text = file_text(path_);
+    if (!text) {
+      fail_usage("--hosts: cannot read {}: {} (a file with lines like `node1 slots=4`)", path_, std::strerror(errno));
     }
-    return parse_hosts(text, path_);
+    return parse_hosts(*text, path_);
   }
   [[nodiscard]] milliseconds interval() const override { return seconds(1); }
   [[nodiscard]] std::string name() const override { return path_; }

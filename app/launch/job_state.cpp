@@ -2,13 +2,13 @@
 #include "app/launch/job_state.h"
 
 #include <array>
-#include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <span>
 
 #include "io/atomic_file.h"
 #include "layers/base/error.h"
+#include "layers/base/file_text.h"
 
 namespace convoy {
 
@@ -59,11 +59,10 @@ JobStatus status_from(const std::string& word) {
 
 JobState read_job_state(const std::string& path) {
   JobState state;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return state;
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const auto text = file_text(path);
+  if (!text) return state;
   try {
-    const Json json = Json::parse(text);
+    const Json json = Json::parse(*text);
     state.status = status_from(json.at("status"));
     json.at("exit_code").get_to(state.exit_code);
     json.at("generation").get_to(state.generation);

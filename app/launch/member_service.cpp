@@ -6,7 +6,6 @@
 
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -14,6 +13,7 @@
 #include "app/launch/process_tree.h"
 #include "io/atomic_file.h"
 #include "layers/base/error.h"
+#include "layers/base/file_text.h"
 
 namespace convoy {
 
@@ -28,9 +28,7 @@ void write_exit(const std::string& path, int code) {
 }
 
 std::string command_in(const std::string& file) {
-  std::ifstream stream(file, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(stream), {}};
-  const auto json = nlohmann::json::parse(text, nullptr, false);
+  const auto json = nlohmann::json::parse(file_text(file).value_or(""), nullptr, false);
   return json.is_object() ? json.value("command", "") : "";
 }
 

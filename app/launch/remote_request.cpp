@@ -20,6 +20,7 @@
 #include "io/atomic_file.h"
 #include "io/process_identity.h"
 #include "layers/base/error.h"
+#include "layers/base/file_text.h"
 
 namespace convoy {
 
@@ -62,16 +63,15 @@ class Request {
   }
   // What the command has written since the last call goes to stderr.
   void pass_on() {
-    std::ifstream file(path_ + ".err", std::ios::binary);
-    if (!file.seekg(passed_)) return;
-    const std::string text{std::istreambuf_iterator<char>(file), {}};
-    passed_ += static_cast<std::streamoff>(text.size());
-    std::cerr << text << std::flush;
+    const auto text = file_text(path_ + ".err");
+    if (!text || text->size() <= passed_) return;
+    std::cerr << std::string_view(*text).substr(passed_) << std::flush;
+    passed_ = text->size();
   }
 
  private:
   std::string path_;
-  std::streamoff passed_ = 0;
+  std::size_t passed_ = 0;
 };
 
 }  // namespace

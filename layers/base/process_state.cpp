@@ -5,18 +5,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <fstream>
-#include <iterator>
 #include <sstream>
+
+#include "layers/base/file_text.h"
 
 namespace convoy {
 
 namespace {
-
-std::string file_text(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
 
 ProcessState state_of_letter(char letter) {
   switch (letter) {
@@ -54,14 +49,16 @@ ProcessStat parse_process_stat(std::string_view text) {
   return result;
 }
 
-ProcessId own_process() { return {getpid(), parse_process_stat(file_text("/proc/self/stat")).start, own_namespace()}; }
+ProcessId own_process() {
+  return {getpid(), parse_process_stat(file_text("/proc/self/stat").value_or("")).start, own_namespace()};
+}
 
 ProcessState process_state(const ProcessId& process) {
   if (process.start == 0 || process.namespace_ == 0 || process.namespace_ != own_namespace()) {
     return ProcessState::kUnknown;
   }
   const std::string folder = fmt::format("/proc/{}", process.pid);
-  const std::string text = file_text(folder + "/stat");
+  const std::string text = file_text(folder + "/stat").value_or("");  // it may end between open() and read()
   if (text.empty()) return access(folder.c_str(), F_OK) == 0 ? ProcessState::kUnknown : ProcessState::kGone;
   const ProcessStat found = parse_process_stat(text);
   if (found.start == 0) return ProcessState::kUnknown;

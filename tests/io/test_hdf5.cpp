@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 #include <limits>
+#include <memory>
 
 #include "io/atomic_file.h"
 #include "io/hdf5.h"
@@ -70,21 +71,27 @@ TEST_CASE("attributes and tensors of every type come back as they were") {
 TEST_CASE("large data sets are cut into chunks and come back") {
   const TemporaryFolder folder;
   const std::string path = folder / "a.h5";
-  const HostTensor tall = random_tensor("tall", {5000, 700}, DType::kF32, 1);   // 14 MB: chunks of rows
-  const HostTensor wide = random_tensor("wide", {2, 3000000}, DType::kF32, 2);  // a row is larger than a chunk
+  const HostTensor tall = random_tensor("tall", {5000, 700}, DType::kF32, 1);        // 14 MB: chunks of rows
+  const HostTensor wide = random_tensor("wide", {2, 3000000}, DType::kF32, 2);       // a row is larger than a chunk
+  const HostTensor deep = random_tensor("deep", {2, 1, 7, 500001}, DType::kF32, 3);  // cut along its fourth axis
+  const HostTensor odd = random_tensor("odd", {3, 700001}, DType::kU8, 4);           // chunks of an odd size
   hdf5::FileImage image("a.h5", tall.bytes.size());
   image.write("/tall", tall);
   image.write("/wide", wide);
+  image.write("/deep", deep);
+  image.write("/odd", odd);
   write_file_atomically(path, image.bytes());
-  CHECK(std::filesystem::file_size(path) < (tall.bytes.size() + wide.bytes.size()) * 11 / 10);
+  CHECK(std::filesystem::file_size(path) < (tall.bytes.size() + wide.bytes.size() + deep.bytes.size()) * 5 / 4);
   const hdf5::File file(path);
   CHECK(same_tensors({tall}, {file.read("/tall", "tall")}));
   CHECK(same_tensors({wide}, {file.read("/wide", "wide")}));
-  CHECK(file.info("/tall").chunk_rows == 1250);
+  CHECK(same_tensors({deep}, {file.read("/deep", "deep")}));
+  CHECK(same_tensors({odd}, {file.read("/odd", "odd")}));
+  CHECK(file.info("/tall").chunk_rows == 358);
   for (const auto& info : file.datasets()) file.verify(info);
   std::vector<float> rows(3 * 700);
-  hdf5::RowReader(file, "/tall").read(1249, 3, DType::kF32, rows.data());
-  CHECK(std::memcmp(rows.data(), tall.data<float>() + 1249 * 700, rows.size() * 4) == 0);
+  hdf5::RowReader(file, "/tall").read(357, 3, DType::kF32, rows.data());
+  CHECK(std::memcmp(rows.data(), tall.data<float>() + 357 * 700, rows.size() * 4) == 0);
 }
 
 TEST_CASE("two images at once, and one under the name of a file that exists") {
@@ -124,6 +131,25 @@ TEST_CASE("errors name the file and say why, and HDF5 itself prints nothing") {
   CHECK(contains(below, "a.h5:/x/y: "));
   CHECK(contains(none, "no elements"));
   CHECK(read_text(folder / "stderr").empty());
+}
+
+TEST_CASE("what lies at a page's start goes past the page cache, whatever its size") {
+  const TemporaryFolder folder;
+  constexpr std::size_t kPage = 4096;
+  std::vector<std::byte> memory(20 * 1024 * kPage + 2 * kPage);
+  for (std::size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<std::byte>(i * 7 + i / 251);
+  void* start = memory.data();
+  std::size_t room = memory.size();
+  REQUIRE(std::align(kPage, memory.size() - kPage, start, room) != nullptr);
+  for (const std::size_t size : {std::size_t{0}, std::size_t{17}, kPage, 3 * kPage + 5, 20 * 1024 * kPage + 1}) {
+    for (const std::size_t shift : {0, 1}) {
+      const std::span bytes(static_cast<const std::byte*>(start) + shift, size);
+      const std::string tail = "and its end";
+      write_file_atomically(folder / "file", bytes, std::as_bytes(std::span(tail)));
+      CHECK_MESSAGE(read_text(folder / "file") == std::string(reinterpret_cast<const char*>(bytes.data()), size) + tail,
+                    size, " bytes, shifted by ", shift);
+    }
+  }
 }
 
 TEST_CASE("writing atomically replaces a file, or leaves it and nothing else") {
