@@ -4,7 +4,10 @@
 // descriptor, version 3 builds the latter at once. Everything else here is written against these few functions.
 #pragma once
 
+#include <cstdint>
 #include <dnnl.hpp>
+#include <utility>
+#include <vector>
 
 namespace convoy::dnnl_compat {
 
@@ -14,7 +17,21 @@ struct Window {
   memory::dims strides, padding;
 };
 
+/// A blocked format: strides of the outer axes, and the inner blocks as (size, axis), from the outermost.
+struct Blocking {
+  memory::dims strides;
+  std::vector<std::pair<std::int64_t, std::int64_t>> blocks;
+};
+
 #if DNNL_VERSION_MAJOR >= 3
+
+inline Blocking blocking_of(const memory::desc& md) {
+  if (md.get_format_kind() != memory::format_kind::blocked) return {};
+  Blocking result{md.get_strides(), {}};
+  const auto sizes = md.get_inner_blks(), axes = md.get_inner_idxs();
+  for (std::size_t i = 0; i < sizes.size(); ++i) result.blocks.emplace_back(sizes[i], axes[i]);
+  return result;
+}
 
 inline dnnl::convolution_forward::primitive_desc convolution_forward(
     const dnnl::engine& engine, const memory::desc& src, const memory::desc& weights, const memory::desc& bias,
@@ -68,6 +85,16 @@ inline dnnl::inner_product_backward_weights::primitive_desc inner_product_backwa
 inline void append_relu(dnnl::post_ops& ops) { ops.append_eltwise(dnnl::algorithm::eltwise_relu, 0.0F, 0.0F); }
 
 #else
+
+inline Blocking blocking_of(const memory::desc& md) {
+  if (md.data.format_kind != dnnl_blocked || md.data.extra.flags != 0) return {};
+  const auto& blocking = md.data.format_desc.blocking;
+  Blocking result{memory::dims(blocking.strides, blocking.strides + md.data.ndims), {}};
+  for (int i = 0; i < blocking.inner_nblks; ++i) {
+    result.blocks.emplace_back(blocking.inner_blks[i], blocking.inner_idxs[i]);
+  }
+  return result;
+}
 
 inline dnnl::convolution_forward::primitive_desc convolution_forward(
     const dnnl::engine& engine, const memory::desc& src, const memory::desc& weights, const memory::desc& bias,

@@ -25,13 +25,14 @@ inline float load(float value) { return value; }
 inline float load(BFloat16 value) { return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16); }
 
 inline void store(float value, float* slot) { *slot = value; }
-/// Rounds to nearest even; a NaN stays one.
-inline void store(float value, BFloat16* slot) {
+/// The bfloat16 nearest to value, ties to even, in the lower half; a NaN stays one.
+inline std::uint32_t rounded_to_bfloat16(float value) {
   const auto word = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t rounded = (word + 0x7fffU + ((word >> 16) & 1U)) >> 16;
   const std::uint32_t quiet = (word >> 16) | 0x40U;
-  slot->bits = static_cast<std::uint16_t>((word & 0x7fffffffU) > 0x7f800000U ? quiet : rounded);
+  return (word & 0x7fffffffU) > 0x7f800000U ? quiet : rounded;
 }
+inline void store(float value, BFloat16* slot) { slot->bits = static_cast<std::uint16_t>(rounded_to_bfloat16(value)); }
 
 /// max(0, value); a NaN stays one.
 inline float positive_part(float value) { return value < 0.0F ? 0.0F : value; }

@@ -103,6 +103,11 @@ void OnednnBackend::refresh_compute(Weight& weight) {
     if (!target) target = tensor({static_cast<std::int64_t>(to.get_size() / dtype_size(compute_))}, compute_);
     reorder(*state_, from, source.raw(), to, target.raw());
   };
+  if (blocked->tiles && weight.compute && weight.backward) {
+    copy_weight(*blocked->tiles, weight.master.data<float>(), weight.compute.data<BFloat16>(),
+                weight.backward.data<BFloat16>());
+    return;
+  }
   copy(blocked->native, weight.master, blocked->compute, weight.compute);
   if (blocked->native == blocked->backward) {
     weight.backward = weight.master;

@@ -11,11 +11,13 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "layers/backend/backend.h"
+#include "layers/backend/onednn/weight_copy.h"
 
 namespace convoy {
 
@@ -29,8 +31,10 @@ class OnednnWeightLayout final : public WeightLayout {
       : WeightLayout(shape, static_cast<std::int64_t>(native_md.get_size() / sizeof(float))),
         native(native_md),
         compute(compute_md),
-        backward(backward_md) {}
+        backward(backward_md),
+        tiles(weight_tiles(native_md, compute_md, backward_md)) {}
   dnnl::memory::desc native, compute, backward;
+  std::optional<WeightTiles> tiles;  ///< when both copies are bfloat16 in formats that copy_weight() knows
 };
 
 /// One primitive with the buffers it will be pointed at; arguments are filled in by the caller.
