@@ -18,7 +18,7 @@ namespace convoy {
 namespace {
 
 constexpr auto kCommands = std::to_array<std::string_view>(
-    {"train", "eval", "bench", "plan", "launch", "schedule", "check", "inspect", "doctor"});
+    {"train", "eval", "bench", "plan", "launch", "schedule", "report", "check", "inspect", "doctor"});
 
 void add_config(CLI::App* command, std::string& config, std::vector<std::string>& overrides) {
   command->add_option("CONFIG", config, "the run, a TOML file")->required();
@@ -177,8 +177,25 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
 
   InspectArguments inspect;
   CLI::App* inspect_app =
-      app.add_subcommand("inspect", "show what a checkpoint or data file holds, and whether it is whole");
-  inspect_app->add_option("FILE", inspect.file, "an HDF5 file")->required();
+      app.add_subcommand("inspect", "show what a checkpoint or data file holds, or what data a config trains on");
+  inspect_app->add_option("FILE", inspect.file, "an HDF5 file, or a run's TOML file")->required();
+  inspect_app
+      ->add_option("--images", inspect.images, "of a config: draw the first N training samples as they are trained on")
+      ->check(many)
+      ->type_name("N");
+  inspect_app->add_option("-o,--output", inspect.output, "where to draw them; default: grid.png")
+      ->needs("--images")
+      ->type_name("FILE");
+  inspect_app
+      ->add_option("--set", inspect.overrides, "of a config: SECTION.KEY=VALUE, wins over the file's; may be repeated")
+      ->allow_extra_args(false)
+      ->type_name("KEY=VALUE");
+
+  ReportArguments report;
+  CLI::App* report_app = app.add_subcommand("report", "draw the curves of one run or several into one HTML page");
+  report_app->add_option("RUN", report.runs, "folders of runs (runs/NAME), or their metrics.jsonl")->required();
+  report_app->add_option("-o,--output", report.output, "the page; default: report.html in the first run's folder")
+      ->type_name("FILE");
 
   CLI::App* doctor_app = app.add_subcommand("doctor", "look at this machine: what works, what does not, what to do");
 
@@ -214,6 +231,7 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   if (schedule_app->parsed()) return schedule;
   if (check_app->parsed()) return check;
   if (inspect_app->parsed()) return inspect;
+  if (report_app->parsed()) return report;
   if (doctor_app->parsed()) return DoctorArguments{};
   fail_usage("no command given (one of {}; see convoy --help)", join(kCommands));
 }

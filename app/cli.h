@@ -13,9 +13,6 @@
 
 namespace convoy {
 
-struct InspectArguments {
-  std::string file;
-};
 struct DoctorArguments {};
 /// convoy launch-remote HOST WORDS...: for mpirun (app/launch/remote_request.h).
 struct LaunchRemoteArguments {
@@ -24,8 +21,9 @@ struct LaunchRemoteArguments {
 };
 
 /// What a command line asks for.
-using Command = std::variant<TrainArguments, EvalArguments, BenchArguments, PlanArguments, ScheduleArguments,
-                             CheckArguments, InspectArguments, DoctorArguments, LaunchArguments, LaunchRemoteArguments>;
+using Command =
+    std::variant<TrainArguments, EvalArguments, BenchArguments, PlanArguments, ScheduleArguments, CheckArguments,
+                 InspectArguments, ReportArguments, DoctorArguments, LaunchArguments, LaunchRemoteArguments>;
 
 /// The command, or nothing when help or the version was asked for, which is then printed to stdout. Throws a usage
 /// Error for everything else.

@@ -71,7 +71,9 @@ int run(const Command& command) {
         } else if constexpr (std::is_same_v<T, CheckArguments>) {
           return check_command(arguments);
         } else if constexpr (std::is_same_v<T, InspectArguments>) {
-          return inspect_command(arguments.file);
+          return inspect_command(arguments);
+        } else if constexpr (std::is_same_v<T, ReportArguments>) {
+          return report_command(arguments);
         } else if constexpr (std::is_same_v<T, LaunchArguments>) {
           return launch_command(arguments);
         } else if constexpr (std::is_same_v<T, LaunchRemoteArguments>) {

@@ -80,14 +80,15 @@ void RunReport::health(std::int64_t step, const HealthReport& r) {
                                  health_line(r)));
 }
 
-void RunReport::evaluation(const RunState& state, const EvalResult& result) {
+void RunReport::evaluation(const RunState& state, const EvalResult& result, double seconds) {
   metrics_.write({{"event", "eval"},
                   {"step", state.step},
                   {"epoch", state.epoch},
                   {"loss", result.loss},
                   {"top1", result.top1},
                   {"top5", result.top5},
-                  {"samples", result.samples}});
+                  {"samples", result.samples},
+                  {"seconds", seconds}});
   if (tensorboard_) {
     tensorboard_->scalar("eval/loss", state.step, result.loss);
     tensorboard_->scalar("eval/top1", state.step, result.top1);

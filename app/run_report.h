@@ -37,7 +37,7 @@ class RunReport {
 
   void step(const StepFacts& facts);
   void health(std::int64_t step, const HealthReport& report);
-  void evaluation(const RunState& state, const EvalResult& result);
+  void evaluation(const RunState& state, const EvalResult& result, double seconds);
   void checkpoint(const CheckpointWriter::Result& written);
   /// How the run ended: a word for machines and a sentence for people.
   void end(const char* reason, const RunState& state, const std::string& sentence);

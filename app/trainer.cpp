@@ -168,8 +168,9 @@ void Trainer::evaluate_now() {
   if (!run_.validation || evaluated_step_ == state_.step) return;
   evaluated_step_ = state_.step;
   note_activity("evaluating");
+  const auto start = Clock::now();
   const EvalResult result = evaluate(run_, *run_.validation);
-  if (report_) report_->evaluation(state_, result);
+  if (report_) report_->evaluation(state_, result, seconds_since(start));
 }
 
 void Trainer::save() {

@@ -53,6 +53,20 @@ struct CheckArguments {
   std::vector<std::string> overrides;
 };
 
+/// convoy inspect FILE.h5, or convoy inspect CONFIG [--images N] [-o FILE.png] [--set KEY=VALUE]...
+struct InspectArguments {
+  std::string file;
+  std::vector<std::string> overrides = {};  ///< of a config
+  std::int64_t images = 0;                  ///< so many training samples as a picture; 0: no picture
+  std::string output = {};                  ///< empty: grid.png
+};
+
+/// convoy report RUN... [-o FILE.html]
+struct ReportArguments {
+  std::vector<std::string> runs;  ///< folders, or files of metrics
+  std::string output;             ///< empty: report.html in the first run's folder
+};
+
 /// convoy schedule --name NAME --stages P --microbatches M [--chunks C]
 struct ScheduleArguments {
   std::string name;
@@ -97,7 +111,9 @@ int bench_command(World& world, const BenchArguments& arguments);
 int schedule_command(const ScheduleArguments& arguments);
 int plan_command(World& world, const PlanArguments& arguments);
 int check_command(const CheckArguments& arguments);
-int inspect_command(const std::string& file);
+int inspect_command(const InspectArguments& arguments);
+int inspect_data_command(const InspectArguments& arguments);  ///< of a config
+int report_command(const ReportArguments& arguments);
 int doctor_command();
 int launch_command(const LaunchArguments& arguments);
 

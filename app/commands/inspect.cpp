@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// convoy inspect: what an HDF5 file holds. A checkpoint: where the run stood, its config, every tensor and whether its
-// checksum holds. A data file: every data set, class names, how labels are spread. A damaged file is described too,
-// then reported as an error.
+// convoy inspect: what an HDF5 file holds; configs go on to inspect_data.cpp. A checkpoint: where the run stood, its
+// config, every tensor and whether its checksum holds. A data file: every data set, class names, how labels are spread.
+// A damaged file is described too, then reported as an error.
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <limits>
 #include <map>
@@ -25,6 +26,14 @@ std::string size_in_words(std::uintmax_t bytes) {
   if (bytes < 10'000) return fmt::format("{} bytes", bytes);
   if (bytes < 10'000'000) return fmt::format("{:.1f} kB", static_cast<double>(bytes) / 1e3);
   return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6);
+}
+
+// By its first bytes, or by its name when they say nothing.
+bool is_config(const std::string& path) {
+  constexpr std::string_view kHdf5 = "\x89HDF\r\n\x1a\n";
+  std::string head(kHdf5.size(), '\0');
+  std::ifstream(path, std::ios::binary).read(head.data(), static_cast<std::streamsize>(head.size()));
+  return head != kHdf5 && path.ends_with(".toml");
 }
 
 bool is_checkpoint(const File& file) {
@@ -102,7 +111,12 @@ std::size_t print_datasets(const std::vector<DatasetCheck>& checks) {
 
 }  // namespace
 
-int inspect_command(const std::string& path) {
+int inspect_command(const InspectArguments& arguments) {
+  const std::string& path = arguments.file;
+  if (is_config(path)) return inspect_data_command(arguments);
+  if (arguments.images > 0 || !arguments.overrides.empty()) {
+    fail_usage("inspect: {} is no config: --images and --set are for a run's TOML file", path);
+  }
   const File file = hdf5::input_errors([&] { return File(path); });
   const bool checkpoint = is_checkpoint(file);
   std::error_code ignored;

@@ -38,13 +38,22 @@ TEST_CASE("train") {
         std::vector<std::string>{"a.b=1"});
 }
 
-TEST_CASE("eval, check, inspect, doctor") {
+TEST_CASE("eval, check, inspect, report, doctor") {
   const auto eval =
       std::get<EvalArguments>(parse({"eval", "c.toml", "--checkpoint", "x.h5", "--set", "a.b=1"}).value());
   CHECK(eval.checkpoint == "x.h5");
   CHECK(eval.overrides.size() == 1);
   CHECK(std::get<CheckArguments>(parse({"check", "c.toml"}).value()).config == "c.toml");
   CHECK(std::get<InspectArguments>(parse({"inspect", "x.h5"}).value()).file == "x.h5");
+  const auto grid = std::get<InspectArguments>(
+      parse({"inspect", "--images", "9", "c.toml", "-o", "g.png", "--set", "a.b=1"}).value());
+  CHECK(grid.file == "c.toml");
+  CHECK(grid.images == 9);
+  CHECK(grid.output == "g.png");
+  CHECK(grid.overrides == std::vector<std::string>{"a.b=1"});
+  const auto report = std::get<ReportArguments>(parse({"report", "runs/a", "runs/b", "-o", "x.html"}).value());
+  CHECK(report.runs == std::vector<std::string>{"runs/a", "runs/b"});
+  CHECK(report.output == "x.html");
   CHECK(std::holds_alternative<DoctorArguments>(parse({"doctor"}).value()));
 }
 
@@ -77,6 +86,9 @@ TEST_CASE("wrong command lines") {
                                                                                      {"train", "a", "--sets", "x.y=1"},
                                                                                      {"eval", "a"},
                                                                                      {"inspect"},
+                                                                                     {"inspect", "a", "-o", "x"},
+                                                                                     {"inspect", "a", "--images", "0"},
+                                                                                     {"report"},
                                                                                      {"bench", "a", "--steps", "0"},
                                                                                      {"bench", "a", "--steps", "x"},
                                                                                      {"doctor", "x"},

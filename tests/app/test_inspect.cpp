@@ -36,7 +36,7 @@ std::string write_example() {
 
 int exit_code(const std::string& path) {
   try {
-    return inspect_command(path);
+    return inspect_command({path});
   } catch (const Error& error) {
     return static_cast<int>(error.code());
   }

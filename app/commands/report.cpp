@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// convoy report: reads the metrics of runs and writes one page about them.
+#include <filesystem>
+#include <iostream>
+#include <span>
+
+#include "app/commands/commands.h"
+#include "app/report/page.h"
+#include "app/report/report_run.h"
+#include "io/atomic_file.h"
+#include "layers/base/error.h"
+
+namespace convoy {
+
+int report_command(const ReportArguments& arguments) {
+  std::vector<ReportRun> runs;
+  runs.reserve(arguments.runs.size());
+  for (const std::string& path : arguments.runs) runs.push_back(read_run(path));
+  tell_apart(runs);
+  const std::string output = arguments.output.empty()
+                                 ? (std::filesystem::path(runs.front().folder) / "report.html").string()
+                                 : arguments.output;
+  const std::string page = report_page(runs);
+  try {
+    write_file_atomically(output, std::as_bytes(std::span(page)));
+  } catch (const Error& error) {
+    fail_usage("{} (-o FILE names another place)", error.what());
+  }
+  std::cout << output << '\n' << std::flush;
+  return 0;
+}
+
+}  // namespace convoy

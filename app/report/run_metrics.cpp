@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/report/run_metrics.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "app/report/metrics_fields.h"
+#include "layers/base/error.h"
+
+namespace convoy {
+
+namespace {
+
+// Drops the entries whose step is `step` or a later one.
+template <class Line>
+void drop_from(std::vector<Line>& lines, std::int64_t step) {
+  while (!lines.empty() && lines.back().step >= step) lines.pop_back();
+}
+
+template <class Line>
+void append(std::vector<Line>& lines, Line line) {
+  drop_from(lines, line.step);
+  lines.push_back(std::move(line));
+}
+
+RankSpread spread_of(const MetricsFields& fields, std::string_view key) {
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  const std::vector<double>& list = fields.list(key);
+  if (list.size() != 3) return {kNone, kNone, kNone};
+  return {list[0], list[1], list[2]};
+}
+
+class MetricsReader {
+ public:
+  // False when the line is no event.
+  bool read(std::string_view line) {
+    if (!fields_.parse(line)) return false;
+    const std::string_view event = fields_.text("event");
+    if (event.empty()) return false;
+    if (event == "end") {
+      run_.end_reason = fields_.text("reason");
+      return true;
+    }
+    const bool known =
+        event == "step" || event == "health" || event == "eval" || event == "checkpoint" || event == "start";
+    if (!known) {
+      ++run_.unknown_events;
+      return true;
+    }
+    const auto step = fields_.whole("step");
+    if (!step) return false;
+    take(event, *step);
+    return true;
+  }
+
+  RunMetrics& run() { return run_; }
+
+ private:
+  void take(std::string_view event, std::int64_t step) {
+    const auto number = [&](const char* key) { return fields_.number(key); };
+    const auto whole = [&](const char* key) { return fields_.whole(key).value_or(0); };
+    if (event == "step") {
+      append(run_.steps, {step, whole("epoch"), number("samples"), number("loss"), number("lr"),
+                          number("images_per_second"), number("data_wait_s")});
+    } else if (event == "health") {
+      append(run_.health, {step, number("steps"), spread_of(fields_, "step_s"), spread_of(fields_, "busy_s"),
+                           spread_of(fields_, "data_wait_s"), spread_of(fields_, "communication_wait_s"),
+                           whole("slowest_rank"), std::string(fields_.text("slowest_host")), number("slowdown")});
+    } else if (event == "eval") {
+      append(run_.evals, {step, whole("epoch"), number("loss"), number("top1"), number("top5"), number("seconds")});
+    } else if (event == "checkpoint") {
+      append(run_.checkpoints, {step, number("seconds"), number("stall_s")});
+    } else {
+      start({step, whole("ranks"), whole("replicas"), whole("stages"), whole("total_steps"),
+             std::string(fields_.text("device")), !fields_.text("resumed_from").empty()});
+    }
+  }
+
+  // What lies beyond the step of a start is another past; all of it, when the start is fresh.
+  void start(StartLine line) {
+    drop_from(run_.steps, line.step + 1);
+    drop_from(run_.health, line.step + 1);
+    drop_from(run_.evals, line.step + 1);
+    drop_from(run_.checkpoints, line.step + 1);
+    if (!line.resumed) run_.starts.clear();
+    run_.starts.push_back(std::move(line));
+    run_.end_reason.clear();
+  }
+
+  MetricsFields fields_;
+  RunMetrics run_;
+};
+
+}  // namespace
+
+RunMetrics parse_metrics(std::string_view text, const std::string& path) {
+  if (text.empty()) fail_usage("{} is empty: the run has written nothing yet (wait for its first step)", path);
+  MetricsReader reader;
+  RunMetrics& run = reader.run();
+  while (!text.empty()) {
+    const std::size_t end = text.find('\n');
+    const std::string_view line = text.substr(0, end);
+    text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    if (reader.read(line)) continue;
+    if (end == std::string_view::npos) {
+      run.cut = true;
+    } else {
+      ++run.bad_lines;
+    }
+  }
+  if (run.starts.empty() && run.steps.empty() && run.evals.empty()) {
+    fail_usage(
+        "{} is no file of metrics: no line of it is an event of a run (name a run's folder, such as runs/NAME, "
+        "or the metrics.jsonl in it)",
+        path);
+  }
+  return std::move(run);
+}
+
+}  // namespace convoy
