@@ -48,7 +48,7 @@ std::vector<UnitCost> measure_units(const Config& config, const Dataset& data, s
   std::vector<Unit> units = build_units(config, data);
   std::vector<Candidate> candidates;
   for (auto i = static_cast<std::size_t>(first); i < units.size(); i += static_cast<std::size_t>(step)) {
-    candidates.push_back({std::move(units[i]), infos[i], i == 0});
+    candidates.push_back(candidate(std::move(units[i]), infos, i));
   }
   const auto backend = build_backend(config, device);  // the units' memory goes with it
   return measure_units(*backend, std::move(candidates));

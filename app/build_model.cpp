@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "app/did_you_mean.h"
 #include "layers/base/error.h"
 #include "layers/models/models.h"
 
@@ -21,17 +22,7 @@ std::vector<LayerSpec> layer_specs(const std::vector<LayerConfig>& layers) {
   return specs;
 }
 
-}  // namespace
-
-std::int64_t output_size(const Config& config, const Dataset& data) {
-  if (data.target_size() > 0) return data.target_size();
-  if (config.model.name == ModelKind::kToy) return 5;
-  return config.model.classes > 0 ? config.model.classes : data.classes();
-}
-
-std::vector<Unit> build_units(const Config& config, const Dataset& data) {
-  const ModelConfig& model = config.model;
-  const std::int64_t outputs = output_size(config, data);
+std::vector<Unit> fresh_units(const ModelConfig& model, std::int64_t outputs) {
   const Stem stem = model.stem == StemKind::kSmall ? Stem::kSmall : Stem::kImagenet;
   switch (model.name) {
     case ModelKind::kToy: return toy_model(outputs);
@@ -44,6 +35,48 @@ std::vector<Unit> build_units(const Config& config, const Dataset& data) {
     case ModelKind::kSequential: return sequential_model(layer_specs(model.layers));
   }
   fail("model.name: unknown");
+}
+
+// A name stands for the unit of that name and for all units below it: "layer1" for layer1.0, layer1.1, ...
+void freeze_units(std::vector<Unit>& units, const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    bool found = false;
+    for (Unit& unit : units) {
+      if (unit.name != name && !unit.name.starts_with(name + ".")) continue;
+      unit.frozen = found = true;
+    }
+    if (found) continue;
+    std::vector<std::string_view> known;
+    known.reserve(units.size());
+    for (const Unit& unit : units) known.emplace_back(unit.name);
+    std::vector<std::string_view> meant = known;
+    for (const std::string_view unit : known) meant.push_back(unit.substr(0, unit.find('.')));
+    const std::string near = did_you_mean(name, meant);
+    fail_usage("model.freeze: no unit \"{}\"{} (units: {})", name,
+               near.empty() ? "" : fmt::format(", did you mean \"{}\"?", near), join(known));
+  }
+  if (std::all_of(units.begin(), units.end(), [](const Unit& unit) { return unit.frozen; })) {
+    fail_usage("model.freeze: names every unit: there is nothing to train (leave out one, such as \"{}\")",
+               units.back().name);
+  }
+}
+
+}  // namespace
+
+std::int64_t output_size(const Config& config, const Dataset& data) {
+  if (data.target_size() > 0) return data.target_size();
+  if (config.model.name == ModelKind::kToy) return 5;
+  return config.model.classes > 0 ? config.model.classes : data.classes();
+}
+
+std::vector<Unit> build_units(const Config& config, const Dataset& data) {
+  return build_units(config, output_size(config, data));
+}
+
+std::vector<Unit> build_units(const Config& config, std::int64_t outputs) {
+  std::vector<Unit> units = fresh_units(config.model, outputs);
+  freeze_units(units, config.model.freeze);
+  return units;
 }
 
 Shape microbatch_shape(const Dataset& data, std::int64_t samples) {

@@ -140,6 +140,7 @@ struct ModelConfig {
   StemKind stem = StemKind::kImagenet;       ///< resnet*
   std::string weights;                       ///< HDF5 file whose /model the training starts from; empty: none
   bool reset_head = false;                   ///< with weights: the last layer starts afresh
+  std::vector<std::string> freeze;           ///< units that stay as they are, or prefixes of units' names
   std::vector<LayerConfig> layers;           ///< sequential
   bool operator==(const ModelConfig&) const = default;
 };

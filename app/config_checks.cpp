@@ -7,6 +7,7 @@
 #include <cctype>
 #include <set>
 
+#include "app/build_model.h"
 #include "layers/backend/cuda_devices.h"
 #include "layers/base/error.h"
 #include "parallel/schedule.h"
@@ -55,6 +56,15 @@ void check_layers(const Config& c, const Place& place) {
     refuse_if(!plain, place, key, "\"{}\" cannot be a layer's name (use letters, digits, '-' and '_')", name);
     refuse_if(!names.insert(name).second, place, key, "\"{}\" is the name of an earlier layer too (names must differ)",
               name);
+  }
+}
+
+void check_freeze(const Config& c, const Place& place) {
+  if (c.model.freeze.empty()) return;
+  try {
+    static_cast<void>(build_units(c, 1));
+  } catch (const Error& error) {
+    throw Error(fmt::format("{}: {}", place("model.freeze"), error.what()), ExitCode::kUsage);
   }
 }
 
@@ -157,6 +167,7 @@ void check_config(const Config& config, const Place& place) {
   check_run(config, place);
   check_device(config, place);
   check_layers(config, place);
+  check_freeze(config, place);
   check_model_and_data(config, place);
   check_training(config, place);
   check_optimizer(config, place);

@@ -76,6 +76,8 @@ void visit_model(Visitor& v, C& c) {
   v.key("reset_head", m.reset_head,
         anything().only_if(!m.weights.empty(), "means nothing without model.weights (give the file to start from)"),
         "with weights: the last layer starts from random weights");
+  v.key("freeze", m.freeze, anything(),
+        "units that stay as they are (\"stem\", \"layer1.0\"; \"layer1\": all of it), batch-norm statistics, too");
   v.layers(m.layers, owned(anything(), {kSequential}));
 }
 

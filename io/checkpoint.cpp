@@ -93,7 +93,7 @@ Checkpoint read_header(const hdf5::File& file) {
   c.mode = text("mode");
   c.created = text("created");
   for (const char* group : {"/model", "/optimizer"}) {
-    if (!file.has(group)) fail("{}: group {} is missing", file.path(), group);
+    if (!file.has(group) || file.is_dataset(group)) fail("{}: group {} is missing", file.path(), group);
   }
   return c;
 }

@@ -17,6 +17,10 @@ namespace convoy::hdf5 {
 
 namespace {
 
+// Of an attribute: more is no list of class names, and no config.
+constexpr std::size_t kMostStrings = 1 << 20;
+constexpr std::size_t kMostStringBytes = 1 << 16;
+
 // Keeps the first, most specific, message of the error stack.
 herr_t first_message(unsigned n, const H5E_error2_t* error, void* text) {
   if (n == 0 && error->desc != nullptr) *static_cast<std::string*>(text) = error->desc;
@@ -175,6 +179,7 @@ std::vector<std::string> File::strings_attribute(const std::string& object, cons
   if (H5Tget_class(type.id()) != H5T_STRING) fail("{} is not text", place);
   const Handle space(CONVOY_HDF5(H5Aget_space(attribute.id()), place));
   const auto count = static_cast<std::size_t>(CONVOY_HDF5(H5Sget_simple_extent_npoints(space.id()), place));
+  if (count > kMostStrings || H5Tget_size(type.id()) > kMostStringBytes) fail("{} holds no list of names", place);
   std::vector<std::string> values(count);
   if (H5Tis_variable_str(type.id()) > 0) {
     // The memory type takes the file's character set: HDF5 converts none.

@@ -3,6 +3,7 @@
 // The data sets of hdf5.h: what they are, and reading them. Relies on hdf5_check.h. Invariant: a byte that its checksum
 // shows to be changed is an Error.
 #include <algorithm>
+#include <filesystem>
 #include <new>
 #include <stdexcept>
 
@@ -14,6 +15,10 @@ namespace convoy::hdf5 {
 namespace {
 
 constexpr std::int64_t kVerifyBytes = 64 << 20;  // read at once by verify()
+// What a data set of a file of some size can be: deflate packs 1032 bytes into one, and chunks that were never written
+// take no room at all, but nobody leaves out more than the second number.
+constexpr std::int64_t kMostPacked = 1100;
+constexpr std::int64_t kMostUnwritten = std::int64_t{256} << 20;
 
 herr_t collect_name(hid_t, const char* name, const H5L_info_t*, void* names) {
   try {
@@ -26,6 +31,20 @@ herr_t collect_name(hid_t, const char* name, const H5L_info_t*, void* names) {
 
 herr_t collect_dataset(hid_t, const char* name, const H5O_info_t* info, void* names) {
   return info->type == H5O_TYPE_DATASET ? collect_name(0, name, nullptr, names) : 0;
+}
+
+// Before memory is asked for: a damaged or hostile header does not get what it says.
+void refuse_implausible(const DatasetInfo& info, const std::string& path) {
+  if (!info.dtype) return;
+  std::error_code error;
+  const std::uintmax_t size = std::filesystem::file_size(path, error);
+  std::int64_t bytes = 0, most = 0;
+  const bool large = __builtin_mul_overflow(info.size(), static_cast<std::int64_t>(dtype_size(*info.dtype)), &bytes) ||
+                     __builtin_mul_overflow(static_cast<std::int64_t>(error ? 0 : size), kMostPacked, &most);
+  if (large || bytes > std::max(most, kMostUnwritten)) {
+    fail("{}:{}: {} {} cannot be in a file of {} bytes (damaged)", path, info.path, info.type_name, info.shape_text(),
+         error ? 0 : size);
+  }
 }
 
 std::string joined(const std::string& group, const std::string& name) {
@@ -138,6 +157,8 @@ DatasetInfo File::info(const std::string& dataset) const {
     if (offset != HADDR_UNDEF) result.file_offset = static_cast<std::int64_t>(offset);
   }
   H5Eclear2(H5E_DEFAULT);
+  const bool elsewhere = layout == H5D_VIRTUAL || H5Pget_external_count(list.id()) > 0;  // in other files
+  if (!elsewhere) refuse_implausible(result, path_);
   return result;
 }
 

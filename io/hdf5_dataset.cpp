@@ -11,6 +11,8 @@ namespace convoy {
 
 namespace {
 
+constexpr std::int64_t kMostClasses = 10'000'000;  // as model.classes
+
 constexpr const char* kNeeded =
     "needed: images uint8 [N, H, W, C] + labels int64 [N], or inputs float32 [N, ...] + targets float32 [N, ...], "
     "or inputs + labels";
@@ -126,7 +128,12 @@ void Hdf5Dataset::open_labels(const hdf5::File& file, const std::string& name) {
     fail("{}: sample {} has the label {}; labels count from 0 (repair or remove such samples)", name_of(name),
          bad - labels_.begin(), *bad);
   }
-  classes_ = 1 + *std::max_element(labels_.begin(), labels_.end());
+  const auto largest = std::max_element(labels_.begin(), labels_.end());
+  if (*largest >= kMostClasses) {
+    fail("{}: sample {} has the label {}; labels stay below {} (repair or remove such samples)", name_of(name),
+         largest - labels_.begin(), *largest, kMostClasses);
+  }
+  classes_ = 1 + *largest;
 }
 
 void Hdf5Dataset::open_targets(const hdf5::File& file, const std::string& name) {

@@ -141,8 +141,9 @@ std::unique_ptr<Dataset> open_idx(const std::string& source, bool training) {
     fail_usage("{}: {} axes; images have 3 (number, height, width) or 4 (and channels)", images_path, extents.size());
   }
   if (labels.extents.size() != 1 || labels.extents[0] != extents[0]) {
-    fail_usage("{}: {} labels with {} axes for the {} images of {}", labels_path, labels.extents[0],
-               labels.extents.size(), extents[0], images_path);
+    const std::size_t axes = labels.extents.size();
+    fail_usage("{}: {} labels with {} axes for the {} images of {}", labels_path, axes > 0 ? labels.extents[0] : 0,
+               axes, extents[0], images_path);
   }
   MemoryImages::Content content;
   content.source = images_path;

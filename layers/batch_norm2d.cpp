@@ -54,9 +54,10 @@ void BatchNorm2d::reduce_statistics(double count, const Tensor& mean, const Tens
 
 Tensor BatchNorm2d::forward_add(const Tensor& x, const Tensor& addend, Cache& cache, Mode mode) {
   Tensor y = output(x.shape());
-  if (mode == Mode::kEvaluation) {
+  if (mode == Mode::kEvaluation || running_->frozen) {
     backend_->batch_norm_apply(x, running_->mean, running_->variance, weight_->weight.master, bias_->weight.master,
                                kEpsilon, addend, relu_, y);
+    if (mode == Mode::kTraining && relu_) saved(cache)[kOutput] = y;
     return y;
   }
   auto& slots = saved(cache);
@@ -83,7 +84,23 @@ Tensor BatchNorm2d::forward_add(const Tensor& x, const Tensor& addend, Cache& ca
   return y;
 }
 
+// With statistics that do not depend on x: dx = gamma / sqrt(variance + epsilon) * g. The terms of the two sums, zero
+// here, are the only ones that look at x, so dy stands in for it and the input need not be kept.
+Tensor BatchNorm2d::backward_frozen(const Tensor& dy, Cache& cache, Tensor* daddend) {
+  auto& slots = saved(cache);
+  const Tensor sums = backend_->tensor({channels_}, DType::kF32);
+  backend_->zero(sums);
+  Tensor dx = output(dy.shape());
+  if (daddend != nullptr) *daddend = output(dy.shape());
+  backend_->batch_norm_backward_apply(dy, dy, slots[kOutput], running_->mean, running_->variance,
+                                      weight_->weight.master, sums, sums, 1, kEpsilon, dx,
+                                      daddend != nullptr ? *daddend : Tensor());
+  slots[kOutput].reset();
+  return dx;
+}
+
 Tensor BatchNorm2d::backward_add(const Tensor& dy, Cache& cache, Tensor* daddend) {
+  if (running_->frozen) return backward_frozen(dy, cache, daddend);
   auto& slots = saved(cache);
   const Tensor& x = slots[kInput];
   slots[kDgamma] = backend_->tensor({channels_}, DType::kF32);
@@ -119,6 +136,7 @@ Tensor BatchNorm2d::backward_add(const Tensor& dy, Cache& cache, Tensor* daddend
 }
 
 void BatchNorm2d::backward_weight(Cache& cache) {
+  if (weight_->frozen) return;
   auto& slots = saved(cache);
   for (auto [parameter, slot] : {std::pair{weight_, kDgamma}, std::pair{bias_, kDbeta}}) {
     if (parameter->take_first()) backend_->zero(parameter->gradient);

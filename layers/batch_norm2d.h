@@ -3,7 +3,9 @@
 // Batch normalisation (Ioffe & Szegedy 2015) over N, H, W, fused with an addition and a ReLU that follow it.
 // Training normalises with the microbatch's statistics, or with those of all replicas when the build context has a
 // reducer. Parameters weight [C], bias [C]; buffers running_mean, running_var, num_batches_tracked, updated once a
-// step from the sample-weighted mean of the statistics of all microbatches (parameters.h). epsilon 1e-5.
+// step from the sample-weighted mean of the statistics of all microbatches (parameters.h). epsilon 1e-5. A frozen one
+// normalises with its buffers in training, too, and leaves them as they are (torchvision.ops.FrozenBatchNorm2d; eval()
+// on a torch.nn.BatchNorm2d).
 #pragma once
 
 #include "layers/layer.h"
@@ -24,6 +26,7 @@ class BatchNorm2d final : public Layer {
   void backward_weight(Cache& cache) override;
 
  private:
+  Tensor backward_frozen(const Tensor& dy, Cache& cache, Tensor* daddend);
   void reduce_statistics(double count, const Tensor& mean, const Tensor& variance);
   [[nodiscard]] static std::int64_t values_per_channel(const Tensor& x) { return x.size() / x.shape()[1]; }
 

@@ -23,6 +23,7 @@ class Conv2d final : public Layer {
 
   Conv2dSpec spec_;
   bool has_bias_;
+  Shape input_;  // of a microbatch
   Parameter* weight_ = nullptr;
   Parameter* bias_ = nullptr;
 };

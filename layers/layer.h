@@ -45,7 +45,7 @@ class Layer {
     backward_weight(cache);
     return dx;
   }
-  /// Called on the first layer of a network: nobody needs its dx.
+  /// Called, once built, on the lowest layer that learns: nobody needs its dx.
   virtual void skip_input_gradient() { needs_input_gradient_ = false; }
 
  protected:

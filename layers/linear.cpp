@@ -30,7 +30,7 @@ Tensor Linear::forward(const Tensor& x, Cache& cache, Mode mode) {
   Tensor y = output({x.shape()[0], out_});
   backend_->linear_forward(x, weight_->weight, bias_ != nullptr ? &bias_->weight : nullptr, relu_, y);
   if (mode == Mode::kTraining) {
-    saved(cache)[kInput] = x;
+    if (!weight_->frozen) saved(cache)[kInput] = x;
     if (relu_) saved(cache)[kOutput] = y;
   }
   return y;
@@ -38,19 +38,21 @@ Tensor Linear::forward(const Tensor& x, Cache& cache, Mode mode) {
 
 Tensor Linear::backward_input(const Tensor& dy, Cache& cache) {
   auto& slots = saved(cache);
-  slots[kGradient] = dy;
+  Tensor gradient = dy;
   if (relu_) {
-    slots[kGradient] = output(dy.shape());
-    backend_->relu_backward(dy, slots[kOutput], slots[kGradient]);
+    gradient = output(dy.shape());
+    backend_->relu_backward(dy, slots[kOutput], gradient);
     slots[kOutput].reset();
   }
+  if (!weight_->frozen) slots[kGradient] = gradient;
   if (!needs_input_gradient_) return {};
   Tensor dx = output({dy.shape()[0], in_});
-  backend_->linear_backward_input(slots[kGradient], weight_->weight, dx);
+  backend_->linear_backward_input(gradient, weight_->weight, dx);
   return dx;
 }
 
 void Linear::backward_weight(Cache& cache) {
+  if (weight_->frozen) return;
   auto& slots = saved(cache);
   const bool first = weight_->take_first();
   if (bias_ != nullptr) bias_->take_first();

@@ -15,27 +15,35 @@ std::int64_t UnitInfo::parameters() const {
   return count;
 }
 
-namespace {
-
-// Declares one unit in `store`, from cache entry `layers` on.
-UnitInfo build_unit(Backend& backend, Unit& unit, const Shape& input, ParameterStore& store, StatisticsReducer* reducer,
-                    int& layers) {
-  const std::size_t first_parameter = store.parameters().size();
-  const std::size_t first_norm = store.batch_norm_count();
-  BuildContext context{backend, store, reducer, layers};
-  UnitInfo info{unit.name, input, {}, {}, 0};
+UnitInfo build_unit(BuildContext& context, Unit& unit, const Shape& input) {
+  const std::size_t first_parameter = context.store.parameters().size();
+  const std::size_t first_norm = context.store.batch_norm_count();
+  const double flops = context.flops;
+  UnitInfo info{unit.name, input, {}, {}, 0, unit.frozen};
   info.output = unit.layer->build(context, unit.path, input);
-  info.flops = context.flops;
-  info.manifest = store.manifest(first_parameter, first_norm);
-  layers = context.layers;
+  info.flops = context.flops - flops;
+  info.manifest = context.store.manifest(first_parameter, first_norm);
+  if (unit.frozen) context.store.freeze(first_parameter, first_norm);
   return info;
 }
+
+int lowest_learning(const std::vector<UnitInfo>& units) {
+  const auto learns = [](const UnitInfo& unit) { return !unit.frozen && unit.parameters() > 0; };
+  const auto found = std::find_if(units.begin(), units.end(), learns);
+  if (found != units.end()) return static_cast<int>(found - units.begin());
+  if (std::any_of(units.begin(), units.end(), [](const UnitInfo& unit) { return unit.frozen; })) {
+    fail_usage("model.freeze: names every unit that has parameters: there is nothing to train (leave out one)");
+  }
+  fail_usage("the model has no parameters: there is nothing to train");
+}
+
+namespace {
 
 // Declares a unit of others, in a store that never gets memory: that tells its names and shapes.
 UnitInfo build_elsewhere(Backend& backend, Unit& unit, const Shape& input) {
   ParameterStore elsewhere(backend);
-  int layers = 0;
-  UnitInfo info = build_unit(backend, unit, input, elsewhere, nullptr, layers);
+  BuildContext context{backend, elsewhere};
+  UnitInfo info = build_unit(context, unit, input);
   unit.layer.reset();
   return info;
 }
@@ -57,25 +65,32 @@ Model::Model(Backend& backend, std::vector<Unit> units, const Shape& input, std:
   if (units_.empty()) fail_usage("the model has no layers");
   if (chunks_.empty()) chunks_ = {{0, static_cast<int>(units_.size())}};
   std::vector<std::size_t> first_parameter;
+  BuildContext context{backend_, store_, reducer};
   for (int i = 0; i < static_cast<int>(units_.size()); ++i) {
     const bool held =
         std::any_of(chunks_.begin(), chunks_.end(), [&](const UnitRange& c) { return c.first <= i && i < c.end; });
     Unit& unit = units_[static_cast<std::size_t>(i)];
     const Shape& before = infos_.empty() ? input : infos_.back().output;
     first_parameter.push_back(store_.parameters().size());
-    UnitInfo info =
-        held ? build_unit(backend_, unit, before, store_, reducer, layers_) : build_elsewhere(backend_, unit, before);
+    UnitInfo info = held ? build_unit(context, unit, before) : build_elsewhere(backend_, unit, before);
     infos_.push_back(std::move(info));
   }
-  if (units_.front().layer) units_.front().layer->skip_input_gradient();
-  if (parameter_count() == 0) fail_usage("the model has no parameters: there is nothing to train");
+  layers_ = context.layers;
+  lowest_ = lowest_learning(infos_);
+  Unit& lowest = units_[static_cast<std::size_t>(lowest_)];
+  if (lowest.layer) lowest.layer->skip_input_gradient();
   refuse_double_names();
   store_.finalize(seed);
   // Parameters lie in reverse order of declaration, so a unit's first one ends its stretch. A unit without
-  // parameters finishes what the unit after it finished.
+  // parameters that learn finishes what the unit after it finished.
   const auto& all = store_.parameters();
-  for (const std::size_t first : first_parameter) {
-    final_elements_.push_back(first < all.size() ? ParameterStore::final_elements(*all[first]) : 0);
+  final_elements_.assign(units_.size(), 0);
+  std::size_t end = all.size();
+  std::int64_t elements = 0;
+  for (std::size_t i = units_.size(); i-- > 0; end = first_parameter[i]) {
+    const std::size_t first = first_parameter[i];
+    if (first < end && !all[first]->frozen) elements = ParameterStore::final_elements(*all[first]);
+    final_elements_[i] = elements;
   }
 }
 
@@ -108,6 +123,10 @@ std::size_t Model::last_unit(int chunk) const {
   return static_cast<std::size_t>(chunks_[static_cast<std::size_t>(chunk)].end) - 1;
 }
 
+std::size_t Model::lowest_unit(int chunk) const {
+  return std::max(first_unit(chunk), static_cast<std::size_t>(lowest_));
+}
+
 std::int64_t Model::chunk_begin(int chunk) const {
   return chunk + 1 < static_cast<int>(chunks_.size()) ? chunk_end(chunk + 1) : 0;
 }
@@ -116,34 +135,37 @@ Tensor Model::forward(const Tensor& x, Cache& cache, Mode mode, int chunk, const
   Tensor y = x;
   for (std::size_t i = first_unit(chunk); i <= last_unit(chunk); ++i) {
     const ProfileRange range(units_[i].name.c_str());
-    y = units_[i].layer->forward(y, cache, mode);
+    // Below the lowest that learns nothing is kept for a backward that never comes.
+    y = units_[i].layer->forward(y, cache, static_cast<int>(i) < lowest_ ? Mode::kEvaluation : mode);
     if (poke) poke();
   }
   return y;
 }
 
 Tensor Model::backward(const Tensor& dy, Cache& cache, const UnitDone& unit_done, int chunk) {
+  if (!learns_up_to(chunk)) return {};
   Tensor dx = dy;
-  for (std::size_t i = last_unit(chunk) + 1; i-- > first_unit(chunk);) {
+  for (std::size_t i = last_unit(chunk) + 1; i-- > lowest_unit(chunk);) {
     const ProfileRange range(units_[i].name.c_str());
     dx = units_[i].layer->backward(dx, cache);
     unit_done(final_elements_[i]);
   }
-  return dx;
+  return learns_before(chunk) ? dx : Tensor();
 }
 
 Tensor Model::backward_input(const Tensor& dy, Cache& cache, int chunk, const Poke& poke) {
+  if (!learns_up_to(chunk)) return {};
   Tensor dx = dy;
-  for (std::size_t i = last_unit(chunk) + 1; i-- > first_unit(chunk);) {
+  for (std::size_t i = last_unit(chunk) + 1; i-- > lowest_unit(chunk);) {
     const ProfileRange range(units_[i].name.c_str());
     dx = units_[i].layer->backward_input(dx, cache);
     if (poke) poke();
   }
-  return dx;
+  return learns_before(chunk) ? dx : Tensor();
 }
 
 void Model::backward_weight(Cache& cache, const UnitDone& unit_done, int chunk) {
-  for (std::size_t i = last_unit(chunk) + 1; i-- > first_unit(chunk);) {
+  for (std::size_t i = last_unit(chunk) + 1; i-- > lowest_unit(chunk);) {
     const ProfileRange range(units_[i].name.c_str());
     units_[i].layer->backward_weight(cache);
     unit_done(final_elements_[i]);

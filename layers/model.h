@@ -18,6 +18,7 @@ struct Unit {
   std::string name;  ///< for people: "stem", "layer1.0"
   std::string path;  ///< prefix of its parameters' names; may be empty
   std::unique_ptr<Layer> layer;
+  bool frozen = false;  ///< its parameters and running statistics stay as they are
 };
 
 /// The units first, first + 1, ... up to, not including, end.
@@ -32,10 +33,18 @@ struct UnitInfo {
   Shape input, output;                ///< of one microbatch
   std::vector<TensorEntry> manifest;  ///< what it has in files
   double flops = 0;                   ///< of one microbatch's forward: products and sums of matrices only
+  bool frozen = false;
 
   /// Elements of its parameters.
   [[nodiscard]] std::int64_t parameters() const;
 };
+
+/// The lowest unit with parameters that are not frozen: no gradient goes further back. Throws a usage Error when there
+/// is none.
+[[nodiscard]] int lowest_learning(const std::vector<UnitInfo>& units);
+
+/// Declares one unit in the context's store, frozen if it is.
+[[nodiscard]] UnitInfo build_unit(BuildContext& context, Unit& unit, const Shape& input);
 
 /// Builds every unit without memory for its parameters, to learn shapes and names. Uses up `units`: layers are built
 /// once.
@@ -45,12 +54,13 @@ class Model {
  public:
   /// Called between units, for long stretches of work: moves communication on.
   using Poke = std::function<void()>;
-  /// Called between units of a weight gradient; n: see final_elements().
+  /// Called between units of a weight gradient: of the flat gradient buffer, this chunk's stretch up to element n will
+  /// not change any more in this microbatch.
   using UnitDone = std::function<void(std::int64_t n)>;
 
   /// input: the shape of one microbatch, [n, C, H, W] or [n, F]. chunks: the stretches held here, in rising order;
   /// empty: one chunk of all units. With a reducer, batch norm normalises over all replicas. Throws a usage Error
-  /// when the layers do not fit. Initial values do not depend on which units are held.
+  /// when the layers do not fit, or none learns. Initial values do not depend on which units are held.
   Model(Backend& backend, std::vector<Unit> units, const Shape& input, std::uint64_t seed,
         StatisticsReducer* reducer = nullptr, std::vector<UnitRange> chunks = {});
 
@@ -58,9 +68,8 @@ class Model {
   /// x: the chunk's input in compute type, any batch size. Evaluation leaves the cache empty and uses the running
   /// statistics.
   Tensor forward(const Tensor& x, Cache& cache, Mode mode, int chunk = 0, const Poke& poke = {});
-  /// Both backwards, unit by unit from the last. Returns the gradient of the chunk's input (empty for the network's).
-  /// After each unit, unit_done(n): of the flat gradient buffer, this chunk's stretch up to element n will not change
-  /// any more in this microbatch.
+  /// Both backwards, unit by unit from the last down to the lowest that learns, and unit_done() after each. Returns the
+  /// gradient of the chunk's input, empty unless a unit before it learns.
   Tensor backward(const Tensor& dy, Cache& cache, const UnitDone& unit_done, int chunk = 0);
   /// The first half of backward(): only the gradient of the input.
   Tensor backward_input(const Tensor& dy, Cache& cache, int chunk = 0, const Poke& poke = {});
@@ -76,6 +85,9 @@ class Model {
   [[nodiscard]] std::vector<TensorEntry> manifest() const;
 
   [[nodiscard]] const std::vector<UnitRange>& chunks() const { return chunks_; }
+  /// Whether a unit before the chunk learns, or the chunk or a unit before it: who wants the gradients at its ends.
+  [[nodiscard]] bool learns_before(int chunk) const { return static_cast<int>(first_unit(chunk)) > lowest_; }
+  [[nodiscard]] bool learns_up_to(int chunk) const { return static_cast<int>(last_unit(chunk)) >= lowest_; }
   [[nodiscard]] const Shape& chunk_input(int chunk) const { return infos_[first_unit(chunk)].input; }
   [[nodiscard]] const Shape& chunk_output(int chunk) const { return infos_[last_unit(chunk)].output; }
   /// Elements of the flat gradient buffer that lie before the chunk's stretch, and up to its end. The stretch of the
@@ -88,6 +100,8 @@ class Model {
  private:
   [[nodiscard]] std::size_t first_unit(int chunk) const;
   [[nodiscard]] std::size_t last_unit(int chunk) const;
+  /// Where the way back through the chunk ends.
+  [[nodiscard]] std::size_t lowest_unit(int chunk) const;
   void refuse_double_names() const;
 
   Backend& backend_;
@@ -97,6 +111,7 @@ class Model {
   std::vector<UnitRange> chunks_;
   std::vector<std::int64_t> final_elements_;  // per held unit: the end of its stretch, and of those of units after it
   int layers_ = 0;
+  int lowest_ = 0;  // unit that learns, of the whole network
 };
 
 }  // namespace convoy

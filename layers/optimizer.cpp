@@ -6,7 +6,7 @@
 namespace convoy {
 
 Tensor Optimizer::add_slot(const std::string& name) {
-  Tensor slot = backend_.tensor(store_.values().shape(), DType::kF32);
+  Tensor slot = backend_.tensor(store_.gradients().shape(), DType::kF32);
   backend_.zero(slot);
   slots_.emplace_back(name, slot);
   return slot;
@@ -19,8 +19,8 @@ class Sgd final : public Optimizer {
   Sgd(const OptimizerSpec& spec, Backend& backend, ParameterStore& store)
       : Optimizer(backend, store), spec_(spec), momentum_(add_slot("momentum")) {}
   void step(double lr, std::int64_t /*update*/) override {
-    backend_.sgd_update({static_cast<float>(lr), spec_.momentum, spec_.weight_decay, spec_.nesterov}, store_.values(),
-                        store_.gradients(), momentum_);
+    backend_.sgd_update({static_cast<float>(lr), spec_.momentum, spec_.weight_decay, spec_.nesterov},
+                        store_.learned_values(), store_.gradients(), momentum_);
   }
 
  private:
@@ -41,7 +41,7 @@ class Adamw final : public Optimizer {
                         spec_.beta2,
                         1 - std::pow(spec_.beta1, t),
                         1 - std::pow(spec_.beta2, t)};
-    backend_.adamw_update(u, store_.values(), store_.gradients(), first_, second_);
+    backend_.adamw_update(u, store_.learned_values(), store_.gradients(), first_, second_);
   }
 
  private:
@@ -55,7 +55,7 @@ class Lars final : public Optimizer {
       : Optimizer(backend, store), spec_(spec), momentum_(add_slot("momentum")), segments_(store.segments()) {}
   void step(double lr, std::int64_t /*update*/) override {
     backend_.lars_update({static_cast<float>(lr), spec_.momentum, spec_.weight_decay, spec_.trust, spec_.epsilon},
-                         segments_, store_.values(), store_.gradients(), momentum_);
+                         segments_, store_.learned_values(), store_.gradients(), momentum_);
   }
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Optimizers over the flat parameter buffers: one backend call a step. State lies in slots, flat buffers of the same
-// layout as the parameters, which checkpoints store under the parameters' names.
+// Optimizers over the flat buffers of the parameters that learn: one backend call a step. State lies in slots, flat
+// buffers of the same layout as the parameters, which checkpoints store under the parameters' names.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers/parameters.h"
 
+#include <algorithm>
+
 #include "layers/base/error.h"
 #include "layers/base/random.h"
 
@@ -45,14 +47,24 @@ RunningStatistics& ParameterStore::declare_statistics(const std::string& name, s
   return *batch_norms_.back();
 }
 
+void ParameterStore::freeze(std::size_t first_parameter, std::size_t first_norm) {
+  for (std::size_t i = first_parameter; i < parameters_.size(); ++i) parameters_[i]->frozen = true;
+  for (std::size_t i = first_norm; i < batch_norms_.size(); ++i) batch_norms_[i]->frozen = true;
+}
+
 void ParameterStore::finalize(std::uint64_t seed) {
-  std::int64_t total = 0;
-  for (auto it = parameters_.rbegin(); it != parameters_.rend(); ++it) {
-    (*it)->offset = total;
-    total += aligned((*it)->layout->elements());
+  std::int64_t total = 0, learned = 0;
+  for (const bool frozen : {false, true}) {
+    for (auto it = parameters_.rbegin(); it != parameters_.rend(); ++it) {
+      if ((*it)->frozen != frozen) continue;
+      (*it)->offset = total;
+      total += aligned((*it)->layout->elements());
+    }
+    if (!frozen) learned = total;
   }
   values_ = backend_.tensor({total}, DType::kF32);
-  gradients_ = backend_.tensor({total}, DType::kF32);
+  learned_values_ = values_.view(0, {learned});
+  gradients_ = backend_.tensor({learned}, DType::kF32);
   backend_.zero(values_);
   backend_.zero(gradients_);
   if (backend_.weights_mirror_master()) {
@@ -63,7 +75,7 @@ void ParameterStore::finalize(std::uint64_t seed) {
     const Shape flat{parameter->layout->elements()};
     parameter->weight.layout = parameter->layout.get();
     parameter->weight.master = values_.view(parameter->offset, flat);
-    parameter->gradient = gradients_.view(parameter->offset, flat);
+    if (!parameter->frozen) parameter->gradient = gradients_.view(parameter->offset, flat);
     if (mirror_) {
       const bool converted = parameter->layout->shape().rank() > 1;  // biases and batch norm stay float32
       parameter->weight.compute = (converted ? mirror_ : values_).view(parameter->offset, flat);
@@ -71,25 +83,36 @@ void ParameterStore::finalize(std::uint64_t seed) {
     }
     initialize(*parameter, seed);
   }
-  std::int64_t channels = 0;
-  for (const auto& bn : batch_norms_) channels += bn->channels;
+  finalize_statistics();
+  refresh_compute();
+}
+
+void ParameterStore::finalize_statistics() {
+  std::int64_t channels = 0, learned = 0;
+  for (const auto& bn : batch_norms_) {
+    channels += bn->channels;
+    if (!bn->frozen) learned += bn->channels;
+  }
   running_ = backend_.tensor({2 * channels}, DType::kF32);
-  statistics_ = backend_.tensor({2 * channels}, DType::kF32);
+  statistics_ = backend_.tensor({2 * learned}, DType::kF32);
   backend_.zero(statistics_);
   std::int64_t at = 0;
-  for (auto& bn : batch_norms_) {
-    const Shape flat{bn->channels};
-    bn->mean = running_.view(at, flat);
-    bn->step_mean = statistics_.view(at, flat);
-    at += bn->channels;
-    bn->variance = running_.view(at, flat);
-    bn->step_variance = statistics_.view(at, flat);
-    at += bn->channels;
-    backend_.zero(bn->mean);
-    const std::vector<float> ones(static_cast<std::size_t>(bn->channels), 1.0F);
-    backend_.copy_from_host(ones.data(), bn->variance);
+  for (const bool frozen : {false, true}) {
+    for (auto& bn : batch_norms_) {
+      if (bn->frozen != frozen) continue;
+      const Shape flat{bn->channels};
+      bn->mean = running_.view(at, flat);
+      bn->variance = running_.view(at + bn->channels, flat);
+      if (!frozen) {
+        bn->step_mean = statistics_.view(at, flat);
+        bn->step_variance = statistics_.view(at + bn->channels, flat);
+      }
+      at += 2 * bn->channels;
+      backend_.zero(bn->mean);
+      const std::vector<float> ones(static_cast<std::size_t>(bn->channels), 1.0F);
+      backend_.copy_from_host(ones.data(), bn->variance);
+    }
   }
-  refresh_compute();
 }
 
 void ParameterStore::initialize(Parameter& parameter, std::uint64_t seed) {
@@ -112,11 +135,24 @@ void ParameterStore::begin_step() {
 }
 
 void ParameterStore::update_running_statistics() {
-  if (batch_norms_.empty()) return;
+  if (statistics_.size() == 0) return;
   // running += momentum * (step - running), in one pass over the flat buffers
-  backend_.axpy(-kMomentum, running_, running_);
-  backend_.axpy(kMomentum, statistics_, running_);
-  for (auto& bn : batch_norms_) ++bn->batches;
+  const Tensor learned = running_.view(0, statistics_.shape());
+  backend_.axpy(-kMomentum, learned, learned);
+  backend_.axpy(kMomentum, statistics_, learned);
+  for (auto& bn : batch_norms_) bn->batches += bn->frozen ? 0 : 1;
+}
+
+void ParameterStore::refresh_learned() {
+  if (mirror_) {
+    if (mirror_.dtype() != DType::kF32 && learned_values_.size() > 0) {
+      backend_.cast(learned_values_, mirror_.view(0, learned_values_.shape()));
+    }
+    return;
+  }
+  for (auto& parameter : parameters_) {
+    if (!parameter->frozen) backend_.refresh_compute(parameter->weight);
+  }
 }
 
 void ParameterStore::refresh_compute() {
@@ -139,7 +175,9 @@ void ParameterStore::set_batch_counts(const std::vector<std::int64_t>& counts) {
 
 std::vector<Segment> ParameterStore::segments() const {
   std::vector<Segment> result;
-  for (const auto& p : parameters_) result.push_back({p->offset, p->layout->elements(), p->adapt});
+  for (const auto& p : parameters_) {
+    if (!p->frozen) result.push_back({p->offset, p->layout->elements(), p->adapt});
+  }
   return result;
 }
 
@@ -166,7 +204,11 @@ std::vector<HostTensor> ParameterStore::export_slot(const Tensor& flat, std::vec
   result.reserve(reuse.size());
   for (const auto& p : parameters_) {
     HostTensor& host = next_tensor(result, reuse, p->name, p->layout->shape(), DType::kF32);
-    backend_.export_weight(*p->layout, flat.view(p->offset, {p->layout->elements()}), host.data<float>());
+    if (p->frozen) {
+      std::fill(host.bytes.begin(), host.bytes.end(), std::byte{0});
+    } else {
+      backend_.export_weight(*p->layout, flat.view(p->offset, {p->layout->elements()}), host.data<float>());
+    }
   }
   return result;
 }
@@ -195,6 +237,7 @@ void ParameterStore::import_slot(const std::vector<HostTensor>& tensors, const T
   const auto found = match_manifest(only_parameters(manifest()), tensors, source);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const auto& p = parameters_[i];
+    if (p->frozen) continue;
     backend_.import_weight(*p->layout, found[i]->data<float>(), flat.view(p->offset, {p->layout->elements()}));
   }
 }

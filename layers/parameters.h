@@ -3,6 +3,7 @@
 // All parameters of a model in one contiguous float32 buffer, their gradients in another at the same offsets, in the
 // reverse of the order in which layers declare them: the order in which backward finishes them, so that a growing
 // prefix of the gradient buffer is final while backward still runs. Batch norm's statistics of a step lie in a third.
+// What is frozen lies behind what learns, so that gradients, statistics of a step and optimizers end before it.
 // Invariant: after finalize() nothing here moves or is allocated again.
 #pragma once
 
@@ -27,9 +28,10 @@ struct Parameter {
   std::string name;  ///< dotted torchvision path
   std::unique_ptr<WeightLayout> layout;
   Initializer init;
-  bool adapt = false;  ///< LARS adapts it (weights, not biases or batch norm)
+  bool adapt = false;   ///< LARS adapts it (weights, not biases or batch norm)
+  bool frozen = false;  ///< keeps its value: has no gradient and no optimizer state
   Weight weight;
-  Tensor gradient;            ///< float32 [layout->elements()], a view of the flat gradient buffer
+  Tensor gradient;            ///< float32 [layout->elements()], a view of the flat gradient buffer; empty if frozen
   std::int64_t offset = 0;    ///< elements from the start of both buffers
   bool has_gradient = false;  ///< set by the first backward of a step; later ones add
 
@@ -46,8 +48,9 @@ struct RunningStatistics {
   std::string name;  ///< of the batch norm; buffers are name.running_mean, name.running_var, name.num_batches_tracked
   std::int64_t channels = 0;
   Tensor mean, variance;            ///< float32 [channels], what evaluation uses
-  Tensor step_mean, step_variance;  ///< weighted sums over this step's microbatches and replicas
+  Tensor step_mean, step_variance;  ///< weighted sums over this step's microbatches and replicas; empty if frozen
   std::int64_t batches = 0;         ///< num_batches_tracked
+  bool frozen = false;              ///< training normalises with mean and variance, too, and leaves them alone
 };
 
 class ParameterStore {
@@ -57,6 +60,8 @@ class ParameterStore {
   // ---- while layers are built
   Parameter& declare(const std::string& name, std::unique_ptr<WeightLayout> layout, Initializer init, bool adapt);
   RunningStatistics& declare_statistics(const std::string& name, std::int64_t channels);
+  /// Freezes what was declared since it had that many parameters and batch norms.
+  void freeze(std::size_t first_parameter, std::size_t first_norm);
   /// Allocates the flat buffers and initialises every parameter from `seed`.
   void finalize(std::uint64_t seed);
 
@@ -65,18 +70,24 @@ class ParameterStore {
   void begin_step();
   /// One update of every running statistic from the step's sums (torch.nn.BatchNorm2d, momentum 0.1).
   void update_running_statistics();
-  /// After the optimizer: the compute-type copies of all weights.
+  /// After the optimizer: the compute-type copies of the weights that learn.
+  void refresh_learned();
+  /// The compute-type copies of all weights.
   void refresh_compute();
 
   [[nodiscard]] const Tensor& values() const { return values_; }
+  /// The front of values(), as long as gradients(): what optimizers update.
+  [[nodiscard]] const Tensor& learned_values() const { return learned_values_; }
   [[nodiscard]] const Tensor& gradients() const { return gradients_; }
   [[nodiscard]] const Tensor& statistics() const { return statistics_; }
   /// Running means and variances, float32, flat.
   [[nodiscard]] const Tensor& running() const { return running_; }
   [[nodiscard]] std::vector<std::int64_t> batch_counts() const;
   void set_batch_counts(const std::vector<std::int64_t>& counts);
+  /// Of the parameters that learn.
   [[nodiscard]] std::vector<Segment> segments() const;
-  /// Elements at the front of the gradient buffer that are final once `parameter` and all declared after it are.
+  /// Elements at the front of the gradient buffer that are final once `parameter`, which is not frozen, and all
+  /// declared after it are.
   [[nodiscard]] static std::int64_t final_elements(const Parameter& parameter);
   [[nodiscard]] std::size_t batch_norm_count() const { return batch_norms_.size(); }
   [[nodiscard]] const std::vector<std::unique_ptr<Parameter>>& parameters() const { return parameters_; }
@@ -85,7 +96,8 @@ class ParameterStore {
   /// What it has in a checkpoint, in the order in which export_model() gives it; or what was declared since it had
   /// that many parameters and batch norms.
   [[nodiscard]] std::vector<TensorEntry> manifest(std::size_t first_parameter = 0, std::size_t first_norm = 0) const;
-  /// Parameters and buffers in declaration order, or the values of another flat buffer (an optimizer slot).
+  /// Parameters and buffers in declaration order, or the values of another flat buffer (an optimizer slot, as long as
+  /// gradients(): zeros for what is frozen; what a file has for that is left aside).
   /// An earlier result handed back as `reuse` lends its memory.
   [[nodiscard]] std::vector<HostTensor> export_model(std::vector<HostTensor> reuse = {}) const;
   [[nodiscard]] std::vector<HostTensor> export_slot(const Tensor& flat, std::vector<HostTensor> reuse = {}) const;
@@ -96,13 +108,15 @@ class ParameterStore {
 
  private:
   void initialize(Parameter& parameter, std::uint64_t seed);
+  void finalize_statistics();
 
   Backend& backend_;
   std::vector<std::unique_ptr<Parameter>> parameters_;
   std::vector<std::unique_ptr<RunningStatistics>> batch_norms_;
-  Tensor values_, gradients_;    ///< float32 [total]
+  Tensor values_, gradients_;    ///< float32 [total], [learned]
+  Tensor learned_values_;        ///< float32 [learned], the front of values_
   Tensor mirror_;                ///< compute type [total], where the backend keeps weights so and it is not float32
-  Tensor running_, statistics_;  ///< float32 [sum of 2 * channels]
+  Tensor running_, statistics_;  ///< float32 [sum of 2 * channels], the latter of what is not frozen
 };
 
 }  // namespace convoy

@@ -57,8 +57,15 @@ Tensor ResidualBlock::propagate(const Tensor& dy, Cache& cache, bool weights) {
   Tensor dx = through(*path_.back(), dy, &dshortcut);
   for (auto it = path_.rbegin() + 1; it != path_.rend(); ++it) dx = through(**it, dx, nullptr);
   if (downsample_) dshortcut = through(*downsample_, dshortcut, nullptr);
+  if (!needs_input_gradient_) return {};
   backend_->add(dshortcut, dx);
   return dx;
+}
+
+void ResidualBlock::skip_input_gradient() {
+  Layer::skip_input_gradient();
+  path_.front()->conv.skip_input_gradient();
+  if (downsample_) downsample_->conv.skip_input_gradient();
 }
 
 void ResidualBlock::backward_weight(Cache& cache) {

@@ -29,6 +29,7 @@ class ResidualBlock final : public Layer {
   Tensor backward_input(const Tensor& dy, Cache& cache) override { return propagate(dy, cache, false); }
   void backward_weight(Cache& cache) override;
   Tensor backward(const Tensor& dy, Cache& cache) override { return propagate(dy, cache, true); }
+  void skip_input_gradient() override;
 
  private:
   struct ConvNorm {

@@ -220,7 +220,7 @@ void Executor::optimizer_step() {
   if (finite[0] > 0) optimizer_.step(lr_, update_);
   scaler_.finish(finite[0] > 0, update_);
   model_.parameters().update_running_statistics();
-  model_.parameters().refresh_compute();
+  model_.parameters().refresh_learned();
 }
 
 LossTotals Executor::evaluate(std::span<const Batch> microbatches) {

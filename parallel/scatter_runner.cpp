@@ -64,8 +64,8 @@ LossTotals ScatterRunner::train_step(std::span<const Batch> microbatches, std::i
   backend_.zero(totals_);
   store.begin_step();
 
-  broadcast(store.values(), "parameters");
-  if (!is_root()) store.refresh_compute();
+  broadcast(store.learned_values(), "parameters");
+  if (!is_root()) store.refresh_learned();
   lap(Phase::kBroadcast);
   const Tensor part = scatter_inputs(batch);
   lap(Phase::kScatter);
@@ -95,7 +95,7 @@ LossTotals ScatterRunner::train_step(std::span<const Batch> microbatches, std::i
     if (finite) optimizer_.step(lr, update);
     scaler_.finish(finite, update);
     store.update_running_statistics();
-    store.refresh_compute();
+    store.refresh_learned();
   }
   lap(Phase::kOptimizer);
   return read_totals(backend_, totals_);

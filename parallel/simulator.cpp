@@ -95,6 +95,7 @@ class Simulation {
 
   // What the action needs, the first that is missing or else the last to come.
   std::optional<Need> need(const Action& action, int v) {
+    if (!is_compute(action.kind)) return std::nullopt;  // it may be of no microbatch
     const Times& here = times(v, action.microbatch);
     const auto last = schedule_.virtual_stages() - 1;
     switch (action.kind) {

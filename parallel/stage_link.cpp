@@ -82,6 +82,9 @@ void StageLink::receive(const Action& action, const Tensor& buffer, Message& mes
 void StageLink::start(const Action& action, std::int64_t samples) {
   Ends& e = ends(action.microbatch, action.chunk);
   const int here = schedule_.virtual_stage(stage_, action.chunk);
+  // A gradient that nobody needs is neither sent nor waited for; both ends know.
+  if (action.kind == ActionKind::kSendGradient && !model_.learns_before(action.chunk)) return;
+  if (action.kind == ActionKind::kReceiveGradient && !model_.learns_up_to(action.chunk)) return;
   switch (action.kind) {
     case ActionKind::kSendActivation:
       send(action, e.output, here + 1);

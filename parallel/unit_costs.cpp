@@ -37,15 +37,15 @@ class Probe {
   Probe(Backend& backend, Candidate candidate) : backend_(backend), candidate_(std::move(candidate)), store_(backend) {
     const UnitInfo& info = candidate_.info;
     BuildContext context{backend, store_};
-    candidate_.unit.layer->build(context, candidate_.unit.path, info.input);
-    if (candidate_.first) candidate_.unit.layer->skip_input_gradient();
+    static_cast<void>(build_unit(context, candidate_.unit, info.input));
+    if (candidate_.lowest) candidate_.unit.layer->skip_input_gradient();
     store_.finalize(0);
     store_.begin_step();
     cache_ = Cache(context.layers);
     const auto element = static_cast<double>(dtype_size(backend.compute_type()));
     best_ = {kNever, kNever,
              kNever, element * static_cast<double>(info.output.size()),
-             0,      4.0 * static_cast<double>(info.parameters())};
+             0,      info.frozen ? 0 : 4.0 * static_cast<double>(info.parameters())};
   }
 
   /// Returns the seconds of one pass; counts it unless it only warms up. Waits for the device before each lap.
@@ -55,15 +55,17 @@ class Probe {
       backend_.synchronize();
       return watch.lap();
     };
+    const bool below = candidate_.below;
     lap();
-    const Tensor y = layer.forward(inputs.view(0, candidate_.info.input), cache_, Mode::kTraining);
+    const Tensor y =
+        layer.forward(inputs.view(0, candidate_.info.input), cache_, below ? Mode::kEvaluation : Mode::kTraining);
     const double forward = lap();
     best_.cache_bytes = static_cast<double>(cache_.bytes());
     lap();
-    layer.backward_input(gradients.view(0, candidate_.info.output), cache_);
-    const double backward_input = lap();
-    layer.backward_weight(cache_);
-    const double backward_weight = lap();
+    if (!below) layer.backward_input(gradients.view(0, candidate_.info.output), cache_);
+    const double backward_input = below ? 0 : lap();
+    if (!below) layer.backward_weight(cache_);
+    const double backward_weight = below ? 0 : lap();
     if (counts) {
       best_.forward = std::min(best_.forward, forward);
       best_.backward_input = std::min(best_.backward_input, backward_input);
@@ -84,6 +86,11 @@ class Probe {
 };
 
 }  // namespace
+
+Candidate candidate(Unit unit, const std::vector<UnitInfo>& infos, std::size_t index) {
+  const auto lowest = static_cast<std::size_t>(lowest_learning(infos));
+  return {std::move(unit), infos[index], index == lowest, index < lowest};
+}
 
 std::vector<UnitCost> measure_units(Backend& backend, std::vector<Candidate> candidates) {
   std::int64_t largest_input = 0, largest_output = 0;

@@ -10,12 +10,12 @@
 
 namespace convoy {
 
-/// Of one microbatch through one unit.
+/// Of one microbatch through one unit. What a step of a model with frozen units leaves out costs nothing.
 struct UnitCost {
   double forward = 0, backward_input = 0, backward_weight = 0;  ///< seconds
   double output_bytes = 0;                                      ///< of the activation that it hands on
   double cache_bytes = 0;                                       ///< kept from forward to backward
-  double parameter_bytes = 0;                                   ///< of its float32 parameters, once
+  double parameter_bytes = 0;                                   ///< of its float32 parameters that learn, once
   [[nodiscard]] double seconds() const { return forward + backward_input + backward_weight; }
 };
 
@@ -23,8 +23,12 @@ struct UnitCost {
 struct Candidate {
   Unit unit;
   UnitInfo info;
-  bool first = false;  ///< of the network: computes no gradient of its input
+  bool lowest = false;  ///< that learns: computes no gradient of its input
+  bool below = false;   ///< before that: has no backward
 };
+
+/// Unit `index` of the network that `infos` describes.
+[[nodiscard]] Candidate candidate(Unit unit, const std::vector<UnitInfo>& infos, std::size_t index);
 
 /// Times units by themselves on `backend`, which afterwards still holds their memory: use one for measuring only.
 /// Several rounds over all of them; what a unit costs beside another comes from its quickest pass, the sum over all

@@ -83,8 +83,9 @@ MachineModel stated_machine(const std::string& path, const Config& config, const
   const auto infos = describe_units(*backend, build_units(config, data), microbatch_shape(data, kFewSamples));
   std::vector<Unit> units = build_units(config, data);
   std::vector<Candidate> candidates;
-  for (std::size_t i = 0; i < units.size(); ++i) candidates.push_back({std::move(units[i]), infos[i], i == 0});
+  for (std::size_t i = 0; i < units.size(); ++i) candidates.push_back(candidate(std::move(units[i]), infos, i));
   const std::vector<UnitCost> own = measure_units(*backend, std::move(candidates));
+  const auto lowest = static_cast<std::size_t>(lowest_learning(infos));
   SizedCosts few{kFewSamples, {}}, many{kFewSamples * kMany, {}};
   for (std::size_t i = 0; i < own.size(); ++i) {
     UnitCost unit = own[i];
@@ -98,8 +99,9 @@ MachineModel stated_machine(const std::string& path, const Config& config, const
       c.cache_bytes *= samples;
       c.output_bytes *= samples;
       c.forward = unit_seconds + samples * (compute + kForwardPasses * pass);
-      c.backward_input = unit_seconds + samples * ((i == 0 ? 0 : compute) + kBackwardInputPasses * pass);
-      c.backward_weight = unit_seconds + samples * (compute + kBackwardWeightPasses * pass);
+      if (i < lowest) return c;
+      c.backward_input = unit_seconds + samples * ((i == lowest ? 0 : compute) + kBackwardInputPasses * pass);
+      c.backward_weight = infos[i].frozen ? 0 : unit_seconds + samples * (compute + kBackwardWeightPasses * pass);
       return c;
     };
     few.units.push_back(cost(1));

@@ -47,6 +47,9 @@ refused("unknown option", "", "train", "x.toml", "--fast")
 refused("no config", "nowhere.toml: the config cannot be opened", "check", "nowhere.toml")
 refused("no file to inspect", "", "inspect", "nowhere.h5")
 
+# Data that cannot be in the tree: `check` only looks whether it is there.
+for folder in ("mnist", "cifar-10-batches-bin"):
+    pathlib.Path("data", folder).mkdir(parents=True, exist_ok=True)
 for config in sorted(CONFIGS.glob("*.toml")):
     first = run("check", config)
     expect(first.returncode == 0 and not first.stderr, f"check {config.name}", first)
@@ -66,6 +69,12 @@ line = bad.read_text().splitlines().index("keeep = 3") + 1
 refused("unknown key", f"bad.toml:{line}:1: checkpoint.keeep: unknown key (did you mean checkpoint.keep?)", "check", bad)
 refused("bad override", "--set: optimizer.lr: is a string", "check", toy, "--set", "optimizer.lr=fast")
 refused("missing data", "--set: data.train: there is no file", "check", CONFIGS / "quickstart.toml", "--set", "data.train=no.h5")
+digits = CONFIGS / "mlp_digits.toml"
+refused("freeze of an unknown unit", "--set: model.freeze: no unit \"fc4\", did you mean \"fc1\"? (units: fc1, fc2, fc3)",
+        "check", digits, "--set", 'model.freeze=["fc4"]')
+refused("freeze of all", "--set: model.freeze: names every unit", "check", digits, "--set", 'model.freeze=["fc1", "fc2", "fc3"]')
+result = run("check", CONFIGS / "resnet50_synthetic.toml", "--set", 'model.freeze=["stem", "layer1", "layer2.3"]')
+expect(result.returncode == 0 and 'freeze = ["stem", "layer1", "layer2.3"]' in result.stdout, "freeze", result)
 if WITHOUT_CUDA:
     refused("no GPU", "--set: device.kind: this build has no CUDA backend", "check", toy, "--set", "device.kind=cuda")
 else:  # a config may be looked at where its GPU is not

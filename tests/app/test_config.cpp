@@ -163,8 +163,10 @@ TEST_CASE("sequential layers through the printer and back") {
 TEST_CASE("the examples are good configs") {
   for (const auto& entry : std::filesystem::directory_iterator(CONVOY_CONFIGS)) {
     if (entry.path().extension() != ".toml") continue;
-    CAPTURE(entry.path());
-    check_round_trip(read_config(entry.path().string()));
+    const std::string path = entry.path().string();
+    CAPTURE(path);
+    check_round_trip(
+        parse_config(read_config_text(path), path, {}, InputFiles::kTrust));  // not all data is in the tree
   }
 }
 

@@ -13,12 +13,13 @@ import os
 import sys
 
 from interop import (Mlp, Report, Toy, as_input, base_config, h5py, last_checkpoint, make_images, np, read_group,
-                     read_metrics, resnet, run_convoy, temporary_folder, torch, write_config, write_images,
+                     randomize_buffers, read_metrics, resnet, run_convoy, temporary_folder, torch, write_config, write_images,
                      write_weights)
 
 STEPS = 10
 DEFAULTS = dict(model="mlp", hidden=[64, 32], size=8, channels=1, batch=16, optimizer="sgd", lr=0.01, momentum=0.9,
-                weight_decay=1e-4, nesterov=False, microbatches=1, loss="cross_entropy", smoothing=0.0, slots=1e-3)
+                weight_decay=1e-4, nesterov=False, microbatches=1, loss="cross_entropy", smoothing=0.0, slots=1e-3,
+                freeze=[])
 CASES = {
     "toy": dict(model="toy", loss="mse", lr=0.05),
     "mlp": dict(lr=0.05),
@@ -32,6 +33,13 @@ CASES = {
     "nesterov": dict(lr=0.05, nesterov=True),
     "label_smoothing": dict(lr=0.05, smoothing=0.1),
     "mse_onehot": dict(lr=0.05, loss="mse"),
+    "freeze": dict(model="resnet18", stem="small", size=16, channels=3, batch=32, slots=1e-2,
+                   freeze=["stem", "layer1", "layer3.0"]),
+    "freeze_lars": dict(model="resnet18", stem="small", size=16, channels=3, optimizer="lars", lr=0.05, slots=1e-2,
+                        freeze=["layer2", "layer4.1"]),
+    "freeze_adamw": dict(optimizer="adamw", lr=1e-3, weight_decay=0.05, freeze=["fc1"]),
+    "feature_extractor": dict(model="resnet50", stem="imagenet", size=64, channels=3, batch=8, lr=0.01,
+                              freeze=["stem", "layer1", "layer2", "layer3", "layer4"]),
 }
 
 
@@ -52,7 +60,22 @@ def make_model(case):
             torch.nn.init.uniform_(parameter, 0.8, 1.2)
         if name.endswith(last):
             torch.nn.init.zeros_(parameter)
+    if case["freeze"]:
+        randomize_buffers(model)
     return model
+
+
+UNITS = {"stem": ("conv1", "bn1"), "head": ("fc",)}
+
+
+def frozen_modules(case):
+    return [module for unit in case["freeze"] for module in UNITS.get(unit, (unit,))]
+
+
+def freeze(model, case):
+    """As PyTorch's users do it: no gradients, and batch norms that stay in evaluation."""
+    for name in frozen_modules(case):
+        model.get_submodule(name).eval().requires_grad_(False)
 
 
 def make_data(case):
@@ -88,6 +111,8 @@ class Lars:
     @torch.no_grad()
     def step(self):
         for p in self.parameters:
+            if p.grad is None:
+                continue
             adapt = p.dim() > 1  # not biases, not batch norm
             decay = self.case["weight_decay"] if adapt else 0.0
             ratio = 1.0
@@ -143,6 +168,7 @@ def train_torch(model, case, inputs, targets):
     parts = case["microbatches"]
     statistics = StepStatistics(model) if parts > 1 else None
     model.train()
+    freeze(model, case)
     for step in range(STEPS):
         optimizer.zero_grad()
         x = inputs[step * case["batch"]:(step + 1) * case["batch"]].chunk(parts)
@@ -165,7 +191,8 @@ def train_torch(model, case, inputs, targets):
     if case["optimizer"] == "adamw":
         names = {"exp_avg": "exp_avg", "exp_avg_sq": "exp_avg_sq"}
     for slot, key in names.items():
-        slots[slot] = {name: optimizer.state[p][key] for name, p in model.named_parameters()}
+        slots[slot] = {name: optimizer.state[p].get(key, torch.zeros_like(p)) if p in optimizer.state else torch.zeros_like(p)
+                       for name, p in model.named_parameters()}
     return losses, slots
 
 
@@ -186,6 +213,8 @@ def train_convoy(program, folder, case, model, inputs, targets):
         model_keys["classes"] = 10
     if case["model"] == "mlp":
         model_keys["hidden"] = case["hidden"]
+    if case["freeze"]:
+        model_keys["freeze"] = case["freeze"]
     if "stem" in case:
         model_keys["stem"] = case["stem"]
     train = {"steps": STEPS, "global_batch_size": case["batch"], "loss": case["loss"]}
@@ -234,7 +263,12 @@ def main():
     with temporary_folder() as folder:
         losses, checkpoint = train_convoy(program, folder, case, start, inputs, targets)
         slots = {slot: read_group(checkpoint, f"optimizer/{slot}") for slot in expected_slots}
-        compare(case, losses, read_group(checkpoint, "model"), slots, expected_losses, model.state_dict(),
+        values = read_group(checkpoint, "model")
+        frozen = tuple(f"{module}." for module in frozen_modules(case))
+        for name, value in start.state_dict().items():
+            if name.startswith(frozen) and not torch.equal(values[name], value):
+                sys.exit(f"FAILED: {name} is frozen and has changed")
+        compare(case, losses, values, slots, expected_losses, model.state_dict(),
                 expected_slots)
 
 

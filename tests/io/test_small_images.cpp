@@ -112,6 +112,7 @@ TEST_CASE("bad IDX files are named, with what is wrong") {
   CHECK(contains(error(idx_file({8}, pattern(8)), two), "1 axes; images have 3"));
   CHECK(contains(error(good, idx_file({3}, std::string{0, 1, 2})), "3 labels"));
   CHECK(contains(error(good, idx_file({2, 1}, std::string{0, 1})), "with 2 axes"));
+  CHECK(contains(error(good, idx_file({}, std::string{0})), "with 0 axes"));
   write_gzipped(images + ".gz", good);
   std::filesystem::remove(images);
   const std::string gzipped = read_text(images + ".gz");
@@ -136,7 +137,7 @@ TEST_CASE("CIFAR-10 batches: planes become pixels, batches follow each other") {
     }
     write_text(inner + fmt::format("/data_batch_{}.bin", batch), bytes);
   }
-  write_text(inner + "/test_batch.bin", "\x09" + pattern(3072));
+  write_text(inner + "/test_batch.bin", fmt::format("\x09{}", pattern(3072)));
   const auto data = open_cifar10(folder.path(), true);
   CHECK(data->size() == 10);
   CHECK(data->sample_shape() == Shape{3, 32, 32});
@@ -162,6 +163,6 @@ TEST_CASE("bad CIFAR-10 files are named, with what is wrong") {
   CHECK(contains(error(), "0 bytes are not whole records of 3073"));
   write_text(folder / "test_batch.bin", pattern(3072));
   CHECK(contains(error(), "3072 bytes are not whole records"));
-  write_text(folder / "test_batch.bin", "\x01" + pattern(3072) + "\x0A" + pattern(3072));
+  write_text(folder / "test_batch.bin", fmt::format("\x01{}\x0A{}", pattern(3072), pattern(3072)));
   CHECK(contains(error(), "record 1 has the label 10 (0 to 9)"));
 }
