@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/build_data.h"
 
+#include <cmath>
+
+#include "io/augmented_dataset.h"
 #include "io/cifar10.h"
 #include "io/hdf5_dataset.h"
+#include "io/hdf5_jpegs.h"
 #include "io/idx.h"
+#include "io/image_dataset.h"
+#include "io/image_folder.h"
 #include "io/synthetic.h"
 #include "layers/base/error.h"
 
@@ -14,6 +20,7 @@ namespace {
 constexpr std::int64_t kSyntheticImageSize = 224;
 constexpr std::int64_t kSyntheticChannels = 3;
 constexpr std::int64_t kToyClasses = 5;
+constexpr std::int64_t kImageSize = 224, kChannels = 3;  // of JPEGs
 
 std::unique_ptr<Dataset> build_synthetic(const Config& config) {
   const DataConfig& d = config.data;
@@ -34,14 +41,71 @@ void check_images(const DataConfig& d, const Shape& sample, const std::string& s
   }
 }
 
-std::unique_ptr<Dataset> open_source(DataKind kind, const std::string& source, bool training) {
-  switch (kind) {
+Augmentation augmentation(const DataConfig& d) {
+  Augmentation a;
+  a.crop = d.augments("crop");
+  a.flip = d.augments("flip");
+  a.jitter = d.augments("jitter");
+  a.area = d.crop_area;
+  a.ratio = d.crop_ratio;
+  a.padding = static_cast<int>(d.crop_padding);
+  std::copy(d.jitter.begin(), d.jitter.end(), a.strength.begin());
+  return a;
+}
+
+/// A key that belongs to the other kind of images in HDF5 files, which the config alone does not tell.
+void refuse_changed(bool changed, const char* key, const std::string& source, const char* what) {
+  if (changed) fail_usage("data.{}: means nothing for {}, which holds {} (leave it out)", key, source, what);
+}
+
+std::unique_ptr<Dataset> open_images(const Config& config, std::unique_ptr<EncodedImages> images,
+                                     const std::string& source, bool training) {
+  const DataConfig& d = config.data;
+  refuse_changed(d.crop_padding != DataConfig{}.crop_padding, "crop_padding", source, "JPEGs");
+  ImageDataset::Options options;
+  options.size = static_cast<int>(d.image_size > 0 ? d.image_size : kImageSize);
+  options.channels = static_cast<int>(d.channels > 0 ? d.channels : kChannels);
+  options.resize = static_cast<int>(d.resize > 0 ? d.resize : std::lround(options.size * 256.0 / 224.0));
+  if (options.channels != 1 && options.channels != 3) {
+    fail_usage("data.channels: {}, but JPEGs become images of 3 (RGB) or 1 (grey)", options.channels);
+  }
+  if (options.resize < options.size) {
+    fail_usage("data.resize: {} is smaller than data.image_size, {} (at least that, or 0)", d.resize, options.size);
+  }
+  if (training) options.augmentation = augmentation(d);
+  options.seed = config.run.seed;
+  options.max_broken = d.max_broken;
+  return std::make_unique<ImageDataset>(std::move(images), source, options);
+}
+
+std::unique_ptr<Dataset> open_fixed(const Config& config, const std::string& source, bool training) {
+  switch (config.data.kind) {
     case DataKind::kIdx: return open_idx(source, training);
     case DataKind::kCifar10: return open_cifar10(source, training);
     case DataKind::kHdf5:
+    case DataKind::kImageFolder:
     case DataKind::kSynthetic: break;
   }
   return std::make_unique<Hdf5Dataset>(source);
+}
+
+std::unique_ptr<Dataset> open_source(const Config& config, const std::string& source, bool training) {
+  const DataConfig& d = config.data;
+  if (d.kind == DataKind::kImageFolder) {
+    return open_images(config, std::make_unique<ImageFolder>(source), source, training);
+  }
+  if (d.kind == DataKind::kHdf5 && Hdf5Jpegs::are_in(source)) {
+    return open_images(config, std::make_unique<Hdf5Jpegs>(source), source, training);
+  }
+  const DataConfig defaults;
+  const char* what = "samples of one size, not JPEGs";
+  refuse_changed(d.crop_area != defaults.crop_area, "crop_area", source, what);
+  refuse_changed(d.crop_ratio != defaults.crop_ratio, "crop_ratio", source, what);
+  refuse_changed(d.resize != defaults.resize, "resize", source, what);
+  refuse_changed(d.max_broken != defaults.max_broken, "max_broken", source, what);
+  auto data = open_fixed(config, source, training);
+  if (!training || d.augment.empty()) return data;
+  return std::make_unique<AugmentedDataset>(std::move(data), augmentation(d), config.run.seed);
 }
 
 }  // namespace
@@ -49,7 +113,7 @@ std::unique_ptr<Dataset> open_source(DataKind kind, const std::string& source, b
 std::unique_ptr<Dataset> build_dataset(const Config& config, const std::string& source, const std::string& key) {
   if (config.data.kind == DataKind::kSynthetic) return build_synthetic(config);
   try {
-    auto data = open_source(config.data.kind, source, key == "data.train");
+    auto data = open_source(config, source, key == "data.train");
     check_images(config.data, data->sample_shape(), source);
     const std::int64_t classes = config.model.name == ModelKind::kToy ? kToyClasses : config.model.classes;
     if (data->target_size() == 0 && classes > 0) data->check_labels(classes);

@@ -135,7 +135,7 @@ LoaderOptions training_loader(const Run& run) {
   options.replica = run.replica();
   options.replicas = run.layout.mesh.replicas();
   options.microbatches = run.layout.schedule.microbatches;
-  options.threads = static_cast<int>(run.config.data.loader_threads);
+  options.threads = run.device.loader_threads;
   if (run.config.parallel.mode == ParallelMode::kScatter) {  // the root reads everything
     options.replica = 0;
     options.replicas = 1;

@@ -131,6 +131,8 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
       ->type_name("KEY=V1,V2,...");
   bench_app->add_flag("--profile", bench.profile,
                       "then time every operation: by kind and by layer, beside what the device can do at best");
+  bench_app->add_flag("--data", bench.data, "time reading the batches and bringing them to the device, not the steps")
+      ->excludes("--profile");
   bench_app->add_option("--json", bench.json, "write the results to this file too")->type_name("FILE");
 
   PlanArguments plan;

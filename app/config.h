@@ -6,6 +6,7 @@
 // model, data, optimizer and schedule.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -72,8 +73,8 @@ enum class LayerKind {
 CONVOY_CONFIG_ENUM(LayerKind, "linear", "relu", "conv2d", "batch_norm2d", "max_pool2d", "global_avg_pool", "flatten",
                    "basic_block", "bottleneck");
 
-enum class DataKind { kSynthetic, kHdf5, kIdx, kCifar10 };
-CONVOY_CONFIG_ENUM(DataKind, "synthetic", "hdf5", "idx", "cifar10");
+enum class DataKind { kSynthetic, kHdf5, kIdx, kCifar10, kImageFolder };
+CONVOY_CONFIG_ENUM(DataKind, "synthetic", "hdf5", "idx", "cifar10", "image_folder");
 
 enum class LossKind { kCrossEntropy, kMse };
 CONVOY_CONFIG_ENUM(LossKind, "cross_entropy", "mse");
@@ -148,18 +149,29 @@ struct ModelConfig {
 /// [data]
 struct DataConfig {
   DataKind kind = DataKind::kSynthetic;
-  std::string train;                 ///< hdf5: FILE or FILE:/GROUP
-  std::string validation;            ///< the same; empty: no evaluation
-  std::int64_t image_size = 0;       ///< height and width; hdf5: 0 takes the file's, else checked against it
-  std::int64_t channels = 0;         ///< the same
-  std::int64_t features = 0;         ///< synthetic: samples are float32 [features] instead of images; 0: images
-  std::int64_t targets = 0;          ///< synthetic: targets are float32 [targets] instead of labels; 0: labels
-  std::int64_t samples = 1024;       ///< synthetic: length of an epoch
+  std::string train;            ///< hdf5: FILE or FILE:/GROUP
+  std::string validation;       ///< the same; empty: no evaluation
+  std::int64_t image_size = 0;  ///< height and width; hdf5: 0 takes the file's, else checked against it; JPEGs: 224
+  std::int64_t channels = 0;    ///< the same
+  std::int64_t features = 0;    ///< synthetic: samples are float32 [features] instead of images; 0: images
+  std::int64_t targets = 0;     ///< synthetic: targets are float32 [targets] instead of labels; 0: labels
+  std::int64_t samples = 1024;  ///< synthetic: length of an epoch
   std::vector<double> mean = {0.0};  ///< one per channel, or one for all
   std::vector<double> std = {1.0};
+  std::vector<std::string> augment;  ///< of training samples: "crop", "flip", "jitter"
+  std::array<double, 2> crop_area = {0.08, 1.0};
+  std::array<double, 2> crop_ratio = {3.0 / 4.0, 4.0 / 3.0};
+  std::int64_t crop_padding = 4;                 ///< of images of one size
+  std::vector<double> jitter = {0.4, 0.4, 0.4};  ///< brightness, contrast, saturation
+  std::int64_t resize = 0;   ///< JPEGs: shorter side before the central crop; 0: image_size * 256 / 224
+  double max_broken = 0.01;  ///< JPEGs: share of the files
   bool shuffle = true;
   bool drop_last = true;
-  std::int64_t loader_threads = 1;
+  std::int64_t loader_threads = 0;  ///< 0: as many as cores that do not compute, at least 1
+
+  [[nodiscard]] bool augments(std::string_view how) const {
+    return std::find(augment.begin(), augment.end(), how) != augment.end();
+  }
   bool operator==(const DataConfig&) const = default;
 };
 

@@ -98,6 +98,24 @@ void check_model_and_data(const Config& c, const Place& place) {
   }
 }
 
+void check_augmentation(const Config& c, const Place& place) {
+  const DataConfig& d = c.data;
+  for (std::size_t i = 0; i < d.augment.size(); ++i) {
+    refuse_if(std::count(d.augment.begin(), d.augment.end(), d.augment[i]) > 1, place, "data.augment",
+              "\"{}\" is there twice (list each once)", d.augment[i]);
+  }
+  const auto [least, most] = d.crop_area;
+  refuse_if(least <= 0 || least > most, place, "data.crop_area", "[{}, {}] (the smaller share first, above 0)", least,
+            most);
+  refuse_if(d.crop_ratio[0] > d.crop_ratio[1], place, "data.crop_ratio", "[{}, {}] (the smaller one first)",
+            d.crop_ratio[0], d.crop_ratio[1]);
+  refuse_if(d.jitter.size() != 3, place, "data.jitter", "has {} items (three: brightness, contrast, saturation)",
+            d.jitter.size());
+  refuse_if(d.kind == DataKind::kImageFolder && d.channels == 2, place, "data.channels", "2 (3: RGB, or 1: grey)");
+  refuse_if(d.kind == DataKind::kImageFolder && d.resize > 0 && d.resize < d.image_size, place, "data.resize",
+            "{} is smaller than data.image_size, {} (at least that, or 0)", d.resize, d.image_size);
+}
+
 void check_training(const Config& c, const Place& place) {
   const TrainConfig& t = c.train;
   refuse_if(!t.epochs && !t.steps, place, "train.epochs", "missing (give train.epochs or train.steps)");
@@ -169,6 +187,7 @@ void check_config(const Config& config, const Place& place) {
   check_layers(config, place);
   check_freeze(config, place);
   check_model_and_data(config, place);
+  check_augmentation(config, place);
   check_training(config, place);
   check_optimizer(config, place);
   check_parallel(config, place);

@@ -14,6 +14,7 @@
 namespace convoy {
 
 inline constexpr auto kResumeWords = std::to_array<std::string_view>({"auto", "never"});
+inline constexpr auto kAugmentWords = std::to_array<std::string_view>({"crop", "flip", "jitter"});
 inline constexpr double kMaxCount = 1e15;  ///< samples, steps: products with the batch still fit in 64 bits
 
 /// One [[model.layers]].
@@ -81,19 +82,50 @@ void visit_model(Visitor& v, C& c) {
   v.layers(m.layers, owned(anything(), {kSequential}));
 }
 
+/// Keys of [data] about samples that are changed on their way.
+template <class Visitor, class D>
+void visit_augmentation(Visitor& v, D& d) {
+  using enum DataKind;
+  const auto in = [&](const Rule& rule, std::initializer_list<DataKind> kinds) {
+    return rule.only_for("data.kind", d.kind, kinds);
+  };
+  const auto with = [&](const Rule& rule, const char* how) {
+    return rule.only_if(d.augments(how),
+                        fmt::format("means nothing without \"{}\" in data.augment (add it there)", how));
+  };
+  v.key("augment", d.augment, in(one_of(kAugmentWords), {kHdf5, kIdx, kCifar10, kImageFolder}),
+        "random changes of training images: crop (of JPEGs a part of random size, of images of one size moved by up to "
+        "crop_padding), flip (left to right), jitter (of colours)");
+  v.key("crop_area", d.crop_area, with(in(between(0, 1), {kHdf5, kImageFolder}), "crop"),
+        "JPEGs: smallest and largest share of the image in a crop");
+  v.key("crop_ratio", d.crop_ratio, with(in(above(0), {kHdf5, kImageFolder}), "crop"),
+        "JPEGs: smallest and largest width of a crop over its height");
+  v.key("crop_padding", d.crop_padding, with(in(between(0, 1024), {kHdf5, kIdx, kCifar10}), "crop"),
+        "images of one size: black pixels on each side before the crop");
+  v.key("jitter", d.jitter, with(in(between(0, 10), {kHdf5, kIdx, kCifar10, kImageFolder}), "jitter"),
+        "brightness, contrast and saturation change by a factor of 1 - this to 1 + this");
+  v.key("resize", d.resize, in(between(0, 65536), {kHdf5, kImageFolder}),
+        "JPEGs without a random crop: the shorter side before the central crop; 0: image_size * 256 / 224");
+  v.key("max_broken", d.max_broken, in(between(0, 1), {kHdf5, kImageFolder}),
+        "JPEGs: share of broken files that ends the run; up to it others of their class take their place");
+}
+
 template <class Visitor, class C>
 void visit_data(Visitor& v, C& c) {
   using enum DataKind;
   auto& d = c.data;
   const auto owned = [&](const Rule& rule, DataKind kind) { return rule.only_for("data.kind", d.kind, {kind}); };
   const auto from_files = [&](const Rule& rule) {
-    return rule.or_folder(d.kind == kIdx || d.kind == kCifar10).only_for("data.kind", d.kind, {kHdf5, kIdx, kCifar10});
+    return rule.or_folder(d.kind == kIdx || d.kind == kCifar10 || d.kind == kImageFolder)
+        .only_for("data.kind", d.kind, {kHdf5, kIdx, kCifar10, kImageFolder});
   };
   v.section("data", "what it learns from");
   v.key("kind", d.kind, anything().required(),
-        "synthetic: random samples; hdf5: an HDF5 data file; idx: MNIST's files; cifar10: CIFAR-10's binary batches");
+        "synthetic: random samples; hdf5: an HDF5 data file; idx: MNIST's files; cifar10: CIFAR-10's binary batches; "
+        "image_folder: a folder with a folder of JPEGs for each class");
   v.key("train", d.train, from_files(input_file().required()),
-        "hdf5: FILE or FILE:/GROUP; idx: the file of images, or a folder; cifar10: a batch file, or a folder");
+        "hdf5: FILE or FILE:/GROUP; idx: the file of images, or a folder; cifar10: a batch file, or a folder; "
+        "image_folder: the folder");
   v.key("validation", d.validation, from_files(input_file()), "the same; \"\": no evaluation");
   v.key("samples", d.samples, owned(between(1, kMaxCount), kSynthetic), "length of an epoch");
   v.key("features", d.features, owned(between(0, 1e7), kSynthetic), "float32 vectors of this length; 0: images");
@@ -102,18 +134,21 @@ void visit_data(Visitor& v, C& c) {
   const auto images = [&](const Rule& rule) {
     return rule.only_if(!vectors, "means nothing beside data.features (samples are vectors, not images)");
   };
-  v.fallback(d.image_size, synthetic && !vectors ? 224 : 0);
-  v.fallback(d.channels, synthetic && !vectors ? 3 : 0);
-  v.key("image_size", d.image_size, images(between(synthetic ? 1 : 0, 65536)),
-        "height and width; default 224, with hdf5 0: as in the file (else it must be the file's)");
-  v.key("channels", d.channels, images(between(synthetic ? 1 : 0, 65536)),
-        "of an image; default 3, with hdf5 0: as in the file (else it must be the file's)");
+  const bool of_any_size = d.kind == kImageFolder, chosen = of_any_size || (synthetic && !vectors);
+  v.fallback(d.image_size, chosen ? 224 : 0);
+  v.fallback(d.channels, chosen ? 3 : 0);
+  v.key("image_size", d.image_size, images(between(chosen ? 1 : 0, 65536)),
+        "height and width; default 224, with hdf5 0: as in the file (else it must be the file's), 224 of JPEGs");
+  v.key("channels", d.channels, images(between(chosen ? 1 : 0, of_any_size ? 3 : 65536)),
+        "of an image; default 3, with hdf5 0: as in the file (else it must be the file's), 3 of JPEGs (or 1: grey)");
   v.key("mean", d.mean, images(anything().items(1)),
         "pixels from 0 to 1 become (x - mean) / std; per channel, or one for all");
   v.key("std", d.std, images(above(0).items(1)), "the same");
+  visit_augmentation(v, d);
   v.key("shuffle", d.shuffle, anything(), "a new order of samples every epoch");
   v.key("drop_last", d.drop_last, anything(), "leave out an epoch's last samples when they do not fill a batch");
-  v.key("loader_threads", d.loader_threads, between(1, 1024), "a rank's threads that prepare batches");
+  v.key("loader_threads", d.loader_threads, between(0, 1024),
+        "a rank's threads that prepare batches; 0: as many as cores that do not compute, at least 1");
 }
 
 template <class Visitor, class C>

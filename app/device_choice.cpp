@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <map>
 #include <sstream>
 
@@ -13,7 +14,8 @@ namespace convoy {
 
 namespace {
 
-constexpr double kTensorShare = 0.9;  // of a GPU's memory; libraries and their connections take the rest
+constexpr int kMostLoaderThreads = 64;  // unless the user says more
+constexpr double kTensorShare = 0.9;    // of a GPU's memory; libraries and their connections take the rest
 
 double node_memory() {
   return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
@@ -49,7 +51,15 @@ int choose_gpu(const RankPlace& place, int gpus, bool share) {
              place.local_size, place.host, gpus);
 }
 
-DeviceChoice choose_device(const Config& config, const RankPlace& place) {
+int choose_loader_threads(const Config& config, const RankPlace& place, const DeviceChoice& device) {
+  if (config.data.loader_threads > 0) return static_cast<int>(config.data.loader_threads);
+  const int computing = device.on_gpu() ? 1 : device.threads;  // a thread that feeds the GPU
+  return std::clamp(place.thread_share - computing, 1, kMostLoaderThreads);
+}
+
+namespace {
+
+DeviceChoice choose_computing(const Config& config, const RankPlace& place) {
   const DeviceConfig& wanted = config.device;
   DeviceChoice choice;
   choice.threads = wanted.threads > 0 ? static_cast<int>(wanted.threads) : place.thread_share;
@@ -77,6 +87,14 @@ DeviceChoice choose_device(const Config& config, const RankPlace& place) {
                to_string(precision), place.host, report.problem, report.remedy);
   }
   if (kCudaBuilt) choice.no_gpu = report.problem;
+  return choice;
+}
+
+}  // namespace
+
+DeviceChoice choose_device(const Config& config, const RankPlace& place) {
+  DeviceChoice choice = choose_computing(config, place);
+  choice.loader_threads = choose_loader_threads(config, place, choice);
   return choice;
 }
 

@@ -23,7 +23,8 @@ struct RankPlace {
 
 struct DeviceChoice {
   int threads = 1;  ///< that compute, on the CPU
-  int gpu = -1;     ///< among those that this process sees; -1: the CPU computes
+  int loader_threads = 1;
+  int gpu = -1;  ///< among those that this process sees; -1: the CPU computes
   std::string gpu_name, gpu_uuid;
   std::string no_gpu;       ///< why "auto" has found none, in a build that could use one
   double memory_bytes = 0;  ///< for this rank: its share of its node's memory, or of its GPU's
@@ -35,6 +36,9 @@ struct DeviceChoice {
 /// only has been given it, and check_devices() finds whether others were, too. share: ranks take turns on GPUs. Throws
 /// a usage Error when there are too few. Pure.
 [[nodiscard]] int choose_gpu(const RankPlace& place, int gpus, bool share);
+
+/// data.loader_threads, or this rank's cores that do not compute, at least one. Pure.
+[[nodiscard]] int choose_loader_threads(const Config& config, const RankPlace& place, const DeviceChoice& device);
 
 /// Throws a usage Error when the config asks for a GPU, by device.kind or by train.precision, and there is none.
 [[nodiscard]] DeviceChoice choose_device(const Config& config, const RankPlace& place);

@@ -10,6 +10,7 @@ namespace convoy {
 struct EvalResult {
   double loss = 0, top1 = 0, top5 = 0;  ///< means over all samples; top1 and top5 are shares in [0, 1]
   std::int64_t samples = 0;
+  std::vector<std::string> warnings;  ///< of broken samples
 };
 
 /// Every rank calls it and gets the same result. The loss is the plain one, without label smoothing.

@@ -3,6 +3,8 @@
 
 #include <filesystem>
 
+#include "app/broken_report.h"
+
 namespace convoy {
 
 namespace {
@@ -113,6 +115,11 @@ void RunReport::end(const char* reason, const RunState& state, const std::string
   metrics_.write({{"event", "end"}, {"reason", reason}, {"step", state.step}, {"epoch", state.epoch}});
   progress_->finish();
   message(sentence);
+}
+
+void RunReport::warning(const std::string& text) {
+  print_warning(text);
+  log_.warn(text);
 }
 
 void RunReport::message(const std::string& text) {

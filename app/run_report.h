@@ -43,6 +43,8 @@ class RunReport {
   void end(const char* reason, const RunState& state, const std::string& sentence);
   /// A line to the person and to the log.
   void message(const std::string& text);
+  /// The same, to stderr.
+  void warning(const std::string& text);
 
  private:
   const Config& config_;

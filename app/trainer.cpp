@@ -8,6 +8,7 @@
 #include <iostream>
 #include <span>
 
+#include "app/broken_report.h"
 #include "app/config_printer.h"
 #include "app/duration.h"
 #include "app/job_end.h"
@@ -25,7 +26,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kOwnNumbers = 3;  // of the step's exchange: loss, signalled, time is up
+constexpr std::size_t kOwnNumbers = 4;  // of the step's exchange: loss, signalled, time is up, broken samples met
 
 LoaderOptions training_options(const Run& run, const RunState& state) {
   LoaderOptions options = training_loader(run);
@@ -124,6 +125,7 @@ double Trainer::exchange(double loss, Stop& stop) {
   shared_[0] = loss;
   shared_[1] = stop_.signalled() ? 1.0 : 0.0;
   shared_[2] = stop_.time_is_up() ? 1.0 : 0.0;
+  shared_[3] = broken_news(*run_.train);
   const std::span<double> numbers(shared_);
   if (health_due) health_.put(numbers.subspan(kOwnNumbers));
   run_.communicator->all_reduce(numbers, ReduceOp::kSum, "step loss");
@@ -131,6 +133,12 @@ double Trainer::exchange(double loss, Stop& stop) {
     stop = Stop::kSignal;
   } else if (shared_[2] > 0) {
     stop = Stop::kMaxTime;
+  }
+  if (shared_[3] > 0) {
+    const auto warnings = share_broken(*run_.communicator, *run_.train);
+    for (const std::string& warning : warnings) {
+      if (report_) report_->warning(warning);
+    }
   }
   if (health_due) {
     const HealthReport health = health_.take(numbers.subspan(kOwnNumbers));
@@ -170,7 +178,9 @@ void Trainer::evaluate_now() {
   note_activity("evaluating");
   const auto start = Clock::now();
   const EvalResult result = evaluate(run_, *run_.validation);
-  if (report_) report_->evaluation(state_, result, seconds_since(start));
+  if (!report_) return;
+  for (const std::string& warning : result.warnings) report_->warning(warning);
+  report_->evaluation(state_, result, seconds_since(start));
 }
 
 void Trainer::save() {

@@ -12,6 +12,16 @@
 
 namespace convoy {
 
+class BrokenFiles;
+
+/// A sample, and in which epoch it is wanted: augmentation differs from epoch to epoch.
+struct SampleId {
+  SampleId(std::int64_t sample, std::int64_t of_epoch = 0)
+      : index(sample), epoch(of_epoch) {}  // NOLINT: an index is one
+  std::int64_t index;
+  std::int64_t epoch;
+};
+
 class Dataset {
  public:
   virtual ~Dataset() = default;
@@ -31,9 +41,12 @@ class Dataset {
     if (this->classes() > classes)
       fail_usage("labels reach {}, but there are {} classes", this->classes() - 1, classes);
   }
-  /// Writes sample `index` to `input` (sample_shape().size() elements of input_dtype()), and its label to `*label`
-  /// or its target to `target` (target_size() floats). What is not wanted, or does not apply, is null.
-  virtual void read(std::int64_t index, void* input, std::int64_t* label, float* target) const = 0;
+  /// Where samples that could not be decoded are noted; null where there is nothing to decode.
+  [[nodiscard]] virtual BrokenFiles* broken() const { return nullptr; }
+  /// Writes the sample to `input` (sample_shape().size() elements of input_dtype()), and its label to `*label`
+  /// or its target to `target` (target_size() floats). What is not wanted, or does not apply, is null. A pure function
+  /// of the data and `sample`: not of the caller, its thread, or what was read before.
+  virtual void read(const SampleId& sample, void* input, std::int64_t* label, float* target) const = 0;
 };
 
 }  // namespace convoy

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Relies on row_source.h for the elements. Labels are read whole, since they are small and must be checked. Invariant:
-// an error found here is one of bad input (exit code 2) and names the file, the data set and the remedy.
+// Relies on row_source.h for the elements. Invariant: an error found here is one of bad input (exit code 2) and names
+// the file, the data set and the remedy.
 #include "io/hdf5_dataset.h"
 
 #include <algorithm>
@@ -11,11 +11,9 @@ namespace convoy {
 
 namespace {
 
-constexpr std::int64_t kMostClasses = 10'000'000;  // as model.classes
-
 constexpr const char* kNeeded =
     "needed: images uint8 [N, H, W, C] + labels int64 [N], or inputs float32 [N, ...] + targets float32 [N, ...], "
-    "or inputs + labels";
+    "inputs + labels, or jpeg/bytes uint8 + jpeg/offsets int64 [N + 1] + labels";
 
 // What the group holds, and what would be right.
 std::string found_instead(const hdf5::File& file, const std::string& group) {
@@ -36,7 +34,6 @@ std::string found_instead(const hdf5::File& file, const std::string& group) {
     }
   }
   if (!groups.empty()) text += "; did you mean " + groups + "?";
-  if (file.has(group + "/jpeg")) text += "; encoded JPEGs (jpeg/bytes) are not read by this version, decode them first";
   return text;
 }
 
@@ -50,52 +47,37 @@ void to_channels_last(const float* planar, const Shape& shape, float* out) {
 
 }  // namespace
 
-Hdf5Dataset::Hdf5Dataset(const std::string& source) : path_(source) {
-  std::error_code ignored;
-  const auto colon = source.rfind(":/");
-  if (colon != std::string::npos && !std::filesystem::exists(source, ignored)) {
-    path_ = source.substr(0, colon);
-    group_ = source.substr(colon + 1);
-    while (!group_.empty() && group_.back() == '/') group_.pop_back();
-  }
+Hdf5Dataset::Hdf5Dataset(const std::string& source) : source_(source) {
   hdf5::input_errors([&] {
-    const hdf5::File file(path_);
-    if (!group_.empty() && !file.has(group_)) {
-      fail("{}: no group {} (there are: /{})", path_, group_, fmt::join(file.groups("/"), ", /"));
+    const hdf5::File file(source_.path);
+    if (!source_.group.empty() && !file.has(source_.group)) {
+      fail("{}: no group {} (there are: /{})", source_.path, source_.group, fmt::join(file.groups("/"), ", /"));
     }
-    if (!group_.empty() && file.is_dataset(group_))
-      fail("{}: {} is a data set; name the group that holds it", path_, group_);
-    const auto has = [&](const char* name) { return file.is_dataset(group_ + "/" + name); };
+    if (!source_.group.empty() && file.is_dataset(source_.group))
+      fail("{}: {} is a data set; name the group that holds it", source_.path, source_.group);
+    const auto has = [&](const char* name) { return file.is_dataset(source_.group + "/" + name); };
     const bool images = has("images"), inputs = has("inputs"), labels = has("labels"), targets = has("targets");
     if (images == inputs || labels == targets || (images && targets)) {
       const char* problem = images && inputs    ? "both images and inputs: which of them is meant?"
                             : labels && targets ? "both labels and targets: which of them is meant?"
                             : images && targets ? "images go with labels, not with targets"
                                                 : "not the data sets of a data file";
-      fail("{}: {} ({})", name_of(""), problem, found_instead(file, group_));
+      fail("{}: {} ({})", source_.name_of(), problem, found_instead(file, source_.group));
     }
     open_inputs(file, images ? "images" : "inputs");
     if (labels) {
-      open_labels(file, "labels");
+      labels_.emplace(file, source_, size_);
     } else {
       open_targets(file, "targets");
-    }
-    for (const std::string& object : {group_.empty() ? std::string("/") : group_, group_ + "/labels"}) {
-      if (class_names_.empty()) class_names_ = file.strings_attribute(object, "class_names");
     }
   });
 }
 
-std::string Hdf5Dataset::name_of(const std::string& dataset) const {
-  if (dataset.empty()) return group_.empty() ? path_ : path_ + ":" + group_;
-  return path_ + ":" + group_ + "/" + dataset;
-}
-
 void Hdf5Dataset::open_inputs(const hdf5::File& file, const std::string& name) {
-  const hdf5::DatasetInfo info = file.info(group_ + "/" + name);
+  const hdf5::DatasetInfo info = file.info(source_.group + "/" + name);
   const auto& dims = info.dims;
   const bool images = name == "images";
-  const std::string what = fmt::format("{}: {} {}", name_of(name), info.type_name, info.shape_text());
+  const std::string what = fmt::format("{}: {} {}", source_.name_of(name), info.type_name, info.shape_text());
   if (images && (dims.size() != 4 || info.dtype != DType::kU8)) fail("{}, but images are uint8 [N, H, W, C]", what);
   if (!images && (dims.empty() || dims.size() > 4 || !info.type_name.starts_with("float"))) {
     fail("{}, but inputs are float32 [N, features] or [N, C, H, W]", what);
@@ -113,52 +95,25 @@ void Hdf5Dataset::open_inputs(const hdf5::File& file, const std::string& name) {
   inputs_ = std::make_unique<RowSource>(file, info.path, images ? DType::kU8 : DType::kF32);
 }
 
-void Hdf5Dataset::open_labels(const hdf5::File& file, const std::string& name) {
-  const hdf5::DatasetInfo info = file.info(group_ + "/" + name);
-  if (info.dims.size() != 1 || info.type_name.find("int") == std::string::npos) {
-    fail("{}: {} {}, but labels are int64 [N]", name_of(name), info.type_name, info.shape_text());
-  }
-  if (info.dims[0] != size_) {
-    fail("{}: {} labels for {} samples; there must be one each", name_of(name), info.dims[0], size_);
-  }
-  labels_.resize(static_cast<std::size_t>(size_));
-  hdf5::RowReader(file, info.path).read(0, size_, DType::kI64, labels_.data());
-  const auto bad = std::find_if(labels_.begin(), labels_.end(), [](std::int64_t label) { return label < 0; });
-  if (bad != labels_.end()) {
-    fail("{}: sample {} has the label {}; labels count from 0 (repair or remove such samples)", name_of(name),
-         bad - labels_.begin(), *bad);
-  }
-  const auto largest = std::max_element(labels_.begin(), labels_.end());
-  if (*largest >= kMostClasses) {
-    fail("{}: sample {} has the label {}; labels stay below {} (repair or remove such samples)", name_of(name),
-         largest - labels_.begin(), *largest, kMostClasses);
-  }
-  classes_ = 1 + *largest;
-}
-
 void Hdf5Dataset::open_targets(const hdf5::File& file, const std::string& name) {
-  const hdf5::DatasetInfo info = file.info(group_ + "/" + name);
+  const hdf5::DatasetInfo info = file.info(source_.group + "/" + name);
   if (info.dims.empty() || !info.type_name.starts_with("float")) {
-    fail("{}: {} {}, but targets are float32 [N, ...]", name_of(name), info.type_name, info.shape_text());
+    fail("{}: {} {}, but targets are float32 [N, ...]", source_.name_of(name), info.type_name, info.shape_text());
   }
   if (info.dims[0] != size_) {
-    fail("{}: {} targets for {} samples; there must be one each", name_of(name), info.dims[0], size_);
+    fail("{}: {} targets for {} samples; there must be one each", source_.name_of(name), info.dims[0], size_);
   }
   targets_ = std::make_unique<RowSource>(file, info.path, DType::kF32);
   target_size_ = targets_->row_elements();
 }
 
 void Hdf5Dataset::check_labels(std::int64_t classes) const {
-  if (classes_ <= classes) return;
-  const auto bad = std::find_if(labels_.begin(), labels_.end(), [&](std::int64_t label) { return label >= classes; });
-  fail_usage(
-      "{}: sample {} has the label {}, but there are {} classes (labels 0 to {}): set model.classes to {} or more, "
-      "or repair the labels",
-      name_of("labels"), bad - labels_.begin(), *bad, classes, classes - 1, classes_);
+  if (labels_) labels_->check(classes);
 }
 
-void Hdf5Dataset::read(std::int64_t index, void* input, std::int64_t* label, float* target) const {
-  if (index < 0 || index >= size_) fail("{}: sample {} of {}", name_of(""), index, size_);
+void Hdf5Dataset::read(const SampleId& sample, void* input, std::int64_t* label, float* target) const {
+  const std::int64_t index = sample.index;
+  if (index < 0 || index >= size_) fail("{}: sample {} of {}", source_.name_of(), index, size_);
   if (input != nullptr && planar_) {
     thread_local std::vector<float> planar;  // grows once per thread
     planar.resize(static_cast<std::size_t>(sample_shape_.size()));
@@ -167,7 +122,7 @@ void Hdf5Dataset::read(std::int64_t index, void* input, std::int64_t* label, flo
   } else if (input != nullptr) {
     inputs_->read(index, input);
   }
-  if (label != nullptr && !labels_.empty()) *label = labels_[static_cast<std::size_t>(index)];
+  if (label != nullptr && labels_) *label = (*labels_)[index];
   if (target != nullptr && targets_ != nullptr) targets_->read(index, target);
 }
 

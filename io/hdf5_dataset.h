@@ -7,10 +7,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "io/dataset.h"
+#include "io/hdf5_source.h"
 #include "io/row_source.h"
 
 namespace convoy {
@@ -24,29 +26,26 @@ class Hdf5Dataset : public Dataset {
   [[nodiscard]] Shape sample_shape() const override { return sample_shape_; }
   [[nodiscard]] DType input_dtype() const override { return inputs_->dtype(); }
   [[nodiscard]] std::int64_t target_size() const override { return target_size_; }
-  [[nodiscard]] std::int64_t classes() const override { return classes_; }
-  [[nodiscard]] std::vector<std::string> class_names() const override { return class_names_; }
+  [[nodiscard]] std::int64_t classes() const override { return labels_ ? labels_->classes() : 0; }
+  [[nodiscard]] std::vector<std::string> class_names() const override {
+    return labels_ ? labels_->class_names() : std::vector<std::string>();
+  }
   /// Throws an Error of bad input that names the file, the first bad sample and its label.
   void check_labels(std::int64_t classes) const override;
-  void read(std::int64_t index, void* input, std::int64_t* label, float* target) const override;
+  void read(const SampleId& sample, void* input, std::int64_t* label, float* target) const override;
 
  private:
   void open_inputs(const hdf5::File& file, const std::string& name);
-  void open_labels(const hdf5::File& file, const std::string& name);
   void open_targets(const hdf5::File& file, const std::string& name);
-  [[nodiscard]] std::string name_of(const std::string& dataset) const;
 
-  std::string path_;
-  std::string group_;  // "" for the root, else "/train"
+  Hdf5Source source_;
   std::int64_t size_ = 0;
   Shape sample_shape_;
   bool planar_ = false;  // inputs lie as [C, H, W] in the file
   std::unique_ptr<RowSource> inputs_;
   std::unique_ptr<RowSource> targets_;  // null with labels
   std::int64_t target_size_ = 0;
-  std::vector<std::int64_t> labels_;
-  std::int64_t classes_ = 0;
-  std::vector<std::string> class_names_;
+  std::optional<Hdf5Labels> labels_;  // empty with targets
 };
 
 }  // namespace convoy

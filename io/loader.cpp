@@ -166,7 +166,8 @@ void Loader::read_samples(Slot& slot, std::int64_t first, std::int64_t count) co
   for (std::int64_t i = first; i < first + count; ++i) {
     const std::int64_t position = slot.local.first + i;
     const std::int64_t index = options_.evaluation ? position : sampler_.index(slot.step.epoch, position);
-    dataset_.read(index, slot.input_at(i, sample_bytes_), slot.label_at(i), slot.target_at(i, target_size_));
+    dataset_.read({index, slot.step.epoch}, slot.input_at(i, sample_bytes_), slot.label_at(i),
+                  slot.target_at(i, target_size_));
   }
 }
 

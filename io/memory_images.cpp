@@ -29,9 +29,9 @@ void MemoryImages::check_labels(std::int64_t classes) const {
              bad - content_.labels.begin(), *bad, classes);
 }
 
-void MemoryImages::read(std::int64_t index, void* input, std::int64_t* label, float* /*target*/) const {
+void MemoryImages::read(const SampleId& sample, void* input, std::int64_t* label, float* /*target*/) const {
   const auto bytes = static_cast<std::size_t>(content_.sample.size());
-  const auto at = static_cast<std::size_t>(index);
+  const auto at = static_cast<std::size_t>(sample.index);
   if (input != nullptr) std::memcpy(input, content_.pixels.data() + at * bytes, bytes);
   if (label != nullptr) *label = content_.labels[at];
 }

@@ -30,7 +30,7 @@ class MemoryImages final : public Dataset {
   [[nodiscard]] std::vector<std::string> class_names() const override { return content_.class_names; }
   /// Throws an Error of bad input that names the source, the first bad sample and its label.
   void check_labels(std::int64_t classes) const override;
-  void read(std::int64_t index, void* input, std::int64_t* label, float* target) const override;
+  void read(const SampleId& sample, void* input, std::int64_t* label, float* target) const override;
 
  private:
   Content content_;

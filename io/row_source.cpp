@@ -37,29 +37,30 @@ RowSource::~RowSource() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
-void RowSource::pread_row(std::int64_t index, std::byte* out) const {
+void RowSource::pread_rows(std::int64_t first, std::size_t bytes, std::byte* out) const {
   std::size_t done = 0;
-  while (done < row_bytes_) {
-    const auto offset = file_offset_ + index * static_cast<std::int64_t>(row_bytes_) + static_cast<std::int64_t>(done);
-    const ssize_t count = ::pread(descriptor_, out + done, row_bytes_ - done, offset);
+  while (done < bytes) {
+    const auto offset = file_offset_ + first * static_cast<std::int64_t>(row_bytes_) + static_cast<std::int64_t>(done);
+    const ssize_t count = ::pread(descriptor_, out + done, bytes - done, offset);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) {
-      fail("{}: cannot read sample {}: {}", place_, index, count == 0 ? "the file ends early" : std::strerror(errno));
+      fail("{}: cannot read sample {}: {}", place_, first, count == 0 ? "the file ends early" : std::strerror(errno));
     }
     done += static_cast<std::size_t>(count);
   }
 }
 
-void RowSource::read(std::int64_t index, void* out) const {
+void RowSource::read(std::int64_t first, void* out, std::int64_t count) const {
+  const std::size_t bytes = static_cast<std::size_t>(count) * row_bytes_;
   if (descriptor_ >= 0) {
-    pread_row(index, static_cast<std::byte*>(out));
+    pread_rows(first, bytes, static_cast<std::byte*>(out));
   } else if (!memory_.empty()) {
-    std::memcpy(out, memory_.data() + static_cast<std::size_t>(index) * row_bytes_, row_bytes_);
+    std::memcpy(out, memory_.data() + static_cast<std::size_t>(first) * row_bytes_, bytes);
   } else {
     try {
-      reader_->read(index, 1, dtype_, out);
+      reader_->read(first, count, dtype_, out);
     } catch (const Error& error) {
-      fail("sample {}: {}", index, error.what());
+      fail("sample {}: {}", first, error.what());
     }
   }
 }

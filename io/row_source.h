@@ -26,11 +26,11 @@ class RowSource {
 
   [[nodiscard]] DType dtype() const { return dtype_; }
   [[nodiscard]] std::int64_t row_elements() const { return row_elements_; }
-  /// Writes row `index` to `out`; an Error names the file, the data set and the row.
-  void read(std::int64_t index, void* out) const;
+  /// Writes rows [first, first + count) to `out`; an Error names the file, the data set and the first row.
+  void read(std::int64_t first, void* out, std::int64_t count = 1) const;
 
  private:
-  void pread_row(std::int64_t index, std::byte* out) const;
+  void pread_rows(std::int64_t first, std::size_t bytes, std::byte* out) const;
 
   std::string place_;  // "file.h5:/images"
   DType dtype_;

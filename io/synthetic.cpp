@@ -44,7 +44,8 @@ SyntheticDataset::SyntheticDataset(std::int64_t samples, const Shape& sample_sha
   if (target_size == 0 && classes < 1) fail_usage("synthetic data: {} classes (at least 1)", classes);
 }
 
-void SyntheticDataset::read(std::int64_t index, void* input, std::int64_t* label, float* target) const {
+void SyntheticDataset::read(const SampleId& sample, void* input, std::int64_t* label, float* target) const {
+  const std::int64_t index = sample.index;
   if (index < 0 || index >= samples_) fail("synthetic data: sample {} of {}", index, samples_);
   const std::uint64_t key = random_bits(key_, static_cast<std::uint64_t>(index));
   if (input != nullptr && sample_shape_.rank() == 3) {

@@ -21,7 +21,7 @@ class SyntheticDataset : public Dataset {
   [[nodiscard]] std::int64_t target_size() const override { return target_size_; }
   [[nodiscard]] std::int64_t classes() const override { return target_size_ > 0 ? 0 : classes_; }
   [[nodiscard]] std::vector<std::string> class_names() const override { return {}; }
-  void read(std::int64_t index, void* input, std::int64_t* label, float* target) const override;
+  void read(const SampleId& sample, void* input, std::int64_t* label, float* target) const override;
 
  private:
   std::int64_t samples_;

@@ -4,18 +4,23 @@
 // in turn, so that what is compared was measured side by side.
 #include <algorithm>
 #include <chrono>
+#include <ctime>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "app/batch_feed.h"
 #include "app/bench_points.h"
 #include "app/bench_profile.h"
+#include "app/build_model.h"
 #include "app/build_run.h"
 #include "app/peak_memory.h"
 #include "app/version.h"
+#include "layers/base/clock.h"
 #include "layers/base/error.h"
 #include "layers/base/median.h"
+#include "parallel/batch_transfer.h"
 
 namespace convoy {
 
@@ -68,12 +73,15 @@ Json profile_json(const StepProfile& profile) {
   return json;
 }
 
+void check_whole_batches(const Run& run) {
+  if (run.plan.size >= run.plan.global_batch) return;
+  fail_usage("train.global_batch_size: {} is more than the {} samples (bench times whole batches)",
+             run.plan.global_batch, run.plan.size);
+}
+
 /// Times one point; the result is complete on every rank that takes part.
 Json time_steps(Run& run, const BenchArguments& arguments) {
-  if (run.plan.size < run.plan.global_batch) {
-    fail_usage("train.global_batch_size: {} is more than the {} samples (bench times whole batches)",
-               run.plan.global_batch, run.plan.size);
-  }
+  check_whole_batches(run);
   BatchFeed feed = whole_batches(run, arguments.warmup + arguments.steps);
   std::vector<double> seconds;
   Phases sum;
@@ -101,6 +109,48 @@ Json time_steps(Run& run, const BenchArguments& arguments) {
   return result;
 }
 
+/// The same of reading alone: as fast as the loader's threads can, without steps in between. Batches that were read
+/// ahead before the clock started come back at its end, when as many more have been read.
+Json time_data(Run& run, const BenchArguments& arguments) {
+  check_whole_batches(run);
+  LoaderOptions options = training_loader(run);
+  options.drop_last = true;
+  Loader loader(*run.train, Sampler(run.train->size(), run.config.run.seed, run.config.data.shuffle), options);
+  BatchTransfer transfer(*run.backend, microbatch_shape(*run.train, run.layout.microbatch(run.plan.global_batch)),
+                         normalization(run.config.data));
+  std::vector<double> seconds;
+  double processor_seconds = 0;  // of all threads; other programs on the machine do not count
+  for (std::int64_t i = 0; i < arguments.warmup + arguments.steps; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    const std::clock_t before = std::clock();
+    for (const Batch& batch : loader.next().microbatches) {
+      if (options.inputs) static_cast<void>(transfer.inputs(batch));
+    }
+    run.backend->synchronize();
+    if (i < arguments.warmup) continue;
+    seconds.push_back(seconds_since(start));
+    processor_seconds += static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC;
+  }
+  run.communicator->barrier("end of the data");
+  const double sum = std::accumulate(seconds.begin(), seconds.end(), 0.0);
+  Json result;
+  result["loader_threads"] = options.threads;
+  result["step_seconds"] = seconds;
+  result["images_per_second"] = static_cast<double>(run.plan.global_batch * arguments.steps) / sum;
+  result["processor_seconds_per_image"] =
+      processor_seconds * options.replicas / static_cast<double>(run.plan.global_batch * arguments.steps);
+  result["peak_memory_bytes"] = of_all_ranks(*run.communicator, peak_memory(*run.backend));
+  return result;
+}
+
+void print_data_row(const BenchPoint& point, std::int64_t repeat, const Json& result) {
+  std::cout << fmt::format("{:<40} {:>3} {:>14} {:>10.2f} {:>10.1f} {:>12.3f}\n",
+                           point.words.empty() ? "-" : point.words, repeat, result["loader_threads"].get<int>(),
+                           1e3 * median(result["step_seconds"]), result["images_per_second"].get<double>(),
+                           1e3 * result["processor_seconds_per_image"].get<double>())
+            << std::flush;
+}
+
 void print_row(const BenchPoint& point, std::int64_t repeat, const Json& result) {
   const auto& phases = result["phases"];
   const auto ms = [&](std::initializer_list<const char*> names) {
@@ -126,9 +176,14 @@ Json machine_json(const World& world, const Run& run) {
           {"mpi", World::mpi_version()}};
 }
 
-void print_head(const World& world, const Run& run) {
-  std::cout << run.backend->description() << ", " << world.size() << (world.size() == 1 ? " rank" : " ranks") << "\n"
-            << fmt::format("{:<40} {:>3} {:>10} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9}\n", "point", "run", "step ms",
+void print_head(const World& world, const Run& run, bool data) {
+  std::cout << run.backend->description() << ", " << world.size() << (world.size() == 1 ? " rank" : " ranks") << "\n";
+  if (data) {
+    std::cout << fmt::format("{:<40} {:>3} {:>14} {:>10} {:>10} {:>12}\n", "point", "run", "loader threads", "batch ms",
+                             "images/s", "CPU ms/image");
+    return;
+  }
+  std::cout << fmt::format("{:<40} {:>3} {:>10} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9}\n", "point", "run", "step ms",
                            "images/s", "forward", "backward", "comm wait", "optimizer", "peak MiB");
 }
 
@@ -145,14 +200,15 @@ class Bench {
     auto run = build_run(world_, ranks, load_config(ranks, arguments_.config, overrides));
     if (results_.empty() && run->is_root()) {
       document_["machine"] = machine_json(world_, *run);
-      print_head(world_, *run);
+      print_head(world_, *run, arguments_.data);
     }
     Json result{{"case", point.words}, {"overrides", Json::object()}, {"ranks", ranks.size()}, {"repeat", repeat}};
     for (const std::string& item : point.overrides) {
       result["overrides"][item.substr(0, item.find('='))] = item.substr(item.find('=') + 1);
     }
-    result.update(time_steps(*run, arguments_));
-    if (run->is_root()) print_row(point, repeat, result);
+    result.update(arguments_.data ? time_data(*run, arguments_) : time_steps(*run, arguments_));
+    if (run->is_root() && arguments_.data) print_data_row(point, repeat, result);
+    if (run->is_root() && !arguments_.data) print_row(point, repeat, result);
     if (arguments_.profile) {
       const double step_seconds = median(result["step_seconds"]);
       run.reset();  // its memory

@@ -34,7 +34,7 @@ struct Sweep {
 };
 
 /// convoy bench CONFIG [--steps N] [--warmup N] [--repeat R] [--case "ranks=N KEY=VALUE ..."]...
-/// [--sweep KEY=V1,V2,...]... [--profile] [--json FILE] [--set KEY=VALUE]...
+/// [--sweep KEY=V1,V2,...]... [--profile | --data] [--json FILE] [--set KEY=VALUE]...
 struct BenchArguments {
   std::string config;
   std::vector<std::string> overrides;
@@ -44,6 +44,7 @@ struct BenchArguments {
   std::vector<std::string> cases;  ///< words KEY=VALUE, and ranks=N
   std::vector<Sweep> sweeps;       ///< every combination is timed
   bool profile = false;            ///< time every operation, too
+  bool data = false;               ///< time reading the data alone
   std::string json;                ///< empty: no file
 };
 

@@ -2,7 +2,9 @@
 //
 // convoy eval: validation loss, top-1 and top-5 of a checkpoint, or of any HDF5 file with a /model group.
 #include <iostream>
+#include <utility>
 
+#include "app/broken_report.h"
 #include "app/commands/commands.h"
 #include "app/evaluate.h"
 #include "app/run_state.h"
@@ -11,12 +13,15 @@
 namespace convoy {
 
 int eval_command(World& world, const EvalArguments& arguments) {
-  const auto run = build_run(world, world.ranks(), load_config(world.ranks(), arguments.config, arguments.overrides));
+  LoadedConfig loaded = load_config(world.ranks(), arguments.config, arguments.overrides);
+  loaded.config.data.augment.clear();  // should it evaluate on the training data
+  const auto run = build_run(world, world.ranks(), std::move(loaded));
   load_model(*run, arguments.checkpoint);
   const bool held_out = run->validation != nullptr;
   const Dataset& data = held_out ? *run->validation : *run->train;
   const EvalResult result = evaluate(*run, data);
   if (!run->is_root()) return 0;
+  for (const std::string& warning : result.warnings) print_warning(warning);
   std::cout << fmt::format("{} on {} samples of {}\n", arguments.checkpoint, result.samples,
                            held_out ? "data.validation" : "data.train (no data.validation in the config)")
             << fmt::format("loss   {:.9g}\n", result.loss);

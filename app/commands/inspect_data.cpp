@@ -43,14 +43,14 @@ void describe(const char* key, const std::string& source, const Dataset& data) {
 }
 
 // The one place that reads.
-Sample read_sample(const Dataset& data, std::int64_t index) {
+Sample read_sample(const Dataset& data, const SampleId& id) {
   Sample sample;
   const auto size = static_cast<std::size_t>(data.sample_shape().size());
   const bool bytes = data.input_dtype() == DType::kU8;
   bytes ? sample.bytes.resize(size) : sample.floats.resize(size);
   sample.target.resize(static_cast<std::size_t>(data.target_size()));
   void* const input = bytes ? static_cast<void*>(sample.bytes.data()) : sample.floats.data();
-  data.read(index, input, &sample.label, sample.target.data());
+  data.read(id, input, &sample.label, sample.target.data());
   return sample;
 }
 
@@ -114,7 +114,7 @@ int inspect_data_command(const InspectArguments& arguments) {
   const Sampler sampler(train->size(), config.run.seed, config.data.shuffle);
   std::vector<Sample> samples;
   samples.reserve(static_cast<std::size_t>(count));
-  for (std::int64_t i = 0; i < count; ++i) samples.push_back(read_sample(*train, sampler.index(kEpoch, i)));
+  for (std::int64_t i = 0; i < count; ++i) samples.push_back(read_sample(*train, {sampler.index(kEpoch, i), kEpoch}));
   if (train->input_dtype() != DType::kU8) floats_to_bytes(samples);
   const std::vector<std::string> names = train->class_names();
   std::vector<GridTile> tiles;

@@ -199,7 +199,8 @@ TEST_CASE("keys that do not belong to what was chosen") {
       {model("name = \"sequential\"\n[[model.layers]]\ntype = \"relu\"\nbias = true\n"),
        "7:8: model.layers[0].bias: means nothing with type = \"relu\" (it belongs to linear, conv2d)"},
       {"model.name = \"toy\"\n[data]\nkind = \"synthetic\"\ntrain = \"a.h5\"\n",
-       "4:9: data.train: means nothing with data.kind = \"synthetic\" (it belongs to hdf5, idx, cifar10)"},
+       "4:9: data.train: means nothing with data.kind = \"synthetic\" (it belongs to hdf5, idx, cifar10, "
+       "image_folder)"},
       {"model.name = \"toy\"\n[data]\nkind = \"synthetic\"\nfeatures = 10\nimage_size = 8\n",
        "5:14: data.image_size: means nothing beside data.features (samples are vectors, not images)"},
   });

@@ -129,6 +129,26 @@ TEST_CASE("keys of GPUs") {
   CHECK(on_cpu.find("share_gpu") == std::string::npos);
 }
 
+TEST_CASE("loader threads: as given, or the cores that do not compute, at least one") {
+  const auto threads = [](std::int64_t wanted, int share, int gpu) {
+    Config config = toy("");
+    config.data.loader_threads = wanted;
+    RankPlace where = place(0, 1);
+    where.thread_share = share;
+    DeviceChoice device;
+    device.threads = share;
+    device.gpu = gpu;
+    return choose_loader_threads(config, where, device);
+  };
+  CHECK(threads(0, 8, -1) == 1);  // all eight compute
+  CHECK(threads(0, 8, 0) == 7);   // one feeds the GPU
+  CHECK(threads(0, 1, 0) == 1);
+  CHECK(threads(0, 500, 0) == 64);
+  CHECK(threads(3, 8, -1) == 3);
+  const DeviceChoice choice = choose_device(toy("[device]\nkind = \"cpu\"\nthreads = 1\n"), place(0, 1));
+  CHECK(choice.loader_threads == std::max(1, place(0, 1).thread_share - 1));
+}
+
 TEST_CASE("what only a GPU can do") {
   for (const char* precision : {"tf32", "fp16"}) {
     CHECK(

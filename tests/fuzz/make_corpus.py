@@ -2,16 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the seeds of the fuzz targets, small files of every form that the readers know, into corpus/NAME.
 
-Needs h5py and numpy. Findings, whose names begin with "found-", stay as they are.
+Needs h5py, numpy and Pillow. Findings, whose names begin with "found-", stay as they are.
 Usage: make_corpus.py [FOLDER]
 """
 import gzip
+import io
 import os
 import struct
 import sys
 
 import h5py
 import numpy as np
+from PIL import Image
 
 FOLDER = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.abspath(__file__)), "corpus")
 random = np.random.RandomState(1)
@@ -51,6 +53,24 @@ def make_cifar10():
     write("cifar10", "with-names", bytes([len(names)]) + names + record)
     write("cifar10", "label-too-large", bytes([0]) + bytes([10]) + record[1:])
     write("cifar10", "truncated", bytes([0]) + record[:-1])
+
+
+def make_jpeg():
+    """Bytes before the file: the sample's size less 1; channels and resize; augmentation (fuzz_jpeg.cpp)."""
+    row, column = np.mgrid[0:37, 0:51]
+    picture = np.stack([row * 6, column * 5, (row * column) % 256], axis=-1).astype(np.uint8)
+    for name, mode, choice, options in (("colour", "RGB", (15, 0, 0), {}), ("crop", "RGB", (31, 0, 7), {"subsampling": 0}),
+                                        ("grey", "L", (7, 1, 1), {}), ("inks", "CMYK", (15, 32, 3), {}),
+                                        ("progressive", "RGB", (20, 16, 15), {"progressive": True})):
+        file = io.BytesIO()
+        Image.fromarray(picture).convert(mode).save(file, "JPEG", quality=60, **options)
+        write("jpeg", name, bytes(choice) + file.getvalue())
+    turned, file = Image.Exif(), io.BytesIO()
+    turned[0x0112] = 6  # a quarter
+    Image.fromarray(picture).save(file, "JPEG", quality=60, exif=turned)
+    write("jpeg", "turned", bytes((15, 0, 1)) + file.getvalue())
+    write("jpeg", "truncated", bytes((15, 0, 0)) + file.getvalue()[:-200])
+    write("jpeg", "text", bytes((15, 0, 0)) + b"no picture at all")
 
 
 def hdf5(target, name, fill, **options):
@@ -216,6 +236,7 @@ global_batch_size = 8
 
 make_idx()
 make_cifar10()
+make_jpeg()
 make_hdf5_data()
 make_checkpoint()
 for config_name, text in CONFIGS.items():

@@ -28,7 +28,8 @@ class CountingDataset : public Dataset {
   std::int64_t target_size() const override { return targets_; }
   std::int64_t classes() const override { return targets_ > 0 ? 0 : 7; }
   std::vector<std::string> class_names() const override { return {}; }
-  void read(std::int64_t index, void* input, std::int64_t* label, float* target) const override {
+  void read(const SampleId& sample, void* input, std::int64_t* label, float* target) const override {
+    const std::int64_t index = sample.index;
     ++reads;
     if (index == bad_sample) fail("sample {} is bad", index);
     if (delay.count() > 0) std::this_thread::sleep_for(delay);

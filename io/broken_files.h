@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which samples could not be decoded: each is noted once, handed on once to whoever tells the user, and when there are
+// too many the run ends. Invariant: may be used by several threads at once.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace convoy {
+
+class BrokenFiles {
+ public:
+  /// source: of the data, for messages. share: of `samples` that may be broken.
+  BrokenFiles(std::string source, std::int64_t samples, double share);
+
+  /// Notes sample `index`, called `name`; the second time is no news. Throws the Error of too_many() when it is one too
+  /// many.
+  void note(std::int64_t index, const std::string& name, const std::string& problem);
+
+  /// One that is broken, in words.
+  struct Found {
+    std::int64_t index;
+    std::string text;  ///< "NAME: problem"
+  };
+  /// What has been noted and not yet been taken.
+  [[nodiscard]] std::vector<Found> take();
+  [[nodiscard]] bool has_news() const;
+  [[nodiscard]] const std::string& source() const { return source_; }
+  /// Adds what other ranks have found; it is no news here. Throws the Error of too many.
+  void merge(const std::vector<Found>& found);
+
+ private:
+  void check() const;
+
+  const std::string source_;
+  const std::int64_t limit_;
+  mutable std::mutex mutex_;
+  std::map<std::int64_t, std::string> found_;
+  std::vector<std::int64_t> news_;
+};
+
+}  // namespace convoy

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Encoded images as samples of one size: decoded, cropped, resized, and for training augmented. Relies on jpeg.h and
+// resize.h, of which each thread has its own. Invariant: a sample is a pure function of (data, seed, epoch, index); a
+// broken file is replaced by another of its class, so that labels hold also where nobody decodes.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "io/augment.h"
+#include "io/broken_files.h"
+#include "io/dataset.h"
+#include "io/encoded_images.h"
+
+namespace convoy {
+
+class ImageDataset final : public Dataset {
+ public:
+  struct Options {
+    int size = 224;    ///< height and width of a sample
+    int channels = 3;  ///< 3: RGB; 1: grey
+    int resize = 256;  ///< what the shorter side becomes before the central crop, without augmentation.crop
+    Augmentation augmentation;
+    std::uint64_t seed = 0;
+    double max_broken = 0;  ///< share of the files
+  };
+  ImageDataset(std::unique_ptr<EncodedImages> images, std::string source, const Options& options);
+
+  [[nodiscard]] std::int64_t size() const override { return images_->size(); }
+  [[nodiscard]] Shape sample_shape() const override { return {options_.channels, options_.size, options_.size}; }
+  [[nodiscard]] DType input_dtype() const override { return DType::kU8; }
+  [[nodiscard]] std::int64_t target_size() const override { return 0; }
+  [[nodiscard]] std::int64_t classes() const override { return images_->classes(); }
+  [[nodiscard]] std::vector<std::string> class_names() const override { return images_->class_names(); }
+  void check_labels(std::int64_t classes) const override { images_->check_labels(classes); }
+  [[nodiscard]] BrokenFiles* broken() const override { return &broken_; }
+  void read(const SampleId& sample, void* input, std::int64_t* label, float* target) const override;
+
+ private:
+  void decode(std::int64_t index, const SampleId& sample, std::uint8_t* out) const;
+  void replace(const SampleId& sample, std::uint8_t* out) const;
+  [[nodiscard]] const std::vector<std::int64_t>& members(std::int64_t label) const;
+
+  const std::unique_ptr<EncodedImages> images_;
+  const Options options_;
+  mutable BrokenFiles broken_;
+  mutable std::once_flag classes_listed_;
+  mutable std::vector<std::vector<std::int64_t>> members_;  // of each class; made when the first file is broken
+};
+
+}  // namespace convoy

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training on a folder of JPEGs, augmented: the same samples for every number of ranks and loader threads and after a
+resume; broken files are told once, and end the run when they are too many.
+"""
+import os
+import random
+
+from behaviour import DIGITS, Folder, check, close_series, config, main, same_series
+
+NET = {"name": "sequential", "layers": [
+    {"type": "conv2d", "name": "conv", "out_channels": 8, "kernel_size": 5, "stride": 2},
+    {"type": "relu"}, {"type": "global_avg_pool"}, {"type": "linear", "name": "fc", "out_features": 3}]}
+
+
+def jpeg(columns, rows, levels):
+    """A grey JPEG of 8x8 blocks, each of one level (0 to 255), by hand: only the first coefficient of each block."""
+    def segment(marker, body):
+        return bytes([0xFF, marker]) + (len(body) + 2).to_bytes(2, "big") + body
+    head = b"\xff\xd8" + segment(0xDB, b"\0" + bytes([8] * 64))
+    head += segment(0xC0, b"\x08" + (8 * rows).to_bytes(2, "big") + (8 * columns).to_bytes(2, "big") + b"\x01\x01\x11\0")
+    head += segment(0xC4, b"\x00" + bytes([0, 0, 0, 12] + [0] * 12) + bytes(range(12)))  # sizes 0..11 as 4 bits each
+    head += segment(0xC4, b"\x10" + bytes([1] + [0] * 15) + b"\0")  # "no more coefficients" as one 0
+    head += segment(0xDA, b"\x01\x01\x00\x00\x3f\x00")
+    bits, before = "", 0
+    for level in levels:
+        difference, before = level - 128 - before, level - 128
+        size = abs(difference).bit_length()
+        bits += f"{size:04b}"
+        if size:
+            bits += f"{difference if difference > 0 else difference + (1 << size) - 1:0{size}b}"
+        bits += "0"
+    bits += "1" * (-len(bits) % 8)
+    data = bytes(int(bits[i:i + 8], 2) for i in range(0, len(bits), 8))
+    return head + data.replace(b"\xff", b"\xff\0") + b"\xff\xd9"
+
+
+def pictures(folder, count=24):
+    """Three classes, which differ in their mean level."""
+    source = random.Random(1)
+    for i in range(count):
+        path = folder.file("pictures", "abc"[i % 3])
+        os.makedirs(path, exist_ok=True)
+        columns, rows = source.randint(4, 12), source.randint(4, 12)
+        levels = [min(255, max(0, 60 + 60 * (i % 3) + source.randint(-50, 50))) for _ in range(columns * rows)]
+        with open(os.path.join(path, f"{i:02}.jpg"), "wb") as file:
+            file.write(jpeg(columns, rows, levels))
+
+
+def settings(threads=1, microbatches=1, steps=8, **data):
+    return config(NET, data={"kind": "image_folder", "train": "pictures", "validation": "pictures", "image_size": 32,
+                             "augment": ["crop", "flip", "jitter"], "loader_threads": threads, "max_broken": 0.1, **data},
+                  train={"steps": steps, "global_batch_size": 8}, parallel={"microbatches": microbatches})
+
+
+def train(name, ranks, threads, microbatches, **options):
+    folder = Folder(f"images-{name}", settings(threads, microbatches, **options))
+    pictures(folder)
+    folder.train(ranks)
+    return folder
+
+
+def ranks_and_threads():
+    one = train("one", 1, 1, 2)
+    check(len(set(one.losses().values())) == 8, "losses do not change: is there anything in the pictures?")
+    same_series("3 loader threads", train("threads", 1, 3, 2).losses(str), one.losses(str))
+    same_series("2 ranks", train("two", 2, 1, 1).losses(str), one.losses(str))
+    # Sums of four parts may be taken in another order; other samples would differ in the first digits.
+    close_series("4 ranks of 3 threads", train("four", 4, 3, 1).losses(), one.losses(), 1e-5)
+    other = Folder("images-seed", settings(1, 2))
+    other.configure({**settings(1, 2), "run": {"name": "run", "seed": 4}})
+    pictures(other)
+    other.train(1)
+    check(other.losses() != one.losses(), "another seed gives the same losses")
+
+
+def resumed():
+    whole = train("whole", 1, 1, 2)
+    folder = train("resumed", 1, 3, 2, steps=4)
+    folder.configure(settings(1, 1))
+    folder.train(2)
+    same_series("resumed on 2 ranks", folder.losses(str), whole.losses(str))
+
+
+def broken_files():
+    folder = Folder("images-broken", settings(1, 1, steps=9))  # three epochs
+    pictures(folder)
+    with open(folder.file("pictures", "b", "04.jpg"), "w") as file:
+        file.write("this is no picture")
+    with open(folder.file("pictures", "a", "00.jpg"), "r+b") as file:
+        file.truncate(160)  # a little behind its header
+    folder.train(2)
+    for name in ("pictures/a/00.jpg", "pictures/b/04.jpg"):
+        # Once from training and once from validation, which are data sets of their own.
+        for where, text in (("stderr", folder.stderr), ("log.txt", open(folder.file("runs/run/log.txt")).read())):
+            lines = [line for line in text.splitlines() if name in line and "warning" in line]
+            check(len(lines) == 2, f"{name}: {len(lines)} warnings in {where}, not 2: {lines}")
+    folder.configure({**settings(max_broken=0.05), "checkpoint": {"resume": "never"}})
+    code = folder.run(1)
+    errors = [line for line in folder.stderr.splitlines() if line.startswith("convoy: error:")]
+    check(code == 1, f"too many broken files: exit code {code}, not 1")
+    check(len(errors) == 1 and "2 broken files are more than the 1" in errors[0] and "a/00.jpg" in errors[0]
+          and "b/04.jpg" in errors[0], f"too many broken files: {errors}")
+
+
+def refused():
+    for name, change, words in (
+            ("empty", lambda folder: os.makedirs(folder.file("pictures", "d")), ["data.train", "the class d"]),
+            ("png", lambda folder: open(folder.file("pictures", "a", "x.png"), "w").close(), ["data.train", "x.png"]),
+            ("no-classes", lambda folder: os.rename(folder.file("pictures"), folder.file("elsewhere"))
+             or os.makedirs(folder.file("pictures")), ["data.train", "pictures"])):
+        folder = Folder(f"images-{name}", settings())
+        pictures(folder)
+        change(folder)
+        code = folder.run(2)
+        errors = [line for line in folder.stderr.splitlines() if line.startswith("convoy: error:")]
+        check(code == 2 and len(errors) == 1 and all(word in errors[0] for word in words), f"{name}: {code}, {errors}")
+
+
+def small_images():
+    """Augmentation of images of one size, and none of it in evaluation."""
+    def digits(augment, ranks):
+        folder = Folder(f"images-digits-{len(augment)}-{ranks}", config(
+            data={"kind": "hdf5", "train": DIGITS + ":/train", "augment": augment},
+            train={"steps": 12}, parallel={"microbatches": 2 // ranks}))
+        folder.train(ranks)
+        return folder
+    plain, one, two = digits([], 1), digits(["crop", "flip"], 1), digits(["crop", "flip"], 2)
+    same_series("digits on 2 ranks", two.losses(str), one.losses(str))
+    check(plain.losses() != one.losses(), "augmentation changes nothing")
+    checkpoint = one.checkpoints()[-1]
+    one.run(1, "eval", "run.toml", "--checkpoint", checkpoint)
+    with_augmentation = one.stdout
+    plain.run(1, "eval", "run.toml", "--checkpoint", checkpoint)
+    check(with_augmentation == plain.stdout and "loss" in plain.stdout,
+          f"evaluation is augmented: {with_augmentation!r}, {plain.stdout!r}")
+
+
+main([ranks_and_threads, resumed, broken_files, refused, small_images])

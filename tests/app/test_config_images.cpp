@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The keys of [data] about JPEGs and augmentation: defaults, what belongs to what, and what contradicts itself.
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "app/config_printer.h"
+#include "app/config_reader.h"
+#include "layers/base/error.h"
+
+using namespace convoy;
+
+namespace {
+
+// The folder "." is there, whatever is in it.
+Config images(const std::string& keys, const std::string& kind = "image_folder") {
+  return parse_config("model.name = \"resnet18\"\ntrain = {steps = 1, global_batch_size = 1}\n[data]\nkind = \"" +
+                          kind + "\"\ntrain = \".\"\n" + keys,
+                      "a.toml");
+}
+
+std::string refused(const std::string& keys, const std::string& kind = "image_folder") {
+  try {
+    (void)images(keys, kind);
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::kUsage);
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("image folders: defaults are torchvision's") {
+  const DataConfig d = images("augment = [\"crop\", \"flip\", \"jitter\"]\n").data;
+  CHECK(d.kind == DataKind::kImageFolder);
+  CHECK(d.image_size == 224);
+  CHECK(d.channels == 3);
+  CHECK(d.crop_area == std::array{0.08, 1.0});
+  CHECK(d.crop_ratio == std::array{3.0 / 4.0, 4.0 / 3.0});
+  CHECK(d.jitter == std::vector{0.4, 0.4, 0.4});
+  CHECK(d.augments("crop"));
+  CHECK(d.resize == 0);
+  CHECK(d.max_broken == 0.01);
+  CHECK(d.loader_threads == 0);
+  CHECK(images("").data.augment.empty());
+}
+
+TEST_CASE("augmentation through the printer and back") {
+  const Config c = images(
+      "augment = [\"jitter\", \"crop\"]\ncrop_area = [0.25, 0.5]\ncrop_ratio = [1, 1]\njitter = [0.1, 0, 0.3]\n"
+      "resize = 300\nmax_broken = 0\nimage_size = 64\nchannels = 1\n");
+  CHECK(parse_config(resolved_toml(c, false), "a.toml") == c);
+  const Config small = images("augment = [\"crop\"]\ncrop_padding = 2\n", "cifar10");
+  CHECK(small.data.crop_padding == 2);
+  CHECK(parse_config(resolved_toml(small, false), "a.toml") == small);
+}
+
+TEST_CASE("image keys that are wrong") {
+  const std::string line = "a.toml:6:";
+  CHECK(refused("augment = [\"crops\"]\n") ==
+        line +
+            "12: data.augment[0]: unknown name \"crops\" (did you mean \"crop\"? must be one of crop, flip, jitter)");
+  CHECK(refused("augment = [\"flip\", \"flip\"]\n") ==
+        line + "11: data.augment: \"flip\" is there twice (list each once)");
+  CHECK(refused("crop_area = [0.1, 1]\n") ==
+        line + "13: data.crop_area: means nothing without \"crop\" in data.augment (add it there)");
+  CHECK(refused("jitter = [0.1, 1, 1]\n") ==
+        line + "10: data.jitter: means nothing without \"jitter\" in data.augment (add it there)");
+  CHECK(refused("augment = [\"crop\"]\ncrop_padding = 4\n") ==
+        "a.toml:7:16: data.crop_padding: means nothing with data.kind = \"image_folder\" (it belongs to hdf5, idx, "
+        "cifar10)");
+  CHECK(refused("augment = [\"crop\"]\ncrop_area = [0, 1]\n") ==
+        "a.toml:7:13: data.crop_area: [0, 1] (the smaller share first, above 0)");
+  CHECK(refused("augment = [\"crop\"]\ncrop_area = [0.5, 0.4]\n") ==
+        "a.toml:7:13: data.crop_area: [0.5, 0.4] (the smaller share first, above 0)");
+  CHECK(refused("augment = [\"crop\"]\ncrop_ratio = [2, 1]\n") ==
+        "a.toml:7:14: data.crop_ratio: [2, 1] (the smaller one first)");
+  CHECK(refused("augment = [\"jitter\"]\njitter = [0.4]\n") ==
+        "a.toml:7:10: data.jitter: has 1 items (three: brightness, contrast, saturation)");
+  CHECK(refused("channels = 2\n") == line + "12: data.channels: 2 (3: RGB, or 1: grey)");
+  CHECK(refused("resize = 200\n") ==
+        line + "10: data.resize: 200 is smaller than data.image_size, 224 (at least that, or 0)");
+  CHECK(refused("max_broken = 1.5\n") ==
+        line + "14: data.max_broken: 1.5 is out of range (must be a number from 0 to 1)");
+  CHECK(refused("resize = 300\n", "cifar10") ==
+        line + "10: data.resize: means nothing with data.kind = \"cifar10\" (it belongs to hdf5, image_folder)");
+}
