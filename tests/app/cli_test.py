@@ -48,7 +48,7 @@ refused("no config", "nowhere.toml: the config cannot be opened", "check", "nowh
 refused("no file to inspect", "", "inspect", "nowhere.h5")
 
 # Data that cannot be in the tree: `check` only looks whether it is there.
-for folder in ("mnist", "cifar-10-batches-bin"):
+for folder in ("mnist", "cifar-10-batches-bin", "imagenet/train", "imagenet/val"):
     pathlib.Path("data", folder).mkdir(parents=True, exist_ok=True)
 for config in sorted(CONFIGS.glob("*.toml")):
     first = run("check", config)
