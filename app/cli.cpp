@@ -18,7 +18,7 @@ namespace convoy {
 namespace {
 
 constexpr auto kCommands = std::to_array<std::string_view>(
-    {"train", "eval", "bench", "plan", "launch", "schedule", "report", "check", "inspect", "doctor"});
+    {"train", "eval", "bench", "plan", "launch", "schedule", "report", "check", "inspect", "pack", "doctor"});
 
 void add_config(CLI::App* command, std::string& config, std::vector<std::string>& overrides) {
   command->add_option("CONFIG", config, "the run, a TOML file")->required();
@@ -48,6 +48,42 @@ void refuse_unknown_command(std::string_view word) {
   const std::string near = did_you_mean(word, kCommands);
   fail_usage("unknown command \"{}\" ({})", word,
              near.empty() ? "the commands: " + join(kCommands) : fmt::format("did you mean \"{}\"?", near));
+}
+
+CLI::App* add_pack_command(CLI::App& app, PackArguments& pack) {
+  CLI::App* command = app.add_subcommand("pack", "put a data set into one HDF5 file, which is read faster");
+  command->add_option("SOURCE", pack.source, "a folder of JPEGs by class, IDX or CIFAR-10 files, or an HDF5 file")
+      ->required();
+  command->add_option("OUT", pack.output, "the data file, for data.kind = \"hdf5\"")->required();
+  command->add_option("--kind", pack.kind, "what SOURCE is, as data.kind; default: by its content")
+      ->check(CLI::IsMember({"image_folder", "idx", "cifar10", "hdf5"}));
+  const CLI::Range side(1, 65500);
+  CLI::Option* resize =
+      command->add_option("--resize", pack.resize, "JPEGs with a longer short side get this one, and are encoded anew")
+          ->check(side)
+          ->type_name("SHORT");
+  command->add_option("--quality", pack.quality, "of that encoding")
+      ->check(CLI::Range(1, 100))
+      ->type_name("Q")
+      ->needs(resize)
+      ->capture_default_str();
+  command->add_option("--raw", pack.raw, "decode JPEGs to pixels, as evaluation with this data.image_size sees them")
+      ->check(CLI::Range(1, 4096))
+      ->type_name("SIZE")
+      ->excludes(resize);
+  command->add_flag("--verify", pack.verify, "decode JPEGs that are kept as they are, and leave out broken ones");
+  command
+      ->add_option("--validation", pack.validation, "hold out this share of each class, in groups /train, /validation")
+      ->check(CLI::Range(1e-9, 1 - 1e-9).description("between 0 and 1"))
+      ->type_name("SHARE");
+  command->add_option("--seed", pack.seed, "of the split")->type_name("N")->capture_default_str();
+  command->add_option("--shuffle", pack.shuffle, "write samples in a random order of this seed")->type_name("SEED");
+  command->add_option("--threads", pack.threads, "default: all cores")->check(CLI::Range(1, 1024))->type_name("N");
+  command->add_option("--progress", pack.progress, "as log.progress")
+      ->check(CLI::IsMember({"auto", "bar", "lines", "off"}))
+      ->capture_default_str();
+  command->add_flag("--force", pack.force, "replace OUT when it is there");
+  return command;
 }
 
 // The command behind "--" of launch: a training.
@@ -193,6 +229,9 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
       ->allow_extra_args(false)
       ->type_name("KEY=VALUE");
 
+  PackArguments pack;
+  CLI::App* pack_app = add_pack_command(app, pack);
+
   ReportArguments report;
   CLI::App* report_app = app.add_subcommand("report", "draw the curves of one run or several into one HTML page");
   report_app->add_option("RUN", report.runs, "folders of runs (runs/NAME), or their metrics.jsonl")->required();
@@ -233,6 +272,7 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   if (schedule_app->parsed()) return schedule;
   if (check_app->parsed()) return check;
   if (inspect_app->parsed()) return inspect;
+  if (pack_app->parsed()) return pack;
   if (report_app->parsed()) return report;
   if (doctor_app->parsed()) return DoctorArguments{};
   fail_usage("no command given (one of {}; see convoy --help)", join(kCommands));

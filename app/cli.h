@@ -21,9 +21,9 @@ struct LaunchRemoteArguments {
 };
 
 /// What a command line asks for.
-using Command =
-    std::variant<TrainArguments, EvalArguments, BenchArguments, PlanArguments, ScheduleArguments, CheckArguments,
-                 InspectArguments, ReportArguments, DoctorArguments, LaunchArguments, LaunchRemoteArguments>;
+using Command = std::variant<TrainArguments, EvalArguments, BenchArguments, PlanArguments, ScheduleArguments,
+                             CheckArguments, InspectArguments, PackArguments, ReportArguments, DoctorArguments,
+                             LaunchArguments, LaunchRemoteArguments>;
 
 /// The command, or nothing when help or the version was asked for, which is then printed to stdout. Throws a usage
 /// Error for everything else.

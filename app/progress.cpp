@@ -48,8 +48,9 @@ std::size_t columns_of(std::FILE* out) {
 }  // namespace
 
 std::string progress_line(const ProgressState& s) {
-  std::string line = fmt::format("epoch {}/{}  step {}/{}  loss {:.4f}  {:.1f} images/s", s.epoch + 1, s.epochs, s.step,
-                                 s.total_steps, s.loss, s.images_per_second);
+  std::string line = s.packing ? fmt::format("image {}/{}  {:.1f} images/s", s.step, s.total_steps, s.images_per_second)
+                               : fmt::format("epoch {}/{}  step {}/{}  loss {:.4f}  {:.1f} images/s", s.epoch + 1,
+                                             s.epochs, s.step, s.total_steps, s.loss, s.images_per_second);
   if (s.left) line += fmt::format("  {} left", format_duration(*s.left));
   return line;
 }
@@ -80,25 +81,36 @@ Progress::~Progress() {
 }
 
 void Progress::step(std::int64_t step, std::int64_t epoch, double loss, double images_per_second) {
-  if (mode_ == ProgressMode::kOff) return;
-  const Clock::time_point now = Clock::now();
-  const bool first = first_step_ == 0;
-  if (first) {
-    first_step_ = step;
-    first_time_ = now;
-  }
   state_.step = step;
   state_.epoch = epoch;
   state_.loss = loss;
   state_.images_per_second = images_per_second;
-  if (step > first_step_) {
+  advance();
+}
+
+void Progress::images(std::int64_t done, double images_per_second) {
+  state_.packing = true;
+  state_.step = done;
+  state_.images_per_second = images_per_second;
+  advance();
+}
+
+void Progress::advance() {
+  if (mode_ == ProgressMode::kOff) return;
+  const Clock::time_point now = Clock::now();
+  const bool first = first_step_ == 0;
+  if (first) {
+    first_step_ = state_.step;
+    first_time_ = now;
+  }
+  if (state_.step > first_step_) {
     const double per_step =
-        std::chrono::duration<double>(now - first_time_).count() / static_cast<double>(step - first_step_);
-    const double left = per_step * static_cast<double>(state_.total_steps - step);
+        std::chrono::duration<double>(now - first_time_).count() / static_cast<double>(state_.step - first_step_);
+    const double left = per_step * static_cast<double>(state_.total_steps - state_.step);
     state_.left = std::chrono::seconds(static_cast<std::int64_t>(std::clamp(left, 0.0, 3.6e9)));
   }
   shown_ = false;
-  const bool last = step == state_.total_steps;
+  const bool last = state_.step == state_.total_steps;
   const Clock::duration interval = mode_ == ProgressMode::kBar ? Clock::duration(kBarInterval) : kLineInterval;
   if (!first && !last && now - last_shown_ < interval) return;
   last_shown_ = now;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a person sees of a training run: a bar that is redrawn in place on a terminal, a line every few seconds in a
-// log file, or nothing. Rank 0 only. Times are of this process: a resumed run counts the steps it takes itself.
+// What a person sees of a training run, or of a packing: a bar that is redrawn in place on a terminal, a line every few
+// seconds in a log file, or nothing. Rank 0 only. Times are of this process: a resumed run counts the steps it takes
+// itself.
 #pragma once
 
 #include <chrono>
@@ -23,9 +24,11 @@ struct ProgressState {
   double loss = 0;
   double images_per_second = 0;
   std::optional<std::chrono::seconds> left;  ///< estimate; empty before the second step
+  bool packing = false;                      ///< steps are images, there is neither epoch nor loss
 };
 
-/// "epoch 3/20  step 120/400  loss 0.5123  1234.5 images/s  00:01:20 left"
+/// "epoch 3/20  step 120/400  loss 0.5123  1234.5 images/s  00:01:20 left"; of a packing
+/// "image 120/400  1234.5 images/s  00:01:20 left"
 [[nodiscard]] std::string progress_line(const ProgressState& state);
 
 /// The same after a bar as long as fits into `columns`; cut when not even the text fits. `color` adds ANSI colours,
@@ -42,6 +45,8 @@ class Progress {
 
   /// After step `step` (from 1) of epoch `epoch` (from 0). The first and the last step are always shown.
   void step(std::int64_t step, std::int64_t epoch, double loss, double images_per_second);
+  /// Of a packing: so many images are done.
+  void images(std::int64_t done, double images_per_second);
   /// Prints a line of its own; a bar moves down. Printed in every mode, kOff too, and after finish().
   void message(const std::string& text);
   /// Leaves the bar as it is, with the newest step, and ends its line.
@@ -52,6 +57,7 @@ class Progress {
  private:
   using Clock = std::chrono::steady_clock;
 
+  void advance();
   void show();
   void clear_bar();
 

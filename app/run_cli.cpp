@@ -72,6 +72,8 @@ int run(const Command& command) {
           return check_command(arguments);
         } else if constexpr (std::is_same_v<T, InspectArguments>) {
           return inspect_command(arguments);
+        } else if constexpr (std::is_same_v<T, PackArguments>) {
+          return pack_command(arguments);
         } else if constexpr (std::is_same_v<T, ReportArguments>) {
           return report_command(arguments);
         } else if constexpr (std::is_same_v<T, LaunchArguments>) {

@@ -107,6 +107,18 @@ void write_all(int descriptor, std::span<const std::byte> bytes, const std::stri
   }
 }
 
+void finish_file(const std::string& temporary, const std::string& path) {
+  const int descriptor = ::open(temporary.c_str(), O_WRONLY | O_CLOEXEC);
+  if (descriptor < 0) fail_system("open", temporary, errno);
+  const int result = ::fsync(descriptor);
+  const int reason = errno;
+  ::close(descriptor);
+  if (result != 0) fail_system("write", temporary, reason);
+  if (::rename(temporary.c_str(), path.c_str()) != 0) fail_system("create", path, errno);
+  const auto folder = std::filesystem::path(path).parent_path();
+  sync_folder(folder.empty() ? "." : folder.string());
+}
+
 void write_file_atomically(const std::string& path, std::span<const std::byte> bytes, std::span<const std::byte> tail) {
   Temporary file(path + kTemporarySuffix);
   write_all(file.descriptor(), write_direct(file.descriptor(), bytes), path);

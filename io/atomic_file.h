@@ -19,6 +19,10 @@ inline constexpr const char* kTemporarySuffix = ".tmp";
 void write_file_atomically(const std::string& path, std::span<const std::byte> bytes,
                            std::span<const std::byte> tail = {});
 
+/// Brings the finished file `temporary` to the disk and gives it the name `path`, in the same folder, replacing a file
+/// that is there.
+void finish_file(const std::string& temporary, const std::string& path);
+
 /// Writes all bytes to an open file; `path` is for the message of the Error.
 void write_all(int descriptor, std::span<const std::byte> bytes, const std::string& path);
 

@@ -234,17 +234,21 @@ void FileImage::write_attribute(const std::string& object, const std::string& na
   write_number(object, name, type.id(), &text);
 }
 
-void FileImage::write_attribute(const std::string& object, const std::string& name,
-                                const std::vector<std::string>& values) {
-  const auto guard = lock();
-  const std::string place = attribute_place(name_, object, name);
+void put_strings(Id file, const std::string& place, const std::string& object, const std::string& name,
+                 const std::vector<std::string>& values) {
   const Handle type = text_type(place);
   const hsize_t count = values.size();
   const Handle space(CONVOY_HDF5(H5Screate_simple(1, &count, nullptr), place));
   std::vector<const char*> pointers;
   pointers.reserve(values.size());
   for (const auto& value : values) pointers.push_back(value.c_str());
-  put_attribute(handle_.id(), place, object, name, type.id(), space.id(), pointers.data());
+  put_attribute(file, place, object, name, type.id(), space.id(), pointers.data());
+}
+
+void FileImage::write_attribute(const std::string& object, const std::string& name,
+                                const std::vector<std::string>& values) {
+  const auto guard = lock();
+  put_strings(handle_.id(), attribute_place(name_, object, name), object, name, values);
 }
 
 }  // namespace convoy::hdf5

@@ -31,6 +31,9 @@ T checked(T result, const char* call, const std::string& place) {
 
 /// The type in memory for `dtype`.
 [[nodiscard]] hid_t native_type(DType dtype);
+/// Writes an attribute that is a list of texts; `place` names the file.
+void put_strings(Id file, const std::string& place, const std::string& object, const std::string& name,
+                 const std::vector<std::string>& values);
 /// An access list without file locks and with the format of HDF5 1.8 (checksummed metadata).
 [[nodiscard]] Handle access_list(const std::string& place);
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -62,6 +63,23 @@ struct InspectArguments {
   std::string output = {};                  ///< empty: grid.png
 };
 
+/// convoy pack SOURCE OUT.h5 [--kind KIND] [--resize SHORT [--quality Q] | --raw SIZE] [--verify] [--validation SHARE]
+/// [--seed N] [--shuffle SEED] [--threads N] [--progress MODE] [--force]
+struct PackArguments {
+  std::string source, output;
+  std::string kind;  ///< empty: told by content
+  int resize = 0;    ///< 0: JPEGs stay as they are
+  int quality = 90;
+  int raw = 0;  ///< 0: no pixels
+  bool verify = false;
+  double validation = 0;   ///< share of each class
+  std::uint64_t seed = 0;  ///< of the split
+  std::optional<std::uint64_t> shuffle;
+  int threads = 0;  ///< 0: all cores
+  std::string progress = "auto";
+  bool force = false;
+};
+
 /// convoy report RUN... [-o FILE.html]
 struct ReportArguments {
   std::vector<std::string> runs;  ///< folders, or files of metrics
@@ -114,6 +132,7 @@ int plan_command(World& world, const PlanArguments& arguments);
 int check_command(const CheckArguments& arguments);
 int inspect_command(const InspectArguments& arguments);
 int inspect_data_command(const InspectArguments& arguments);  ///< of a config
+int pack_command(const PackArguments& arguments);
 int report_command(const ReportArguments& arguments);
 int doctor_command();
 int launch_command(const LaunchArguments& arguments);

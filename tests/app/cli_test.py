@@ -30,7 +30,7 @@ def refused(what, start, *words):
     expect(result.returncode == 2 and one and not result.stdout, what, result)
 
 
-for command in ("train", "eval", "bench", "launch", "check", "inspect", "report", "doctor"):
+for command in ("train", "eval", "bench", "launch", "check", "inspect", "pack", "report", "doctor"):
     result = run(command, "--help")
     expect(result.returncode == 0 and command in result.stdout and not result.stderr, f"{command} --help", result)
 result = run("--help")

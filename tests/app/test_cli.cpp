@@ -57,6 +57,28 @@ TEST_CASE("eval, check, inspect, report, doctor") {
   CHECK(std::holds_alternative<DoctorArguments>(parse({"doctor"}).value()));
 }
 
+TEST_CASE("pack") {
+  const auto plain = std::get<PackArguments>(parse({"pack", "in", "out.h5"}).value());
+  CHECK(plain.source == "in");
+  CHECK(plain.output == "out.h5");
+  CHECK(plain.kind.empty());
+  CHECK(!plain.shuffle);
+  const auto pack =
+      std::get<PackArguments>(parse({"pack", "in", "out.h5", "--kind", "idx", "--resize", "256", "--quality", "80",
+                                     "--validation", "0.1", "--shuffle", "3", "--threads", "2", "--force"})
+                                  .value());
+  CHECK(pack.kind == "idx");
+  CHECK(pack.resize == 256);
+  CHECK(pack.quality == 80);
+  CHECK(pack.validation == 0.1);
+  CHECK(pack.shuffle == 3U);
+  CHECK(pack.threads == 2);
+  CHECK(pack.force);
+  CHECK(refused({"pack", "in"}).find("OUT") != std::string::npos);
+  CHECK(refused({"pack", "in", "out.h5", "--kind", "png"}).find("--kind") != std::string::npos);
+  CHECK(refused({"pack", "in", "out.h5", "--raw", "64", "--resize", "64"}).find("--re") != std::string::npos);
+}
+
 TEST_CASE("bench") {
   const auto bench = std::get<BenchArguments>(
       parse({"bench", "c.toml", "--steps", "7", "--warmup", "0", "--repeat", "2", "--sweep",

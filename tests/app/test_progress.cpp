@@ -42,6 +42,12 @@ TEST_CASE("a line") {
   CHECK(progress_line(state) == "epoch 3/20  step 120/400  loss 0.5123  1234.6 images/s  00:01:20 left");
 }
 
+TEST_CASE("a line of a packing") {
+  ProgressState state{120, 400, 0, 1, 0, 1234.56, std::chrono::seconds(80)};
+  state.packing = true;
+  CHECK(progress_line(state) == "image 120/400  1234.6 images/s  00:01:20 left");
+}
+
 TEST_CASE("a bar") {
   const ProgressState state{1, 2, 0, 1, 0.5, 10, std::nullopt};
   CHECK(progress_bar(state, 200, false) ==

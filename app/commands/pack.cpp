@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// convoy pack: a data set as one HDF5 file. Checks the arguments against the source, then runs the packer (io/packer.h)
+// and shows how it goes. Relies on stop.h for signals. Invariant: needs no MPI and no config.
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <iostream>
+#include <thread>
+
+#include "app/commands/commands.h"
+#include "app/progress.h"
+#include "app/stop.h"
+#include "io/packer.h"
+#include "layers/base/error.h"
+#include "layers/base/random.h"
+
+namespace convoy {
+
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+ProgressMode progress_mode(const std::string& name) {
+  if (name == "bar") return ProgressMode::kBar;
+  if (name == "lines") return ProgressMode::kLines;
+  return name == "off" ? ProgressMode::kOff : ProgressMode::kAuto;
+}
+
+void check_output(const PackArguments& arguments) {
+  std::error_code error;
+  const fs::path output(arguments.output);
+  const fs::path folder = output.has_parent_path() ? output.parent_path() : fs::path(".");
+  if (!output.has_filename() || fs::is_directory(output, error)) {
+    fail_usage("{} is a folder (name the file that is to be written)", arguments.output);
+  }
+  if (!fs::is_directory(folder, error)) {
+    fail_usage("there is no folder {} for {} (make it first)", folder.string(), output.filename().string());
+  }
+  if (fs::exists(output, error) && !arguments.force) {
+    fail_usage("{} is there already (--force replaces it)", arguments.output);
+  }
+}
+
+void check_options(const PackArguments& a, const PackSource& source) {
+  if (source.encoded()) return;
+  const char* option = a.resize > 0 ? "--resize" : a.raw > 0 ? "--raw" : a.verify ? "--verify" : nullptr;
+  if (option != nullptr) {
+    fail_usage("{}: means nothing for {}, which holds images of one size, not JPEGs (leave it out)", option, a.source);
+  }
+}
+
+PackTask task_of(const PackArguments& a, const PackSource& source) {
+  PackTask task;
+  task.output = a.output;
+  task.image = {a.resize, a.quality, a.raw, a.verify};
+  task.threads = a.threads > 0 ? a.threads : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  task.fingerprint =
+      random_key(source.fingerprint(), fmt::format("{} {} {} {} {} {} {}", a.resize, a.quality, a.raw, a.verify,
+                                                   a.validation, a.seed, a.shuffle ? fmt::to_string(*a.shuffle) : "-"));
+  return task;
+}
+
+std::string facts(const PackArguments& a, const PackResult& result, std::int64_t classes, double seconds) {
+  std::string text = fmt::format("{}: {} samples", a.output, result.training + result.validation);
+  if (result.validation > 0) {
+    text += fmt::format(" ({} in /train, {} in /validation)", result.training, result.validation);
+  }
+  if (result.broken > 0) text += fmt::format(", {} broken ones left out", result.broken);
+  return text + fmt::format(", {} classes, {} bytes, {:.1f} s, {:.0f} images/s", classes, result.bytes, seconds,
+                            static_cast<double>(result.packed_here) / std::max(seconds, 1e-9));
+}
+
+}  // namespace
+
+int pack_command(const PackArguments& arguments) {
+  check_output(arguments);
+  const StopRequest stop({"SIGINT", "SIGTERM", "SIGUSR2"}, std::nullopt);
+  const auto kind = arguments.kind.empty() ? detect_pack_kind(arguments.source) : *pack_kind(arguments.kind);
+  const PackSource source(arguments.source, kind);
+  check_options(arguments, source);
+  const PackPlan plan = plan_packing(source, arguments.validation, arguments.seed, arguments.shuffle);
+
+  const Clock::time_point start = Clock::now();
+  const auto elapsed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
+  Progress progress(progress_mode(arguments.progress), source.size(), source.size());
+  std::int64_t first = -1;
+  PackHooks hooks;
+  hooks.progress = [&](std::int64_t done) {
+    if (first < 0) first = done;
+    progress.images(done, static_cast<double>(done - first) / std::max(elapsed(), 1e-9));
+  };
+  hooks.message = [&](const std::string& text) { progress.message(text); };
+  hooks.stop = [&] { return stop.signalled(); };
+  const PackResult result = Packer(source, plan, task_of(arguments, source), hooks).run();
+  progress.finish();
+  if (!result.finished) {
+    std::cout << fmt::format("stopped after {} of {} samples; the same command goes on there\n", result.done,
+                             source.size())
+              << std::flush;
+    return static_cast<int>(ExitCode::kStopped);
+  }
+  std::cout << facts(arguments, result, source.classes(), elapsed()) << "\n" << std::flush;
+  return 0;
+}
+
+}  // namespace convoy

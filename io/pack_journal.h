@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How far a packing has come, on disk, so that the next one goes on there: lines of JSON beside the unfinished file,
+// the first of which says what is being packed. Relies on flock(). Invariant: a block is in the journal only when its
+// samples are on the disk, and then all before it are, too.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace convoy {
+
+/// A run of samples, one after the other in the file.
+struct PackBlock {
+  std::vector<std::int64_t> sizes;  ///< bytes of each; -1: broken, left out
+  std::vector<std::string> broken;  ///< what is wrong with those
+
+  /// In the file.
+  [[nodiscard]] std::int64_t bytes() const;
+};
+
+class PackJournal {
+ public:
+  /// Opens or creates it and takes its lock. What is there counts when its first line says the same `fingerprint`.
+  /// Throws an Error of bad input when another process has it, or it cannot be made.
+  PackJournal(std::string path, std::uint64_t fingerprint);
+  ~PackJournal();
+  PackJournal(const PackJournal&) = delete;
+  PackJournal& operator=(const PackJournal&) = delete;
+
+  /// What is done, from the first block on.
+  [[nodiscard]] const std::vector<PackBlock>& blocks() const { return blocks_; }
+  /// Whether there was one of something else.
+  [[nodiscard]] bool differs() const { return differs_; }
+  /// Forgets everything.
+  void restart();
+  /// Notes blocks whose samples are on the disk. Throws an Error when the disk is full.
+  void append(const std::vector<PackBlock>& blocks);
+  /// Removes the file.
+  void remove();
+
+ private:
+  void read();
+  void put(const std::string& text);
+
+  const std::string path_;
+  const std::uint64_t fingerprint_;
+  int descriptor_ = -1;
+  bool differs_ = false;
+  std::vector<PackBlock> blocks_;
+};
+
+}  // namespace convoy
