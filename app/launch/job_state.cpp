@@ -28,6 +28,7 @@ Json to_json(const GenerationRecord& g) {
           {"seconds_lost", g.seconds_lost},
           {"step_at_start", g.step_at_start},
           {"step_at_end", g.step_at_end},
+          {"starts_before", g.starts_before},
           {"exit", g.exit},
           {"program_error", g.program_error}};
 }
@@ -43,6 +44,7 @@ GenerationRecord generation_from(const Json& json) {
   json.at("seconds_lost").get_to(g.seconds_lost);
   json.at("step_at_start").get_to(g.step_at_start);
   json.at("step_at_end").get_to(g.step_at_end);
+  json.at("starts_before").get_to(g.starts_before);
   json.at("exit").get_to(g.exit);
   json.at("program_error").get_to(g.program_error);
   return g;

@@ -26,6 +26,11 @@ void RunProgress::begin() {
   last_seen_at_.reset();
 }
 
+void RunProgress::take_up(std::int64_t starts_before) {
+  starts_at_begin_ = starts_before;
+  poll();
+}
+
 void RunProgress::poll() {
   const int descriptor = ::open(metrics_.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) {

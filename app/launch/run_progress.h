@@ -17,9 +17,13 @@ class RunProgress {
 
   /// A new generation is about to start.
   void begin();
+  /// Instead, on a new object: the generation is one that another launch started, when the file held `starts_before`.
+  void take_up(std::int64_t starts_before);
   /// Looks at what has been added.
   void poll();
 
+  /// Trainings that had begun before this generation, by the file.
+  [[nodiscard]] std::int64_t starts_before() const { return starts_at_begin_; }
   /// The step that the generation went on from, once its trainer has begun.
   [[nodiscard]] std::optional<std::int64_t> start_step() const { return start_step_; }
   /// When its first step was seen.

@@ -76,8 +76,11 @@ void Supervisor::take_up_state() {
     if (last.end.empty()) {
       last.end = utc_time();
       last.exit = "its launch ended";
+      // It may have begun, and written checkpoints, since the state was saved.
+      progress_.take_up(last.starts_before);
+      if (progress_.start_step()) last.step_at_start = *progress_.start_step();
       last.step_at_end = progress_.newest_checkpoint();
-      if (last.step_at_end > last.step_at_start) state_.has_checkpoint = true;
+      if (progress_.start_step() && last.step_at_end > last.step_at_start) state_.has_checkpoint = true;
       const auto idle = std::chrono::duration<double>(progress_.seconds_since_last_line());
       down_since_ = Clock::now() - std::chrono::duration_cast<Clock::duration>(idle);
     }
@@ -169,6 +172,7 @@ void Supervisor::begin_generation(Generation& generation) {
   next.reason = reason_;
   next.start = utc_time();
   next.step_at_start = progress_.newest_checkpoint();
+  next.starts_before = progress_.starts_before();
   state_.generations.push_back(next);
   save();
   journal_.write(fmt::format("generation {}: {} {} on {} ({})", next.number, next.ranks,

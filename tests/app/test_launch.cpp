@@ -211,8 +211,8 @@ TEST_CASE("the state file keeps everything, and refuses what is none") {
   state.restarts = 1;
   state.has_checkpoint = true;
   state.leader = "a 123";
-  state.generations = {{1, 2, "a:2", "start", "s", "e", 0.0, 0, 40, "killed \xff", true},
-                       {2, 4, "a:2 b:2", "hosts", "s2", "", 1.5, 40, 80, "", false}};
+  state.generations = {{1, 2, "a:2", "start", "s", "e", 0.0, 0, 40, 0, "killed \xff", true},
+                       {2, 4, "a:2 b:2", "hosts", "s2", "", 1.5, 40, 80, 1, "", false}};
   write_job_state(path, state);
   const JobState read = read_job_state(path);
   CHECK(read.status == JobStatus::kStopped);
@@ -227,6 +227,7 @@ TEST_CASE("the state file keeps everything, and refuses what is none") {
   CHECK(read.generations[1].hosts == "a:2 b:2");
   CHECK(read.generations[1].seconds_lost == 1.5);
   CHECK(read.generations[1].step_at_start == 40);
+  CHECK(read.generations[1].starts_before == 1);
   for (const std::string text : {"", "{", "[]", "{\"status\":\"lost\"}", "{\"status\":\"done\",\"exit_code\":\"a\"}"}) {
     write_text(path, text);
     CHECK(contains(error_of([&] { (void)read_job_state(path); }), path));
@@ -264,7 +265,14 @@ TEST_CASE("progress is what a generation adds to the metrics") {
   std::ofstream(path, std::ios::app) << "\"step\":2}\n";
   progress.poll();
   CHECK(progress.first_step_at());
+  CHECK(progress.starts_before() == 1);
   CHECK(progress.newest_checkpoint() == 0);
+  RunProgress next_launch(folder.path(), folder / "checkpoints");  // after this one was killed
+  next_launch.take_up(1);
+  CHECK(next_launch.start_step() == 1);
+  RunProgress too_early(folder.path(), folder / "checkpoints");  // the trainer had not begun
+  too_early.take_up(2);
+  CHECK(!too_early.start_step());
   std::filesystem::create_directory(folder / "checkpoints");
   write_text(folder / "checkpoints/step-00000012.h5", "");
   write_text(folder / "checkpoints/step-00000020.h5.tmp", "");

@@ -153,7 +153,7 @@ def begins_once():
     folder.configure({**ENDLESS, "checkpoint": {**OFTEN, "resume": "never"}})
     with Launch(folder, *RANKS) as launch:
         wait_for("it begins again", lambda: len(folder.events("start")) == 2)
-        launch.reached(150)
+        launch.reached(250)  # so the checkpoint of step 100 is written: that of 200 waits for it
         kill(launch.process.pid)  # the state remembers
         launch.wait()
     with Launch(folder, *RANKS) as launch:
