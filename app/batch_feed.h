@@ -43,11 +43,15 @@ class BatchFeed {
 };
 
 /// From the start of the data, whole batches only: every step has the same size. For timing.
-inline BatchFeed whole_batches(const Run& run, std::int64_t steps) {
+inline std::unique_ptr<Loader> whole_batch_loader(const Run& run) {
   LoaderOptions options = training_loader(run);
   options.drop_last = true;
   const Sampler sampler(run.train->size(), run.config.run.seed, run.config.data.shuffle);
-  return {std::make_unique<Loader>(*run.train, sampler, options), *run.runner, steps};
+  return std::make_unique<Loader>(*run.train, sampler, options);
+}
+
+inline BatchFeed whole_batches(const Run& run, std::int64_t steps) {
+  return {whole_batch_loader(run), *run.runner, steps};
 }
 
 }  // namespace convoy

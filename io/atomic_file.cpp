@@ -39,8 +39,10 @@ const char* remedy(int reason) {
   fail("cannot {} {}: {}{}", what, path, std::strerror(reason), remedy(reason));
 }
 
-// Makes the new name of a file in `folder` last. Some file systems cannot sync a folder; they need no sync.
-void sync_folder(const std::string& folder) {
+// Makes the new name of the file last. Some file systems cannot sync a folder; they need no sync.
+void sync_folder_of(const std::string& path) {
+  const auto parent = std::filesystem::path(path).parent_path();
+  const std::string folder = parent.empty() ? "." : parent.string();
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) fail_system("open folder", folder, errno);
   const int result = ::fsync(descriptor);
@@ -107,6 +109,17 @@ void write_all(int descriptor, std::span<const std::byte> bytes, const std::stri
   }
 }
 
+int pwrite_all(int descriptor, std::span<const std::byte> bytes, std::int64_t at) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::pwrite(descriptor, bytes.data(), bytes.size(), at);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return errno;
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+    at += written;
+  }
+  return 0;
+}
+
 void finish_file(const std::string& temporary, const std::string& path) {
   const int descriptor = ::open(temporary.c_str(), O_WRONLY | O_CLOEXEC);
   if (descriptor < 0) fail_system("open", temporary, errno);
@@ -115,8 +128,7 @@ void finish_file(const std::string& temporary, const std::string& path) {
   ::close(descriptor);
   if (result != 0) fail_system("write", temporary, reason);
   if (::rename(temporary.c_str(), path.c_str()) != 0) fail_system("create", path, errno);
-  const auto folder = std::filesystem::path(path).parent_path();
-  sync_folder(folder.empty() ? "." : folder.string());
+  sync_folder_of(path);
 }
 
 void write_file_atomically(const std::string& path, std::span<const std::byte> bytes, std::span<const std::byte> tail) {
@@ -126,8 +138,7 @@ void write_file_atomically(const std::string& path, std::span<const std::byte> b
   if (::fsync(file.descriptor()) != 0) fail_system("write", path, errno);
   file.close();
   file.rename_to(path);
-  const auto folder = std::filesystem::path(path).parent_path();
-  sync_folder(folder.empty() ? "." : folder.string());
+  sync_folder_of(path);
 }
 
 }  // namespace convoy

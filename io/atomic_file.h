@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 
@@ -22,6 +23,9 @@ void write_file_atomically(const std::string& path, std::span<const std::byte> b
 /// Brings the finished file `temporary` to the disk and gives it the name `path`, in the same folder, replacing a file
 /// that is there.
 void finish_file(const std::string& temporary, const std::string& path);
+
+/// Writes all bytes at that place of an open file; 0, or the errno of what failed.
+[[nodiscard]] int pwrite_all(int descriptor, std::span<const std::byte> bytes, std::int64_t at);
 
 /// Writes all bytes to an open file; `path` is for the message of the Error.
 void write_all(int descriptor, std::span<const std::byte> bytes, const std::string& path);

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <utility>
 
+#include "io/luma.h"
 #include "layers/base/random.h"
 
 namespace convoy {
@@ -17,12 +18,6 @@ namespace {
 constexpr int kTries = 10;
 
 int rounded(double value) { return static_cast<int>(std::nearbyint(value)); }
-
-// Rec. 601 luma, as Pillow's convert("L").
-int luma(const std::uint8_t* pixel, int channels) {
-  if (channels == 1) return pixel[0];
-  return (pixel[0] * 19595 + pixel[1] * 38470 + pixel[2] * 7471 + 0x8000) >> 16;
-}
 
 // Pillow's Image.blend(degenerate, image, factor): cut off to whole numbers, and to [0, 255].
 std::uint8_t blend(int degenerate, int value, float factor) {
@@ -39,14 +34,14 @@ void blend_all(std::uint8_t* values, std::int64_t count, int degenerate, float f
 
 int mean_luma(const std::uint8_t* image, std::int64_t pixels, int channels) {
   std::int64_t sum = 0;
-  for (std::int64_t i = 0; i < pixels; ++i) sum += luma(image + i * channels, channels);
+  for (std::int64_t i = 0; i < pixels; ++i) sum += channels == 1 ? image[i] : luma(image + i * channels);
   return static_cast<int>((2 * sum + pixels) / (2 * pixels));  // rounded
 }
 
 void blend_with_grey(std::uint8_t* image, std::int64_t pixels, float factor) {
   for (std::int64_t i = 0; i < pixels; ++i) {
     std::uint8_t* pixel = image + 3 * i;
-    const int grey = luma(pixel, 3);
+    const int grey = luma(pixel);
     for (int c = 0; c < 3; ++c) pixel[c] = blend(grey, pixel[c], factor);
   }
 }

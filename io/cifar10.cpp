@@ -17,14 +17,21 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kChannels = 3, kPixels = 32 * 32, kImage = kChannels * kPixels, kRecord = 1 + kImage;
+constexpr std::size_t kChannels = 3, kPixels = 32 * 32, kImage = kChannels * kPixels, kRecord = kCifar10RecordBytes;
+static_assert(kRecord == 1 + kImage);
 constexpr unsigned kClasses = 10;
+
+// Where the batches of `source` lie, which may be the folder itself or the one around it.
+fs::path batches_folder(const std::string& source) {
+  std::error_code ignored;
+  const fs::path unpacked = fs::path(source) / "cifar-10-batches-bin";  // as the archive has it
+  return fs::exists(unpacked, ignored) ? unpacked : fs::path(source);
+}
 
 std::vector<std::string> batch_files(const std::string& source, bool training) {
   std::error_code ignored;
   if (!fs::is_directory(source, ignored)) return {source};
-  fs::path folder = source;
-  if (fs::exists(folder / "cifar-10-batches-bin", ignored)) folder /= "cifar-10-batches-bin";  // as it is unpacked
+  const fs::path folder = batches_folder(source);
   std::vector<std::string> files;
   for (int batch = 1; training && batch <= 5; ++batch) {
     files.push_back((folder / fmt::format("data_batch_{}.bin", batch)).string());
@@ -71,6 +78,11 @@ std::vector<std::string> read_class_names(const fs::path& folder) {
 }
 
 }  // namespace
+
+bool has_cifar10(const std::string& folder, bool training) {
+  std::error_code ignored;
+  return fs::exists(batches_folder(folder) / (training ? "data_batch_1.bin" : "test_batch.bin"), ignored);
+}
 
 std::unique_ptr<Dataset> open_cifar10(const std::string& source, bool training) {
   MemoryImages::Content content;

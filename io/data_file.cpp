@@ -8,7 +8,9 @@
 #include <cerrno>
 #include <cstring>
 #include <numeric>
+#include <span>
 
+#include "io/atomic_file.h"
 #include "io/hdf5_check.h"
 
 namespace convoy {
@@ -69,17 +71,15 @@ std::int64_t create_bulk(const Handle& file, const DataFileFrame& frame, const D
 }
 
 void copy_range(int from, std::int64_t first, std::int64_t last, int to, const std::string& path) {
-  std::vector<char> buffer(1 << 20);
+  std::vector<std::byte> buffer(1 << 20);
   while (first < last) {
     const auto wanted = static_cast<std::size_t>(std::min<std::int64_t>(last - first, 1 << 20));
     const ssize_t count = ::pread(from, buffer.data(), wanted, first);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) fail("cannot write {}: its frame ends early", path);
-    for (ssize_t done = 0; done < count;) {
-      const ssize_t written = ::pwrite(to, buffer.data() + done, static_cast<std::size_t>(count - done), first + done);
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) fail("cannot write {}: {}", path, std::strerror(errno));
-      done += written;
+    const std::span<const std::byte> piece(buffer.data(), static_cast<std::size_t>(count));
+    if (const int reason = pwrite_all(to, piece, first); reason != 0) {
+      fail("cannot write {}: {}", path, std::strerror(reason));
     }
     first += count;
   }

@@ -101,14 +101,21 @@ std::string present(const fs::path& path) {
   return "";
 }
 
+const char* images_name(bool training) { return training ? "train-images-idx3-ubyte" : "t10k-images-idx3-ubyte"; }
+
+// Empty if there are none.
+std::string images_in(const std::string& folder, bool training) {
+  for (const fs::path& place : {fs::path(folder), fs::path(folder) / "raw"}) {
+    if (std::string found = present(place / images_name(training)); !found.empty()) return found;
+  }
+  return "";
+}
+
 std::string images_of(const std::string& source, bool training) {
   std::error_code ignored;
   if (!fs::is_directory(source, ignored)) return source;
-  const std::string name = training ? "train-images-idx3-ubyte" : "t10k-images-idx3-ubyte";
-  for (const fs::path& folder : {fs::path(source), fs::path(source) / "raw"}) {
-    if (std::string found = present(folder / name); !found.empty()) return found;
-  }
-  fail_usage("{}: no {} in it, plain or with .gz (or name the file of images itself)", source, name);
+  if (std::string found = images_in(source, training); !found.empty()) return found;
+  fail_usage("{}: no {} in it, plain or with .gz (or name the file of images itself)", source, images_name(training));
 }
 
 std::string labels_of(const std::string& images) {
@@ -132,6 +139,8 @@ std::string labels_of(const std::string& images) {
 }
 
 }  // namespace
+
+bool has_idx(const std::string& folder, bool training) { return !images_in(folder, training).empty(); }
 
 std::unique_ptr<Dataset> open_idx(const std::string& source, bool training) {
   const std::string images_path = images_of(source, training), labels_path = labels_of(images_path);

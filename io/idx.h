@@ -17,4 +17,7 @@ namespace convoy {
 /// whether the training or the test files are meant.
 [[nodiscard]] std::unique_ptr<Dataset> open_idx(const std::string& source, bool training);
 
+/// Whether the folder holds MNIST's images for training, or those for testing, where open_idx() looks for them.
+[[nodiscard]] bool has_idx(const std::string& folder, bool training);
+
 }  // namespace convoy

@@ -17,6 +17,7 @@
 #include <jerror.h>
 
 #include "io/exif.h"
+#include "io/luma.h"
 #include "layers/base/error.h"
 
 namespace convoy {
@@ -58,11 +59,10 @@ void cmyk_to_rgb(std::uint8_t* row, int width) {
   }
 }
 
-// In place, from RGB to Rec. 601 luma, as Pillow's convert("L").
+// In place.
 void rgb_to_grey(std::uint8_t* row, int width) {
   for (int x = 0; x < width; ++x) {
-    const std::uint8_t* in = row + 3 * x;
-    row[x] = static_cast<std::uint8_t>((in[0] * 19595 + in[1] * 38470 + in[2] * 7471 + 0x8000) >> 16);
+    row[x] = static_cast<std::uint8_t>(luma(row + 3 * x));
   }
 }
 

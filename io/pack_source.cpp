@@ -28,27 +28,9 @@ constexpr std::array<std::pair<std::string_view, PackKind>, 4> kKinds{{{"image_f
                                                                        {"idx", PackKind::kIdx},
                                                                        {"cifar10", PackKind::kCifar10},
                                                                        {"hdf5", PackKind::kHdf5}}};
-constexpr std::uintmax_t kCifarRecord = 3073;
-
-bool any_there(const fs::path& folder, std::initializer_list<const char*> names) {
-  std::error_code ignored;
-  return std::any_of(names.begin(), names.end(), [&](const char* name) { return fs::exists(folder / name, ignored); });
-}
-
-// Of the folders that idx.h and cifar10.h take.
-bool has_idx(const fs::path& folder, bool training) {
-  const fs::path name = training ? "train-images-idx3-ubyte" : "t10k-images-idx3-ubyte";
-  const std::string plain = name.string(), zipped = plain + ".gz", raw = "raw/" + plain, raw_zipped = "raw/" + zipped;
-  return any_there(folder, {plain.c_str(), zipped.c_str(), raw.c_str(), raw_zipped.c_str()});
-}
-
-bool has_cifar(const fs::path& folder, bool training) {
-  return training ? any_there(folder, {"data_batch_1.bin", "cifar-10-batches-bin/data_batch_1.bin"})
-                  : any_there(folder, {"test_batch.bin", "cifar-10-batches-bin/test_batch.bin"});
-}
 
 PackKind kind_of_folder(const std::string& path) {
-  if (has_cifar(path, true)) return PackKind::kCifar10;
+  if (has_cifar10(path, true)) return PackKind::kCifar10;
   if (has_idx(path, true)) return PackKind::kIdx;
   std::error_code error;
   for (fs::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
@@ -70,7 +52,7 @@ PackKind kind_of_file(const std::string& path) {
   if (start == "\x89HDF") return PackKind::kHdf5;
   if (start.starts_with("\x1f\x8b") || start.starts_with(std::string_view("\0\0\x08", 3))) return PackKind::kIdx;
   std::error_code error;
-  if (fs::file_size(path, error) % kCifarRecord == 0 && !error) return PackKind::kCifar10;
+  if (fs::file_size(path, error) % kCifar10RecordBytes == 0 && !error) return PackKind::kCifar10;
   fail_usage("{}: neither HDF5, nor IDX, nor a batch of CIFAR-10 (--kind says which it is to be)", path);
 }
 
@@ -125,7 +107,7 @@ void PackSource::open_fixed(PackKind kind) {
     if (folder && has_idx(path_, false)) held_out_ = open_idx(path_, false);
   } else if (kind == PackKind::kCifar10) {
     data_ = open_cifar10(path_, true);
-    if (folder && has_cifar(path_, false)) held_out_ = open_cifar10(path_, false);
+    if (folder && has_cifar10(path_, false)) held_out_ = open_cifar10(path_, false);
   } else {
     data_ = std::make_unique<Hdf5Dataset>(path_);
   }

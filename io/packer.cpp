@@ -25,20 +25,6 @@ constexpr std::size_t kListed = 20;
 constexpr std::chrono::milliseconds kLook{100};  // at the clock and for signals
 constexpr std::chrono::seconds kNoteAfter{1};
 
-void pwrite_all(int descriptor, const std::byte* bytes, std::size_t size, std::int64_t at, const std::string& path) {
-  while (size > 0) {
-    const ssize_t written = ::pwrite(descriptor, bytes, size, at);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) {
-      fail("cannot write {}: {} (make room or name another place; the same command then goes on where it was)", path,
-           std::strerror(errno));
-    }
-    bytes += written;
-    size -= static_cast<std::size_t>(written);
-    at += written;
-  }
-}
-
 }  // namespace
 
 Packer::Packer(const PackSource& source, const PackPlan& plan, PackTask task, PackHooks hooks)
@@ -173,7 +159,10 @@ void Packer::commit(std::int64_t number, PackBlock block, const std::vector<std:
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return failure_ || static_cast<std::int64_t>(blocks_.size()) == number; });
   if (failure_) return;
-  pwrite_all(descriptor_, bytes.data(), bytes.size(), start_ + end_, part_);
+  if (const int reason = pwrite_all(descriptor_, bytes, start_ + end_); reason != 0) {
+    fail("cannot write {}: {} (make room or name another place; the same command then goes on where it was)", part_,
+         std::strerror(reason));
+  }
   end_ += static_cast<std::int64_t>(bytes.size());
   broken_ += static_cast<std::int64_t>(block.broken.size());
   news_.insert(news_.end(), block.broken.begin(), block.broken.end());

@@ -2,13 +2,12 @@
 #include "parallel/nccl_communicator.h"
 
 #include <nccl.h>
-#include <unistd.h>
 
-#include <array>
 #include <functional>
 #include <utility>
 
 #include "layers/backend/cuda/cuda_check.h"
+#include "layers/base/host_name.h"
 #include "parallel/mpi_check.h"
 #include "parallel/nccl_queues.h"
 
@@ -57,8 +56,6 @@ ncclResult_t with_others(int size, int root, const std::function<ncclResult_t(in
 }
 
 std::shared_ptr<const NcclIdentity> identity_of(Communicator& host, const NcclOptions& options) {
-  std::array<char, 256> name{};
-  const bool known = gethostname(name.data(), name.size() - 1) == 0;
   std::vector<int> members;
   int world_rank = 0;
   CONVOY_MPI_CHECK(MPI_Comm_rank(MPI_COMM_WORLD, &world_rank));
@@ -68,7 +65,7 @@ std::shared_ptr<const NcclIdentity> identity_of(Communicator& host, const NcclOp
   auto identity = std::make_shared<NcclIdentity>(options.name, std::move(members));
   identity->rank = host.rank();
   identity->size = host.size();
-  identity->host = known ? name.data() : "unknown host";
+  identity->host = host_name();
   identity->timeout = options.timeout;
   return identity;
 }

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <mutex>
 
+#include "layers/base/host_name.h"
 #include "parallel/nccl_check.h"
 
 namespace convoy {
@@ -21,9 +22,7 @@ void prepare_nccl(const NcclOptions& options) {
   std::call_once(once, [&] {
     // NCCL refuses two ranks on one GPU of one host. As far as it knows each of them has a host for itself.
     if (options.share_gpu) {
-      std::string host(256, '\0');
-      if (gethostname(host.data(), host.size() - 1) != 0) host = "host";
-      setenv("NCCL_HOSTID", fmt::format("{}-{}", host.c_str(), getpid()).c_str(), 1);
+      setenv("NCCL_HOSTID", fmt::format("{}-{}", host_name("host"), getpid()).c_str(), 1);
     }
     if (options.deterministic) setenv("NCCL_NVLS_ENABLE", "0", 0);
   });

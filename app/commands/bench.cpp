@@ -113,9 +113,8 @@ Json time_steps(Run& run, const BenchArguments& arguments) {
 /// ahead before the clock started come back at its end, when as many more have been read.
 Json time_data(Run& run, const BenchArguments& arguments) {
   check_whole_batches(run);
-  LoaderOptions options = training_loader(run);
-  options.drop_last = true;
-  Loader loader(*run.train, Sampler(run.train->size(), run.config.run.seed, run.config.data.shuffle), options);
+  const LoaderOptions options = training_loader(run);
+  const auto loader = whole_batch_loader(run);
   BatchTransfer transfer(*run.backend, microbatch_shape(*run.train, run.layout.microbatch(run.plan.global_batch)),
                          normalization(run.config.data));
   std::vector<double> seconds;
@@ -123,7 +122,7 @@ Json time_data(Run& run, const BenchArguments& arguments) {
   for (std::int64_t i = 0; i < arguments.warmup + arguments.steps; ++i) {
     const auto start = std::chrono::steady_clock::now();
     const std::clock_t before = std::clock();
-    for (const Batch& batch : loader.next().microbatches) {
+    for (const Batch& batch : loader->next().microbatches) {
       if (options.inputs) static_cast<void>(transfer.inputs(batch));
     }
     run.backend->synchronize();
