@@ -215,6 +215,49 @@ BatchNormGradients batch_norm_backward(const Array& dy, const Array& x, const Ar
   return out;
 }
 
+namespace {
+
+// Calls body(place in y, place in x, place in weight) for every product of a convolution.
+template <class Body>
+void for_each_product(const Conv2dSpec& s, const Shape& x, const Shape& y, Body&& body) {
+  for (std::int64_t n = 0; n < y[0]; ++n) {
+    for (std::int64_t o = 0; o < y[1]; ++o) {
+      for (std::int64_t i = 0; i < x[1]; ++i) {
+        for (std::int64_t place = 0; place < y[2] * y[3] * s.kernel * s.kernel; ++place) {
+          const std::int64_t pixel = place / (s.kernel * s.kernel), tap = place % (s.kernel * s.kernel);
+          const std::int64_t h = pixel / y[3] * s.stride - s.padding + tap / s.kernel;
+          const std::int64_t w = pixel % y[3] * s.stride - s.padding + tap % s.kernel;
+          if (h < 0 || h >= x[2] || w < 0 || w >= x[3]) continue;
+          body(((n * y[1] + o) * y[2] * y[3]) + pixel, ((n * x[1] + i) * x[2] + h) * x[3] + w,
+               (o * x[1] + i) * s.kernel * s.kernel + tap);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+Array conv2d(const Conv2dSpec& s, const Array& x, const Array& weight) {
+  const auto size = [&](std::int64_t in) { return (in + 2 * s.padding - s.kernel) / s.stride + 1; };
+  Array y({x.shape[0], s.out_channels, size(x.shape[2]), size(x.shape[3])});
+  for_each_product(s, x.shape, y.shape, [&](std::int64_t to, std::int64_t from, std::int64_t by) {
+    y.values[static_cast<std::size_t>(to)] +=
+        x.values[static_cast<std::size_t>(from)] * weight.values[static_cast<std::size_t>(by)];
+  });
+  return y;
+}
+
+Conv2dGradients conv2d_backward(const Conv2dSpec& s, const Array& dy, const Array& x, const Array& weight) {
+  Conv2dGradients g{Array(x.shape), Array(weight.shape)};
+  for_each_product(s, x.shape, dy.shape, [&](std::int64_t to, std::int64_t from, std::int64_t by) {
+    const double d = dy.values[static_cast<std::size_t>(to)];
+    g.dx.values[static_cast<std::size_t>(from)] += d * weight.values[static_cast<std::size_t>(by)];
+    g.dweight.values[static_cast<std::size_t>(by)] += d * x.values[static_cast<std::size_t>(from)];
+  });
+  return g;
+}
+
 Pooled max_pool(const PoolSpec& spec, const Array& x) {
   const auto out = [&](std::int64_t extent) { return (extent + 2 * spec.padding - spec.kernel) / spec.stride + 1; };
   const Shape shape{x.shape[0], x.shape[1], out(x.shape[2]), out(x.shape[3])};

@@ -42,7 +42,7 @@ Array uniform(const Shape& shape, std::uint64_t seed, double low = -1.0, double 
 /// A CPU backend with a number of threads, and arrays on their way to and from it.
 struct Device {
   OnednnBackend backend;
-  explicit Device(int threads) : backend(threads, DType::kF32) {}
+  explicit Device(int threads, DType compute = DType::kF32) : backend(threads, compute) {}
 
   /// Copies to the backend, rounding to dtype; `array` becomes what was stored.
   Tensor put(Array& array, DType dtype = DType::kF32);
@@ -73,6 +73,12 @@ struct BatchNormGradients {
 /// By the chain rule over mean and variance of this same x. y (or null) is the output whose ReLU gates dy.
 BatchNormGradients batch_norm_backward(const Array& dy, const Array& x, const Array* y, const Array& gamma,
                                        double epsilon);
+
+Array conv2d(const Conv2dSpec& spec, const Array& x, const Array& weight);
+struct Conv2dGradients {
+  Array dx, dweight;
+};
+Conv2dGradients conv2d_backward(const Conv2dSpec& spec, const Array& dy, const Array& x, const Array& weight);
 
 struct Pooled {
   Array y, argmax;

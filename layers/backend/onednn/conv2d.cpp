@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Convolutions of the CPU backend: oneDNN's direct algorithm on channels-last activations. The weight formats are
-// chosen once, when the layer is built; a direction that wants another at another batch size converts into it.
+// Convolutions of the CPU backend: oneDNN's direct algorithm on channels-last activations, but for the gradients for
+// which something else is faster, by rules of shape alone: a choice by timing could change the last bits from run to
+// run. The weight formats are chosen once, when the layer is built; a direction that wants another at another batch
+// size converts into it.
 #include <string_view>
 
+#include "layers/backend/onednn/column_product.h"
 #include "layers/backend/onednn/dnnl_compat.h"
 #include "layers/backend/onednn/onednn_backend.h"
 #include "layers/backend/onednn/onednn_state.h"
+#include "layers/backend/onednn/transposed_conv2d.h"
 
 namespace convoy {
 
@@ -52,6 +56,17 @@ memory::desc forward_format(OnednnState& state, const ConvShapes& c, const memor
   return compiled ? native : chosen.weights_desc();
 }
 
+// On matrix units oneDNN 2.6's own gradients reach a fifth of a matrix product's speed, 3.13's a half. Whole tiles of
+// channels; a tap of few channels is not worth gathering (ResNet-50's 64 in a 3x3 window: 7.9 ms against 5.0).
+bool by_columns(const Conv2dSpec& s, DType compute) {
+  return compute == DType::kBF16 && has_matrix_units() && s.in_channels % 16 == 0 && s.out_channels % 16 == 0 &&
+         (s.kernel == 1 || s.in_channels >= 128);
+}
+
+bool by_transposed(const Conv2dSpec& s, DType compute) {
+  return s.kernel == 1 && s.padding == 0 && by_columns(s, compute);
+}
+
 const OnednnWeightLayout& layout_of(const Weight& w) { return static_cast<const OnednnWeightLayout&>(*w.layout); }
 
 }  // namespace
@@ -64,10 +79,12 @@ std::unique_ptr<WeightLayout> OnednnBackend::conv2d_layout(const Conv2dSpec& spe
       state_->engine, c.src, c.any_weights_f32, memory::desc(), c.dst, c.window, forward, c.attributes);
   const auto backward = dnnl_compat::convolution_backward_data(state_->engine, c.src, c.any_weights, c.dst, c.window,
                                                                forward, c.attributes);
-  const memory::desc native = gradient.diff_weights_desc();
+  const memory::desc native = by_columns(spec, compute_) ? ColumnProduct::weights(spec) : gradient.diff_weights_desc();
   return std::make_unique<OnednnWeightLayout>(Shape{spec.out_channels, spec.in_channels, spec.kernel, spec.kernel},
                                               native, forward_format(*state_, c, native, forward),
-                                              backward.weights_desc());
+                                              by_transposed(spec, compute_)
+                                                  ? bind_transposed_conv2d(*state_, spec, input, compute_).weights
+                                                  : backward.weights_desc());
 }
 
 void OnednnBackend::conv2d_forward(const Conv2dSpec& spec, const Tensor& x, const Weight& w, const Weight* bias,
@@ -93,6 +110,14 @@ void OnednnBackend::conv2d_forward(const Conv2dSpec& spec, const Tensor& x, cons
 
 void OnednnBackend::conv2d_backward_input(const Conv2dSpec& spec, const Tensor& dy, const Weight& w, const Tensor& dx) {
   auto& bound = plan_for(*state_, spec, dx.shape(), false).backward_input;
+  Tensor copy;
+  if (by_transposed(spec, compute_)) {
+    if (!bound) {
+      bound = std::make_unique<BoundPrimitive>(bind_transposed_conv2d(*state_, spec, dx.shape(), compute_));
+    }
+    run_transposed_conv2d(*state_, *this, *bound, spec, dy, backward_weight_for(*state_, *this, *bound, w, copy), dx);
+    return;
+  }
   if (!bound) {
     const ConvShapes c = conv_shapes(spec, dx.shape(), compute_);
     const auto hint = dnnl_compat::convolution_forward(state_->engine, c.src, c.any_weights, memory::desc(), c.dst,
@@ -103,7 +128,6 @@ void OnednnBackend::conv2d_backward_input(const Conv2dSpec& spec, const Tensor& 
         *state_, dnnl::convolution_backward_data(pd), pd.weights_desc(), pd.scratchpad_desc(),
         {{DNNL_ARG_DIFF_SRC, c.src}, {DNNL_ARG_WEIGHTS, pd.weights_desc()}, {DNNL_ARG_DIFF_DST, c.dst}}));
   }
-  Tensor copy;
   run_primitive(*state_, *this, *bound,
                 {{DNNL_ARG_DIFF_DST, dy.raw()},
                  {DNNL_ARG_WEIGHTS, backward_weight_for(*state_, *this, *bound, w, copy)},
@@ -113,8 +137,11 @@ void OnednnBackend::conv2d_backward_input(const Conv2dSpec& spec, const Tensor& 
 void OnednnBackend::conv2d_backward_weight(const Conv2dSpec& spec, const Tensor& x, const Tensor& dy, const Weight& w,
                                            const Tensor& dw, const Tensor& dbias, bool accumulate) {
   const bool bias = static_cast<bool>(dbias);
-  auto& bound = plan_for(*state_, spec, x.shape(), bias).backward_weight;
-  if (!bound) {
+  auto& gradient = plan_for(*state_, spec, x.shape(), bias).backward_weight;
+  if (!gradient && !bias && by_columns(spec, compute_)) {
+    gradient = std::make_unique<ColumnProduct>(*state_, spec, x.shape(), compute_);
+  }
+  if (!gradient) {
     const ConvShapes c = conv_shapes(spec, x.shape(), compute_);
     const memory::desc bias_md = bias ? c.bias_f32 : memory::desc();
     const auto hint =
@@ -124,10 +151,10 @@ void OnednnBackend::conv2d_backward_weight(const Conv2dSpec& spec, const Tensor&
     std::vector<std::pair<int, memory::desc>> arguments{
         {DNNL_ARG_SRC, c.src}, {DNNL_ARG_DIFF_WEIGHTS, pd.diff_weights_desc()}, {DNNL_ARG_DIFF_DST, c.dst}};
     if (bias) arguments.emplace_back(DNNL_ARG_DIFF_BIAS, c.bias_f32);
-    bound = std::make_unique<BoundPrimitive>(bind_primitive(*state_, dnnl::convolution_backward_weights(pd),
-                                                            pd.diff_weights_desc(), pd.scratchpad_desc(), arguments));
+    gradient = std::make_unique<PrimitiveGradient>(bind_primitive(
+        *state_, dnnl::convolution_backward_weights(pd), pd.diff_weights_desc(), pd.scratchpad_desc(), arguments));
   }
-  run_backward_weight(*state_, *this, *bound, x, dy, layout_of(w), dw, dbias, accumulate);
+  run_backward_weight(*state_, *this, *gradient, x, dy, layout_of(w), dw, dbias, accumulate);
 }
 
 }  // namespace convoy

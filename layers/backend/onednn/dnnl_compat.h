@@ -82,6 +82,10 @@ inline dnnl::inner_product_backward_weights::primitive_desc inner_product_backwa
     const dnnl::inner_product_forward::primitive_desc& hint, const dnnl::primitive_attr& attr) {
   return {engine, src, diff_weights, diff_bias, diff_dst, hint, attr};
 }
+inline dnnl::matmul::primitive_desc matmul(const dnnl::engine& engine, const memory::desc& a, const memory::desc& b,
+                                           const memory::desc& c, const dnnl::primitive_attr& attr) {
+  return {engine, a, b, c, attr};
+}
 inline void append_relu(dnnl::post_ops& ops) { ops.append_eltwise(dnnl::algorithm::eltwise_relu, 0.0F, 0.0F); }
 
 #else
@@ -137,6 +141,10 @@ inline dnnl::inner_product_backward_weights::primitive_desc inner_product_backwa
     const memory::desc& diff_bias, const memory::desc& diff_dst,
     const dnnl::inner_product_forward::primitive_desc& hint, const dnnl::primitive_attr& attr) {
   return {{src, diff_weights, diff_bias, diff_dst}, attr, engine, hint};
+}
+inline dnnl::matmul::primitive_desc matmul(const dnnl::engine& engine, const memory::desc& a, const memory::desc& b,
+                                           const memory::desc& c, const dnnl::primitive_attr& attr) {
+  return {{a, b, c}, attr, engine};
 }
 inline void append_relu(dnnl::post_ops& ops) { ops.append_eltwise(1.0F, dnnl::algorithm::eltwise_relu, 0.0F, 0.0F); }
 

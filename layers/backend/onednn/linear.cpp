@@ -101,8 +101,8 @@ void OnednnBackend::linear_backward_weight(const Tensor& x, const Tensor& dy, co
                                            const Tensor& dbias, bool accumulate) {
   const std::int64_t batch = x.shape()[0];
   const bool bias = static_cast<bool>(dbias);
-  auto& bound = plan_for(*state_, batch, w, bias, false).backward_weight;
-  if (!bound) {
+  auto& gradient = plan_for(*state_, batch, w, bias, false).backward_weight;
+  if (!gradient) {
     const LinearShapes s = linear_shapes(batch, x.shape()[1], dy.shape()[1], compute_, false);
     const memory::desc bias_md = bias ? s.bias_f32 : memory::desc();
     const auto hint =
@@ -112,10 +112,10 @@ void OnednnBackend::linear_backward_weight(const Tensor& x, const Tensor& dy, co
     std::vector<std::pair<int, memory::desc>> arguments{
         {DNNL_ARG_SRC, s.src}, {DNNL_ARG_DIFF_WEIGHTS, pd.diff_weights_desc()}, {DNNL_ARG_DIFF_DST, s.dst}};
     if (bias) arguments.emplace_back(DNNL_ARG_DIFF_BIAS, s.bias_f32);
-    bound = std::make_unique<BoundPrimitive>(bind_primitive(*state_, dnnl::inner_product_backward_weights(pd),
-                                                            pd.diff_weights_desc(), pd.scratchpad_desc(), arguments));
+    gradient = std::make_unique<PrimitiveGradient>(bind_primitive(
+        *state_, dnnl::inner_product_backward_weights(pd), pd.diff_weights_desc(), pd.scratchpad_desc(), arguments));
   }
-  run_backward_weight(*state_, *this, *bound, x, dy, layout_of(w), dw, dbias, accumulate);
+  run_backward_weight(*state_, *this, *gradient, x, dy, layout_of(w), dw, dbias, accumulate);
 }
 
 }  // namespace convoy

@@ -11,6 +11,11 @@ dnnl::memory::data_type onednn_type(DType dtype) {
   fail("oneDNN operations do not take {}", dtype_name(dtype));
 }
 
+bool has_matrix_units() {
+  const auto amx = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_amx);  // a set of features, as all of them are
+  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & amx) == amx;
+}
+
 BoundPrimitive bind_primitive(OnednnState& state, const dnnl::primitive& primitive, const dnnl::memory::desc& weights,
                               const dnnl::memory::desc& scratchpad,
                               const std::vector<std::pair<int, dnnl::memory::desc>>& arguments) {
@@ -50,23 +55,29 @@ void run_primitive(OnednnState& state, Backend& backend, BoundPrimitive& bound,
   state.stream.wait();
 }
 
-void run_backward_weight(OnednnState& state, Backend& backend, BoundPrimitive& bound, const Tensor& x, const Tensor& dy,
-                         const OnednnWeightLayout& layout, const Tensor& dw, const Tensor& dbias, bool accumulate) {
-  const bool same_format = bound.weights == layout.native;
+void PrimitiveGradient::run(OnednnState& state, Backend& backend, const Tensor& x, const Tensor& dy, void* dw,
+                            void* dbias) {
+  run_primitive(state, backend, bound_,
+                {{DNNL_ARG_SRC, x.raw()},
+                 {DNNL_ARG_DIFF_DST, dy.raw()},
+                 {DNNL_ARG_DIFF_WEIGHTS, dw},
+                 {DNNL_ARG_DIFF_BIAS, dbias}});
+}
+
+void run_backward_weight(OnednnState& state, Backend& backend, WeightGradient& gradient, const Tensor& x,
+                         const Tensor& dy, const OnednnWeightLayout& layout, const Tensor& dw, const Tensor& dbias,
+                         bool accumulate) {
+  const bool same_format = gradient.format() == layout.native;
   Tensor result = dw;
   if (accumulate || !same_format) {
-    result = backend.tensor({static_cast<std::int64_t>(bound.weights.get_size() / sizeof(float))}, DType::kF32);
+    result = backend.tensor({static_cast<std::int64_t>(gradient.format().get_size() / sizeof(float))}, DType::kF32);
   }
   Tensor bias_result = dbias;
   if (dbias && accumulate) bias_result = backend.tensor(dbias.shape(), DType::kF32);
-  run_primitive(state, backend, bound,
-                {{DNNL_ARG_SRC, x.raw()},
-                 {DNNL_ARG_DIFF_DST, dy.raw()},
-                 {DNNL_ARG_DIFF_WEIGHTS, result.raw()},
-                 {DNNL_ARG_DIFF_BIAS, bias_result.raw()}});
+  gradient.run(state, backend, x, dy, result.raw(), bias_result.raw());
   if (!same_format) {
     const Tensor native = accumulate ? backend.tensor({layout.elements()}, DType::kF32) : dw;
-    reorder(state, bound.weights, result.raw(), layout.native, native.raw());
+    reorder(state, gradient.format(), result.raw(), layout.native, native.raw());
     result = native;
   }
   if (accumulate) {

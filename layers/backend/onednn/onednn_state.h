@@ -45,9 +45,36 @@ struct BoundPrimitive {
   std::unordered_map<int, dnnl::memory> arguments;
 };
 
+struct OnednnState;
+
+/// A way to compute the weight gradient of one layer at one input shape.
+class WeightGradient {
+ public:
+  /// format: in which run() writes dw.
+  explicit WeightGradient(const dnnl::memory::desc& format) : format_(format) {}
+  virtual ~WeightGradient() = default;
+  [[nodiscard]] const dnnl::memory::desc& format() const { return format_; }
+  /// Sets dw, and dbias unless it is null.
+  virtual void run(OnednnState& state, Backend& backend, const Tensor& x, const Tensor& dy, void* dw, void* dbias) = 0;
+
+ private:
+  dnnl::memory::desc format_;
+};
+
+/// The one that oneDNN has.
+class PrimitiveGradient final : public WeightGradient {
+ public:
+  explicit PrimitiveGradient(BoundPrimitive bound) : WeightGradient(bound.weights), bound_(std::move(bound)) {}
+  void run(OnednnState& state, Backend& backend, const Tensor& x, const Tensor& dy, void* dw, void* dbias) override;
+
+ private:
+  BoundPrimitive bound_;
+};
+
 /// The three directions of one convolution or linear layer at one input shape.
 struct WeightedPlan {
-  std::unique_ptr<BoundPrimitive> forward, backward_input, backward_weight;
+  std::unique_ptr<BoundPrimitive> forward, backward_input;
+  std::unique_ptr<WeightGradient> backward_weight;
 };
 
 using PlanKey = std::array<std::int64_t, 12>;
@@ -74,10 +101,14 @@ void reorder(OnednnState& state, const dnnl::memory::desc& from_md, void* from, 
 void run_primitive(OnednnState& state, Backend& backend, BoundPrimitive& bound,
                    std::initializer_list<std::pair<int, void*>> handles);
 
-/// Runs a weight-gradient primitive and leaves the result in dw (and dbias) in `layout`'s native format: set, or added
-/// when `accumulate`.
-void run_backward_weight(OnednnState& state, Backend& backend, BoundPrimitive& bound, const Tensor& x, const Tensor& dy,
-                         const OnednnWeightLayout& layout, const Tensor& dw, const Tensor& dbias, bool accumulate);
+/// Runs `gradient` and leaves the result in dw (and dbias) in `layout`'s native format: set, or added when
+/// `accumulate`.
+void run_backward_weight(OnednnState& state, Backend& backend, WeightGradient& gradient, const Tensor& x,
+                         const Tensor& dy, const OnednnWeightLayout& layout, const Tensor& dw, const Tensor& dbias,
+                         bool accumulate);
+
+/// Whether oneDNN's bfloat16 operations run on matrix units (AMX).
+[[nodiscard]] bool has_matrix_units();
 
 /// The weight in the format in which the input-gradient primitive `bound` reads it: weight.backward itself, or, at
 /// batch sizes for which oneDNN wants another format, a converted copy held by `copy`.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The bfloat16 copies of a convolution's weight, both in one pass: oneDNN's own reorders go through the weight once for
-// each, at a fifth of the memory's bandwidth. Relies on the blocked formats that oneDNN's AVX-512 convolutions ask for;
+// each, at a fifth of the memory's bandwidth. Relies on the formats that oneDNN's AVX-512 and AMX convolutions ask for;
 // a weight in any other is left to oneDNN. Invariant: the copies are bit for bit those of oneDNN's reorders.
 #pragma once
 
@@ -14,15 +14,19 @@
 
 namespace convoy {
 
-/// Where the tiles of 16 input by 16 output channels of a weight [O, I, H, W] lie, in elements. Strides are those of
-/// blocks of output channels, blocks of input channels, rows and columns.
+/// A bfloat16 format in words of 32 bits, each a pair of neighbours along one axis (input channels in the forward copy,
+/// output channels in the backward one): blocks of `pairs` rows of `columns` words, which go along the other axis.
+struct PairFormat {
+  std::array<std::int64_t, 4> strides{};  ///< in elements: from block to block of out and in, and of height and width
+  std::int64_t pairs = 1, columns = 0;
+};
+
+/// A weight [O, I, H, W] as tiles of 16 input by 16 output channels.
 struct WeightTiles {
-  using Strides = std::array<std::int64_t, 4>;
   std::int64_t out_tiles = 0, in_tiles = 0, height = 0, width = 0;
-  Strides native{};   ///< float32 tiles [i][o]
-  Strides forward{};  ///< [i / 2][o in a block of forward_block][i % 2]; the first stride is that of such blocks
-  std::int64_t forward_block = 0;
-  Strides backward{};  ///< tiles [o / 2][i][o % 2]
+  std::array<std::int64_t, 4> native{};  ///< float32: elements from tile to tile of out and in, of height and width
+  std::int64_t native_row = 0;           ///< elements from an input channel of a tile to the next
+  PairFormat forward, backward;
 };
 
 /// The tiles of a weight in these formats; empty when one of them is another.

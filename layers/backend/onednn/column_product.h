@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The weight gradient of a convolution as matrix products over its columns (im2col; Chellapilla et al., 2006): dW is
+// columns^T dy, where row p of the columns holds what output pixel p saw. oneDNN's matrix product has kernels for
+// matrix units (AMX) that reach several times what its weight gradients do there. Private to layers/backend/onednn.
+#pragma once
+
+#include <cstdint>
+
+#include "layers/backend/backend.h"
+#include "layers/backend/onednn/onednn_state.h"
+
+namespace convoy {
+
+/// A convolution with square kernels over channels-last images [n, height, width, in].
+struct ColumnShapes {
+  ColumnShapes(const Conv2dSpec& spec, const Shape& x);
+  std::int64_t images, height, width, in, out, kernel, stride, padding, out_height, out_width;
+
+  /// Inputs that an output pixel sees: kernel * kernel * in.
+  [[nodiscard]] std::int64_t depth() const { return kernel * kernel * in; }
+  [[nodiscard]] std::int64_t pixels() const { return out_height * out_width; }  ///< of an image's output
+  /// The input, as it lies in memory, is its own columns.
+  [[nodiscard]] bool gathered() const { return kernel != 1 || stride != 1 || padding != 0; }
+};
+
+/// Sets rows [first, last) of the columns [images * pixels, depth], counted from the first pixel of x, at `columns`;
+/// elements have `element_bytes`.
+void gather_columns(const ColumnShapes& shapes, const std::byte* x, std::int64_t first, std::int64_t last,
+                    std::size_t element_bytes, std::byte* columns);
+
+class ColumnProduct final : public WeightGradient {
+ public:
+  /// compute: of x and dy.
+  ColumnProduct(OnednnState& state, const Conv2dSpec& spec, const Shape& x, DType compute);
+
+  /// How the gradient [out, in, kernel, kernel] lies: a row of `out` elements for each input in a column.
+  [[nodiscard]] static dnnl::memory::desc weights(const Conv2dSpec& spec);
+  /// The columns of some images at a time come from `backend`'s pool. Biases are not for this: dbias must be null.
+  void run(OnednnState& state, Backend& backend, const Tensor& x, const Tensor& dy, void* dw, void* dbias) override;
+
+ private:
+  ColumnShapes shapes_;
+  std::size_t element_bytes_;
+  std::int64_t group_;             // images whose columns are there at a time; divides their number
+  BoundPrimitive first_, others_;  // the first sets dw, the others add to it
+};
+
+}  // namespace convoy

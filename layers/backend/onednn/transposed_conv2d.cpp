@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layers/backend/onednn/transposed_conv2d.h"
+
+#include <cstring>
+
+#include "layers/backend/onednn/dnnl_compat.h"
+#include "layers/backend/onednn/parallel.h"
+
+namespace convoy {
+
+using dnnl::memory;
+
+BoundPrimitive bind_transposed_conv2d(OnednnState& state, const Conv2dSpec& spec, const Shape& dx, DType compute) {
+  using Tag = memory::format_tag;
+  const auto type = onednn_type(compute);
+  const std::int64_t height = (dx[2] - 1) / spec.stride + 1, width = (dx[3] - 1) / spec.stride + 1;
+  const memory::desc dy({dx[0], spec.out_channels, height, width}, type, Tag::nhwc),
+      packed({dx[0], spec.in_channels, height, width}, type, Tag::nhwc),
+      transposed({spec.in_channels, spec.out_channels, 1, 1}, type, Tag::any);
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  const auto pd = dnnl_compat::convolution_forward(state.engine, dy, transposed, memory::desc(), packed,
+                                                   {{1, 1}, {0, 0}}, attributes);
+  auto bound = bind_primitive(state, dnnl::convolution_forward(pd), pd.weights_desc(), pd.scratchpad_desc(),
+                              {{DNNL_ARG_SRC, dy}, {DNNL_ARG_WEIGHTS, pd.weights_desc()}, {DNNL_ARG_DST, packed}});
+  bound.weights = pd.weights_desc().permute_axes({1, 0, 2, 3});
+  return bound;
+}
+
+void run_transposed_conv2d(OnednnState& state, Backend& backend, BoundPrimitive& bound, const Conv2dSpec& spec,
+                           const Tensor& dy, void* weight, const Tensor& dx) {
+  const Shape& shape = dx.shape();
+  Tensor packed = dx;
+  if (spec.stride > 1) {
+    packed = backend.tensor({shape[0], shape[1], dy.shape()[2], dy.shape()[3]}, dx.dtype());
+  }
+  run_primitive(state, backend, bound,
+                {{DNNL_ARG_SRC, dy.raw()}, {DNNL_ARG_WEIGHTS, weight}, {DNNL_ARG_DST, packed.raw()}});
+  if (spec.stride > 1) {
+    spread_pixels(static_cast<const std::byte*>(packed.raw()), shape[0], shape[2], shape[3], spec.stride,
+                  static_cast<std::size_t>(shape[1]) * dtype_size(dx.dtype()), static_cast<std::byte*>(dx.raw()));
+  }
+}
+
+void spread_pixels(const std::byte* packed, std::int64_t images, std::int64_t height, std::int64_t width,
+                   std::int64_t stride, std::size_t pixel_bytes, std::byte* spread) {
+  const std::int64_t packed_height = (height - 1) / stride + 1, packed_width = (width - 1) / stride + 1;
+  parallel_ranges(images * height, 16, [=](std::int64_t first, std::int64_t last, int) {
+    for (std::int64_t line = first; line < last; ++line) {
+      const std::int64_t image = line / height, row = line % height;
+      std::byte* to = spread + static_cast<std::size_t>(line * width) * pixel_bytes;
+      std::memset(to, 0, static_cast<std::size_t>(width) * pixel_bytes);
+      if (row % stride != 0) continue;
+      const std::byte* from =
+          packed + static_cast<std::size_t>((image * packed_height + row / stride) * packed_width) * pixel_bytes;
+      for (std::int64_t i = 0; i < packed_width; ++i) {
+        std::memcpy(to + static_cast<std::size_t>(i * stride) * pixel_bytes,
+                    from + static_cast<std::size_t>(i) * pixel_bytes, pixel_bytes);
+      }
+    }
+  });
+}
+
+}  // namespace convoy

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Convolutions of the CPU backend and their gradients against float64, in float32 and bfloat16, over the shapes for
+// which they go different ways; the columns and spread pixels of which some are made.
+#include <doctest/doctest.h>
+
+#include "layers/backend/onednn/column_product.h"
+#include "layers/backend/onednn/transposed_conv2d.h"
+#include "layers/base/error.h"
+#include "tests/layers/reference.h"
+
+using namespace convoy;
+using namespace convoy::reference;
+
+namespace {
+
+struct Case {
+  Conv2dSpec spec;  // in, out, kernel, stride, padding
+  std::int64_t images, height, width;
+};
+
+// Whole tiles of channels and none; odd sizes, so that the last rows or columns have no output or no input.
+const std::vector<Case> kCases{
+    {{16, 32, 1, 1, 0}, 3, 5, 4},   {{32, 16, 1, 2, 0}, 2, 7, 6},  {{48, 64, 1, 2, 0}, 1, 1, 3},
+    {{16, 16, 1, 3, 0}, 2, 8, 7},   {{16, 16, 1, 1, 1}, 2, 3, 4},  {{128, 16, 3, 1, 1}, 3, 4, 5},
+    {{128, 32, 3, 2, 1}, 2, 7, 6},  {{144, 16, 5, 1, 2}, 1, 3, 3}, {{128, 16, 3, 2, 0}, 2, 6, 9},
+    {{128, 16, 3, 1, 1}, 6, 32, 9}, {{16, 16, 3, 1, 1}, 2, 5, 5},  {{3, 24, 7, 2, 3}, 2, 9, 11},
+    {{20, 12, 1, 1, 0}, 2, 3, 3},
+};
+
+// The stored weight as the backend keeps it.
+struct Imported {
+  std::unique_ptr<WeightLayout> layout;
+  Weight weight;
+  Imported(OnednnBackend& backend, const Case& c, const Array& values)
+      : layout(backend.conv2d_layout(c.spec, {c.images, c.spec.in_channels, c.height, c.width})) {
+    const std::vector<float> host(values.values.begin(), values.values.end());
+    weight.layout = layout.get();
+    weight.master = backend.tensor({layout->elements()}, DType::kF32);
+    backend.import_weight(*layout, host.data(), weight.master);
+    backend.refresh_compute(weight);
+  }
+};
+
+Array exported(OnednnBackend& backend, const Imported& imported, const Tensor& native) {
+  std::vector<float> host(static_cast<std::size_t>(imported.layout->shape().size()));
+  backend.export_weight(*imported.layout, native, host.data());
+  Array array(imported.layout->shape());
+  array.values.assign(host.begin(), host.end());
+  return array;
+}
+
+void check_case(const Case& c, DType dtype, int threads) {
+  const Conv2dSpec& s = c.spec;
+  CAPTURE(s.in_channels);
+  CAPTURE(s.kernel);
+  CAPTURE(s.stride);
+  CAPTURE(s.padding);
+  CAPTURE(c.images);
+  Device device(threads, dtype);
+  OnednnBackend& backend = device.backend;
+  Array x = uniform({c.images, s.in_channels, c.height, c.width}, 1);
+  Array w = uniform({s.out_channels, s.in_channels, s.kernel, s.kernel}, 2);
+  const Tensor input = device.put(x, dtype);
+  device.put(w, dtype);  // rounded as the copies of the weight will be
+  const Imported imported(backend, c, w);
+  const Array y = conv2d(s, x, w);
+  Array dy = uniform(y.shape, 3);
+  const Tensor gradient = device.put(dy, dtype);
+  const Conv2dGradients expected = conv2d_backward(s, dy, x, w);
+
+  // Sums of n products of values up to 1 in float32: at most n roundings of sums up to n, in practice under a hundredth
+  // of that; the result is rounded once to its type.
+  const auto sums = [](double n) { return n * n * 0x1p-24 / 16 + 1e-6; };
+  const Tensor output = device.spoiled(y.shape, dtype);
+  backend.conv2d_forward(s, input, imported.weight, nullptr, output);
+  check_close(device.get(output), y, rounding(dtype), sums(static_cast<double>(s.in_channels * s.kernel * s.kernel)),
+              "y");
+  const Tensor dx = device.spoiled(x.shape, dtype);
+  backend.conv2d_backward_input(s, gradient, imported.weight, dx);
+  check_close(device.get(dx), expected.dx, rounding(dtype),
+              sums(static_cast<double>(s.out_channels * s.kernel * s.kernel)), "dx");
+  const double dw_sums = sums(static_cast<double>(c.images * y.shape[2] * y.shape[3]));
+  const Tensor dw = device.spoiled({imported.layout->elements()});
+  const auto weight_gradient = [&](bool accumulate) {
+    backend.conv2d_backward_weight(s, input, gradient, imported.weight, dw, Tensor(), accumulate);
+    return exported(backend, imported, dw);
+  };
+  const Array once = weight_gradient(false);
+  check_close(once, expected.dweight, 0x1p-24, dw_sums, "dw");
+  Array twice = expected.dweight;
+  for (double& value : twice.values) value *= 2;
+  check_close(weight_gradient(true), twice, 0x1p-23, 2 * dw_sums, "dw added to dw");
+  CHECK(weight_gradient(false).values == once.values);  // the same bits again
+}
+
+}  // namespace
+
+TEST_CASE("conv2d and its gradients in float32") {
+  for (const Case& c : kCases) check_case(c, DType::kF32, 2);
+}
+
+TEST_CASE("conv2d and its gradients in bfloat16") {
+  if (!OnednnBackend::supports_bf16()) {
+    MESSAGE("skipped: this CPU has no bfloat16 instructions");
+    return;
+  }
+  for (const Case& c : kCases) {
+    for (const int threads : {1, 2}) check_case(c, DType::kBF16, threads);
+  }
+}
+
+TEST_CASE("a weight gradient as a product over columns") {
+  for (const Case& c : kCases) {
+    Device device(2);
+    OnednnState state;
+    Array x = uniform({c.images, c.spec.in_channels, c.height, c.width}, 4);
+    const Array w(Shape{c.spec.out_channels, c.spec.in_channels, c.spec.kernel, c.spec.kernel});
+    Array dy = uniform(conv2d(c.spec, x, w).shape, 5);
+    const Tensor input = device.put(x), gradient = device.put(dy);
+    const Tensor dw = device.spoiled({w.shape.size()});
+    ColumnProduct product(state, c.spec, x.shape, DType::kF32);
+    product.run(state, device.backend, input, gradient, dw.raw(), nullptr);
+    const Array native = device.get(dw), expected = conv2d_backward(c.spec, dy, x, w).dweight;
+    const std::int64_t taps = c.spec.kernel * c.spec.kernel, in = c.spec.in_channels, out = c.spec.out_channels;
+    Array actual(w.shape);
+    for (std::int64_t o = 0; o < out; ++o) {
+      for (std::int64_t i = 0; i < in; ++i) {
+        for (std::int64_t tap = 0; tap < taps; ++tap) {
+          actual.values[static_cast<std::size_t>((o * in + i) * taps + tap)] =
+              native.values[static_cast<std::size_t>((tap * in + i) * out + o)];
+        }
+      }
+    }
+    const double n = static_cast<double>(dy.shape[0] * dy.shape[2] * dy.shape[3]);
+    check_close(actual, expected, 0x1p-24, n * n * 0x1p-24 / 16 + 1e-6, "dw");
+    CHECK_THROWS_AS(product.run(state, device.backend, input, gradient, dw.raw(), dw.raw()), Error);
+  }
+}
+
+TEST_CASE("spread pixels lie a stride apart, with zeros between them") {
+  const std::vector<std::uint16_t> packed{1, 2, 3, 4, 5, 6, 7, 8};  // 2 images of 1 x 2 pixels of 2 channels
+  std::vector<std::uint16_t> spread(std::size_t{2} * 2 * 3 * 2, 99);
+  spread_pixels(reinterpret_cast<const std::byte*>(packed.data()), 2, 2, 3, 2, 4,
+                reinterpret_cast<std::byte*>(spread.data()));
+  CHECK(spread == std::vector<std::uint16_t>{1, 2, 0, 0, 3, 4, 0, 0, 0, 0, 0, 0, 5, 6, 0, 0, 7, 8, 0, 0, 0, 0, 0, 0});
+}
