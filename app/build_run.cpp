@@ -72,6 +72,17 @@ void build_model(Run& run) {
   cut_model(run.layout, c, infos, run.device.memory_bytes);
   run.model = std::make_unique<Model>(*run.backend, build_units(c, *run.train), input, c.run.seed, run.reducer.get(),
                                       stage_chunks(run.layout.schedule, run.layout.partition, run.stage()));
+}
+
+// Gradients lie where their all-reduce is fastest. All ranks together: memory is shared between them.
+void place_gradients(Run& run) {
+  if (run.config.parallel.mode == ParallelMode::kScatter) return;
+  ParameterStore& store = run.model->parameters();
+  if (const Tensor memory = run.replicas->reduction_memory(store.learned_values().size())) store.place_gradients(memory);
+}
+
+void build_runner(Run& run) {
+  const Config& c = run.config;
   run.optimizer = make_optimizer(optimizer_spec(c.optimizer), *run.backend, run.model->parameters());
   run.loss_scaler = LossScaler(run.backend->compute_type() == DType::kF16);
   if (c.parallel.mode == ParallelMode::kScatter) {
@@ -123,6 +134,9 @@ std::unique_ptr<Run> build_run(const World& world, const RankGroup& ranks, Loade
   }
   agree(
       all, [&] { build_model(*run); }, "building the model");
+  place_gradients(*run);
+  agree(
+      all, [&] { build_runner(*run); }, "building the optimizer");
   check_same_run(*run);
   load_start_weights(*run);
   return run;

@@ -64,9 +64,7 @@ void ParameterStore::finalize(std::uint64_t seed) {
   }
   values_ = backend_.tensor({total}, DType::kF32);
   learned_values_ = values_.view(0, {learned});
-  gradients_ = backend_.tensor({learned}, DType::kF32);
   backend_.zero(values_);
-  backend_.zero(gradients_);
   if (backend_.weights_mirror_master()) {
     const bool same = backend_.compute_type() == DType::kF32;
     mirror_ = same ? values_ : backend_.tensor({total}, backend_.compute_type());
@@ -75,7 +73,6 @@ void ParameterStore::finalize(std::uint64_t seed) {
     const Shape flat{parameter->layout->elements()};
     parameter->weight.layout = parameter->layout.get();
     parameter->weight.master = values_.view(parameter->offset, flat);
-    if (!parameter->frozen) parameter->gradient = gradients_.view(parameter->offset, flat);
     if (mirror_) {
       const bool converted = parameter->layout->shape().rank() > 1;  // biases and batch norm stay float32
       parameter->weight.compute = (converted ? mirror_ : values_).view(parameter->offset, flat);
@@ -85,6 +82,21 @@ void ParameterStore::finalize(std::uint64_t seed) {
   }
   finalize_statistics();
   refresh_compute();
+}
+
+const Tensor& ParameterStore::gradients() {
+  if (!gradients_) place_gradients(backend_.tensor(learned_values_.shape(), DType::kF32));
+  return gradients_;
+}
+
+void ParameterStore::place_gradients(const Tensor& memory) {
+  if (gradients_ || memory.size() != learned_values_.size()) fail("these gradients cannot be placed there");
+  gradients_ = memory;
+  backend_.zero(gradients_);  // what lies between parameters stays zero
+  for (auto& parameter : parameters_) {
+    if (parameter->frozen) continue;
+    parameter->gradient = gradients_.view(parameter->offset, {parameter->layout->elements()});
+  }
 }
 
 void ParameterStore::finalize_statistics() {
@@ -130,6 +142,7 @@ void ParameterStore::initialize(Parameter& parameter, std::uint64_t seed) {
 }
 
 void ParameterStore::begin_step() {
+  static_cast<void>(gradients());
   for (auto& parameter : parameters_) parameter->has_gradient = false;
   backend_.zero(statistics_);
 }

@@ -4,7 +4,7 @@
 // reverse of the order in which layers declare them: the order in which backward finishes them, so that a growing
 // prefix of the gradient buffer is final while backward still runs. Batch norm's statistics of a step lie in a third.
 // What is frozen lies behind what learns, so that gradients, statistics of a step and optimizers end before it.
-// Invariant: after finalize() nothing here moves or is allocated again.
+// Invariant: after finalize() and the first use of the gradients nothing here moves or is allocated again.
 #pragma once
 
 #include <cstdint>
@@ -78,7 +78,10 @@ class ParameterStore {
   [[nodiscard]] const Tensor& values() const { return values_; }
   /// The front of values(), as long as gradients(): what optimizers update.
   [[nodiscard]] const Tensor& learned_values() const { return learned_values_; }
-  [[nodiscard]] const Tensor& gradients() const { return gradients_; }
+  /// Allocated at the first call, unless place_gradients() came before.
+  [[nodiscard]] const Tensor& gradients();
+  /// Puts them into `memory`, float32 [learned_values().size()], before their first use.
+  void place_gradients(const Tensor& memory);
   [[nodiscard]] const Tensor& statistics() const { return statistics_; }
   /// Running means and variances, float32, flat.
   [[nodiscard]] const Tensor& running() const { return running_; }

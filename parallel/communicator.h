@@ -36,6 +36,12 @@ class Communicator {
   [[nodiscard]] virtual int rank() const = 0;
   [[nodiscard]] virtual int size() const = 0;
 
+  /// Memory for `elements` floats in which all_reduce() adds fastest, zeros, valid as long as this; empty where any memory
+  /// is as good. Every member calls it, once and with the same number.
+  virtual Tensor reduction_memory(std::int64_t elements) {
+    static_cast<void>(elements);
+    return {};
+  }
   /// In place over `buffer`. `what` names the operation in reports ("gradient bucket 3").
   virtual Pending all_reduce(const Tensor& buffer, ReduceOp op, const std::string& what) = 0;
   virtual Pending broadcast(const Tensor& buffer, int root, const std::string& what) = 0;

@@ -106,11 +106,23 @@ void MpiCommunicator::in_pieces(const Tensor& buffer, const Start& start) const 
   }
 }
 
+Tensor MpiCommunicator::reduction_memory(std::int64_t elements) {
+  if (size() == 1 || elements == 0) return {};
+  if (shared_sum_) fail("communicator '{}' has lent its memory already", identity_->watched.name());
+  barrier("before sharing memory");  // making it blocks inside MPI, without a deadline
+  shared_sum_ = SharedSum::create(comm_, elements);
+  return shared_sum_ ? shared_sum_->memory() : Tensor();
+}
+
 Pending MpiCommunicator::all_reduce(const Tensor& buffer, ReduceOp op, const std::string& what) {
   auto operation = start_collective("all_reduce", what);
   check_reducible(buffer, *operation);
   if (size() == 1) return operation;
   operation->keep(buffer);
+  if (op == ReduceOp::kSum && shared_sum_ && shared_sum_->holds(buffer)) {
+    operation->until([sum = shared_sum_.get(), number = shared_sum_->start(buffer)] { return sum->finished(number); });
+    return operation;
+  }
   in_pieces(buffer, [&](void* data, int count) {
     CONVOY_MPI_CHECK(MPI_Iallreduce(MPI_IN_PLACE, data, count, mpi_type(buffer.dtype()), mpi_op(op), comm_,
                                     operation->add_request()));

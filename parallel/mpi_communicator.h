@@ -16,6 +16,7 @@
 
 #include "parallel/communicator.h"
 #include "parallel/mpi_operation.h"
+#include "parallel/shared_sum.h"
 
 namespace convoy {
 
@@ -34,6 +35,7 @@ class MpiCommunicator final : public Communicator {
   [[nodiscard]] std::uint64_t collectives() const { return collectives_; }
   [[nodiscard]] std::uint64_t messages() const { return messages_; }
 
+  Tensor reduction_memory(std::int64_t elements) override;
   Pending all_reduce(const Tensor& buffer, ReduceOp op, const std::string& what) override;
   Pending broadcast(const Tensor& buffer, int root, const std::string& what) override;
   Pending reduce(const Tensor& buffer, ReduceOp op, int root, const std::string& what) override;
@@ -64,6 +66,7 @@ class MpiCommunicator final : public Communicator {
   int max_tag_ = 32767;
   std::uint64_t collectives_ = 0;
   std::uint64_t messages_ = 0;
+  std::unique_ptr<SharedSum> shared_sum_;
 };
 
 }  // namespace convoy

@@ -56,6 +56,7 @@ struct MpiOperation::State {
   std::vector<MPI_Request> requests;
   std::vector<std::int64_t> expected_bytes;  // of each request; -1: not checked
   std::size_t done = 0;                      // requests before this one are complete
+  std::function<bool()> condition;           // empty once it was true
   std::vector<Tensor> tensors;
   std::unique_ptr<std::byte[]> storage;
   State* next_abandoned = nullptr;
@@ -92,7 +93,7 @@ MpiOperation::~MpiOperation() {
   }
 }
 
-bool MpiOperation::complete() const { return state_->done == state_->requests.size(); }
+bool MpiOperation::complete() const { return state_->done == state_->requests.size() && !state_->condition; }
 
 MPI_Request* MpiOperation::add_request() {
   state_->requests.push_back(MPI_REQUEST_NULL);
@@ -104,6 +105,8 @@ void MpiOperation::expect_bytes(std::int64_t bytes) {
   state_->expected_bytes.resize(state_->requests.size(), -1);
   state_->expected_bytes.push_back(bytes);
 }
+
+void MpiOperation::until(std::function<bool()> done) { state_->condition = std::move(done); }
 
 void MpiOperation::keep(const Tensor& tensor) { state_->tensors.push_back(tensor); }
 
@@ -120,7 +123,7 @@ std::string MpiOperation::label() const {
 bool MpiOperation::test() {
   State& state = *state_;
   if (complete()) return true;
-  while (!complete()) {
+  while (state.done < state.requests.size()) {
     int flag = 0;
     MPI_Status status;
     const int code = MPI_Test(&state.requests[state.done], &flag, &status);
@@ -137,6 +140,14 @@ bool MpiOperation::test() {
       fail("{} on {} got {} bytes where {} were expected: the two ranks disagree about shapes", label(),
            mpi_whereabouts(), bytes, expected);
     }
+  }
+  if (state.condition) {
+    if (!state.condition()) {
+      int flag = 0;  // nothing is expected: the call is what moves the messages of others, who may wait for them
+      CONVOY_MPI_CHECK(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &flag, MPI_STATUS_IGNORE));
+      return false;
+    }
+    state.condition = nullptr;
   }
   state.tensors.clear();
   owner_->watched.note(Doing::kFinished, name_);

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -47,6 +48,8 @@ class MpiOperation final : public PendingOperation {
   MPI_Request* add_request();
   /// The next request's message must have exactly `bytes` bytes.
   void expect_bytes(std::int64_t bytes);
+  /// What else must be true for the operation to be complete; asked by test() until it is.
+  void until(std::function<bool()> done);
   /// Keeps the tensor's memory until the operation is complete.
   void keep(const Tensor& tensor);
   /// Memory that lives as long as the operation.

@@ -48,7 +48,7 @@ Values by_name(std::vector<HostTensor> tensors) {
 }
 
 Values gradients_of(Training& training) {
-  const ParameterStore& store = training.model().parameters();
+  ParameterStore& store = training.model().parameters();
   return by_name(store.export_slot(store.gradients()));
 }
 

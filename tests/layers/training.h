@@ -76,7 +76,7 @@ class Training {
   }
   /// All that a step changes: parameters, gradients, running statistics.
   [[nodiscard]] std::vector<std::vector<float>> state() {
-    const ParameterStore& store = model_.parameters();
+    ParameterStore& store = model_.parameters();
     return {on_host(store.values()), on_host(store.gradients()), on_host(store.running())};
   }
   Model& model() { return model_; }

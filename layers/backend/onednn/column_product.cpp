@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "layers/backend/onednn/dnnl_compat.h"
-#include "layers/backend/onednn/parallel.h"
 #include "layers/base/error.h"
+#include "layers/base/host_loops.h"
 
 namespace convoy {
 

@@ -9,15 +9,8 @@
 #include <cstdint>
 
 #include "layers/backend/onednn/bfloat16.h"
+#include "layers/base/error.h"
 #include "layers/base/shape.h"
-
-// Before a loop whose iterations are independent. Each may still read and write one and the same place, so an
-// output may be an input of the same call.
-#if defined(__GNUC__) && !defined(__clang__)
-#define CONVOY_INDEPENDENT _Pragma("GCC ivdep")
-#else
-#define CONVOY_INDEPENDENT
-#endif
 
 namespace convoy {
 
@@ -33,6 +26,18 @@ inline std::uint32_t rounded_to_bfloat16(float value) {
   return (word & 0x7fffffffU) > 0x7f800000U ? quiet : rounded;
 }
 inline void store(float value, BFloat16* slot) { slot->bits = static_cast<std::uint16_t>(rounded_to_bfloat16(value)); }
+
+/// Calls f(T{}) with T = float or BFloat16 for an activation type.
+template <class F>
+void dispatch_activation(DType dtype, F&& f) {
+  if (dtype == DType::kF32) {
+    f(float{});
+  } else if (dtype == DType::kBF16) {
+    f(BFloat16{});
+  } else {
+    fail("activations of type {} are not supported on the CPU", dtype_name(dtype));
+  }
+}
 
 /// max(0, value); a NaN stays one.
 inline float positive_part(float value) { return value < 0.0F ? 0.0F : value; }

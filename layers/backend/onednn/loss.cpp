@@ -8,7 +8,7 @@
 
 #include "layers/backend/onednn/element.h"
 #include "layers/backend/onednn/onednn_backend.h"
-#include "layers/backend/onednn/parallel.h"
+#include "layers/base/host_loops.h"
 
 namespace convoy {
 

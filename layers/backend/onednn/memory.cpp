@@ -9,8 +9,8 @@
 #endif
 
 #include "layers/backend/onednn/onednn_backend.h"
-#include "layers/backend/onednn/parallel.h"
 #include "layers/base/error.h"
+#include "layers/base/host_loops.h"
 
 namespace convoy {
 

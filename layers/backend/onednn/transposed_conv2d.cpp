@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "layers/backend/onednn/dnnl_compat.h"
-#include "layers/backend/onednn/parallel.h"
+#include "layers/base/host_loops.h"
 
 namespace convoy {
 

@@ -12,7 +12,7 @@
 
 #include "layers/backend/onednn/dnnl_compat.h"
 #include "layers/backend/onednn/element.h"
-#include "layers/backend/onednn/parallel.h"
+#include "layers/base/host_loops.h"
 
 namespace convoy {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the CPU kernels spread over threads and element types: static equal parts over OpenMP threads, so that
-// a given thread count always gives the same parts, and so the same bits.
+// How loops over memory use a CPU: static equal parts over OpenMP threads, so that a given thread count always gives the
+// same parts, and so the same bits; and vectors as wide as the CPU has.
 #pragma once
 
 #include <omp.h>
@@ -9,9 +9,13 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "layers/backend/onednn/bfloat16.h"
-#include "layers/base/error.h"
-#include "layers/base/shape.h"
+// Before a loop whose iterations are independent. Each may still read and write one and the same place, so an
+// output may be an input of the same call.
+#if defined(__GNUC__) && !defined(__clang__)
+#define CONVOY_INDEPENDENT _Pragma("GCC ivdep")
+#else
+#define CONVOY_INDEPENDENT
+#endif
 
 namespace convoy {
 
@@ -30,18 +34,6 @@ void parallel_ranges(std::int64_t count, std::int64_t grain, Body&& body) {
     const std::int64_t thread = omp_get_thread_num();
     const std::int64_t team = omp_get_num_threads();
     body(count * thread / team, count * (thread + 1) / team, static_cast<int>(thread));
-  }
-}
-
-/// Calls f(T{}) with T = float or BFloat16 for an activation type.
-template <class F>
-void dispatch_activation(DType dtype, F&& f) {
-  if (dtype == DType::kF32) {
-    f(float{});
-  } else if (dtype == DType::kBF16) {
-    f(BFloat16{});
-  } else {
-    fail("activations of type {} are not supported on the CPU", dtype_name(dtype));
   }
 }
 
