@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/build_data.h"
 
-#include <cmath>
+#include <optional>
 
 #include "io/augmented_dataset.h"
 #include "io/cifar10.h"
@@ -22,13 +22,20 @@ constexpr std::int64_t kSyntheticChannels = 3;
 constexpr std::int64_t kToyClasses = 5;
 constexpr std::int64_t kImageSize = 224, kChannels = 3;  // of JPEGs
 
+ImageSizes training_sizes(const DataConfig& d, std::int64_t otherwise) {
+  if (!d.train_sizes.empty()) return {d.train_sizes, d.size_milestones};
+  return d.image_size > 0 ? d.image_size : otherwise;
+}
+
 std::unique_ptr<Dataset> build_synthetic(const Config& config) {
   const DataConfig& d = config.data;
-  const std::int64_t size = d.image_size > 0 ? d.image_size : kSyntheticImageSize;
+  const ImageSizes sizes = training_sizes(d, kSyntheticImageSize);
+  const std::int64_t size = sizes.largest();
   const std::int64_t channels = d.channels > 0 ? d.channels : kSyntheticChannels;
   const Shape sample = d.features > 0 ? Shape{d.features} : Shape{channels, size, size};
   const std::int64_t classes = config.model.classes > 0 ? config.model.classes : kToyClasses;
-  return std::make_unique<SyntheticDataset>(d.samples, sample, d.targets > 0 ? 0 : classes, d.targets, config.run.seed);
+  return std::make_unique<SyntheticDataset>(d.samples, sample, d.targets > 0 ? 0 : classes, d.targets, config.run.seed,
+                                            d.features > 0 ? std::nullopt : std::optional(sizes));
 }
 
 void check_images(const DataConfig& d, const Shape& sample, const std::string& source) {
@@ -63,14 +70,19 @@ std::unique_ptr<Dataset> open_images(const Config& config, std::unique_ptr<Encod
   const DataConfig& d = config.data;
   refuse_changed(d.crop_padding != DataConfig{}.crop_padding, "crop_padding", source, "JPEGs");
   ImageDataset::Options options;
-  options.size = static_cast<int>(d.image_size > 0 ? d.image_size : kImageSize);
+  const std::int64_t image_size = d.image_size > 0 ? d.image_size : kImageSize;
+  options.size = training ? training_sizes(d, kImageSize) : image_size;
   options.channels = static_cast<int>(d.channels > 0 ? d.channels : kChannels);
-  options.resize = static_cast<int>(d.resize > 0 ? d.resize : std::lround(options.size * 256.0 / 224.0));
+  options.resize = static_cast<int>(d.resize);
   if (options.channels != 1 && options.channels != 3) {
     fail_usage("data.channels: {}, but JPEGs become images of 3 (RGB) or 1 (grey)", options.channels);
   }
-  if (options.resize < options.size) {
-    fail_usage("data.resize: {} is smaller than data.image_size, {} (at least that, or 0)", d.resize, options.size);
+  if (d.resize > 0 && d.resize < image_size) {
+    fail_usage("data.resize: {} is smaller than data.image_size, {} (at least that, or 0)", d.resize, image_size);
+  }
+  if (d.resize > 0 && !d.augments("crop") && d.resize < options.size.largest()) {
+    fail_usage("data.resize: {} is smaller than the largest of data.train_sizes, {} (at least that, or 0)", d.resize,
+               options.size.largest());
   }
   if (training) options.augmentation = augmentation(d);
   options.seed = config.run.seed;
@@ -103,7 +115,9 @@ std::unique_ptr<Dataset> open_source(const Config& config, const std::string& so
   refuse_changed(d.crop_ratio != defaults.crop_ratio, "crop_ratio", source, what);
   refuse_changed(d.resize != defaults.resize, "resize", source, what);
   refuse_changed(d.max_broken != defaults.max_broken, "max_broken", source, what);
+  refuse_changed(!d.train_sizes.empty(), "train_sizes", source, what);
   auto data = open_fixed(config, source, training);
+  check_images(d, data->sample_shape(), source);
   if (!training || d.augment.empty()) return data;
   return std::make_unique<AugmentedDataset>(std::move(data), augmentation(d), config.run.seed);
 }
@@ -114,7 +128,6 @@ std::unique_ptr<Dataset> build_dataset(const Config& config, const std::string& 
   if (config.data.kind == DataKind::kSynthetic) return build_synthetic(config);
   try {
     auto data = open_source(config, source, key == "data.train");
-    check_images(config.data, data->sample_shape(), source);
     const std::int64_t classes = config.model.name == ModelKind::kToy ? kToyClasses : config.model.classes;
     if (data->target_size() == 0 && classes > 0) data->check_labels(classes);
     return data;
@@ -129,12 +142,13 @@ void check_data(const Config& config, const Dataset& train, const Dataset* valid
     fail_usage("train.loss: cross_entropy needs class labels, but {} has float targets (use mse)", config.data.train);
   }
   if (validation == nullptr) return;
-  if (validation->sample_shape() != train.sample_shape() || validation->input_dtype() != train.input_dtype() ||
-      validation->target_size() != train.target_size()) {
+  const Shape seen = validation->sample_shape(), trained = train.sample_shape();
+  const bool any_size = !config.data.train_sizes.empty();
+  const bool fits = any_size ? seen.rank() == trained.rank() && seen[0] == trained[0] : seen == trained;
+  if (!fits || validation->input_dtype() != train.input_dtype() || validation->target_size() != train.target_size()) {
     fail_usage("data.validation: samples of {} are {} {} with {} targets, those of {} are {} {} with {}",
-               config.data.validation, dtype_name(validation->input_dtype()), validation->sample_shape().str(),
-               validation->target_size(), config.data.train, dtype_name(train.input_dtype()),
-               train.sample_shape().str(), train.target_size());
+               config.data.validation, dtype_name(validation->input_dtype()), seen.str(), validation->target_size(),
+               config.data.train, dtype_name(train.input_dtype()), trained.str(), train.target_size());
   }
   if (config.model.classes == 0 && validation->classes() > train.classes()) {
     fail_usage("data.validation: {} has labels up to {}, the training data only up to {} (set model.classes)",

@@ -43,8 +43,7 @@ Layout plan_layout(const Config& config, int ranks) {
 
 std::vector<UnitCost> measure_units(const Config& config, const Dataset& data, std::int64_t samples,
                                     const DeviceChoice& device, int first, int step) {
-  const Shape input = microbatch_shape(data, samples);
-  const auto infos = describe_units(*build_backend(config, device), build_units(config, data), input);
+  const auto infos = describe_model(config, *build_backend(config, device), data, samples);
   std::vector<Unit> units = build_units(config, data);
   std::vector<Candidate> candidates;
   for (auto i = static_cast<std::size_t>(first); i < units.size(); i += static_cast<std::size_t>(step)) {

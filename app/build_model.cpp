@@ -84,6 +84,22 @@ Shape microbatch_shape(const Dataset& data, std::int64_t samples) {
   return sample.rank() == 3 ? Shape{samples, sample[0], sample[1], sample[2]} : Shape{samples, sample[0]};
 }
 
+std::vector<UnitInfo> describe_model(const Config& config, Backend& backend, const Dataset& data,
+                                     std::int64_t samples) {
+  for (const std::int64_t size : config.data.train_sizes) {
+    check_image_size(config, backend, data, size, "data.train_sizes");
+  }
+  return describe_units(backend, build_units(config, data), microbatch_shape(data, samples));
+}
+
+void check_image_size(const Config& config, Backend& backend, const Dataset& data, std::int64_t size, const char* key) {
+  try {
+    static_cast<void>(describe_units(backend, build_units(config, data), {1, data.sample_shape()[0], size, size}));
+  } catch (const Error& error) {
+    throw Error(fmt::format("{}: {}: {}", key, size, error.what()), ExitCode::kUsage);
+  }
+}
+
 void check_outputs(const Config& config, const Dataset& data, const Shape& output) {
   const std::int64_t wanted = output_size(config, data);
   if (output.rank() == 2 && output[1] == wanted) return;

@@ -22,8 +22,14 @@ namespace convoy {
 /// The same with an output of that length. What model.freeze names is frozen; throws a usage Error when it names no
 /// unit, or all.
 [[nodiscard]] std::vector<Unit> build_units(const Config& config, std::int64_t outputs);
-/// [n, C, H, W] or [n, F] for a microbatch of n samples.
+/// [n, C, H, W] or [n, F] for a microbatch of n samples; where the size of images changes, of the largest.
 [[nodiscard]] Shape microbatch_shape(const Dataset& data, std::int64_t samples);
+/// What is known of the network for such a microbatch. Throws a usage Error when it does not fit, at a smaller size of
+/// training images either.
+[[nodiscard]] std::vector<UnitInfo> describe_model(const Config& config, Backend& backend, const Dataset& data,
+                                                   std::int64_t samples);
+/// Throws a usage Error unless images of that size fit the network; `key` gave it.
+void check_image_size(const Config& config, Backend& backend, const Dataset& data, std::int64_t size, const char* key);
 /// Throws a usage Error unless the last unit puts out what the data has.
 void check_outputs(const Config& config, const Dataset& data, const Shape& output);
 

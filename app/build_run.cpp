@@ -67,7 +67,10 @@ StepRecording::Record recorder(Run& run) {
 void build_model(Run& run) {
   const Config& c = run.config;
   const Shape input = microbatch_shape(*run.train, run.layout.microbatch(c.train.global_batch_size));
-  const auto infos = describe_units(*run.backend, build_units(c, *run.train), input);
+  const auto infos = describe_model(c, *run.backend, *run.train, input[0]);
+  if (!c.data.train_sizes.empty() && run.validation) {
+    check_image_size(c, *run.backend, *run.validation, run.validation->sample_shape()[1], "data.image_size");
+  }
   check_outputs(c, *run.train, infos.back().output);
   cut_model(run.layout, c, infos, run.device.memory_bytes);
   run.model = std::make_unique<Model>(*run.backend, build_units(c, *run.train), input, c.run.seed, run.reducer.get(),

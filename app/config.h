@@ -153,9 +153,11 @@ struct DataConfig {
   std::string validation;       ///< the same; empty: no evaluation
   std::int64_t image_size = 0;  ///< height and width; hdf5: 0 takes the file's, else checked against it; JPEGs: 224
   std::int64_t channels = 0;    ///< the same
-  std::int64_t features = 0;    ///< synthetic: samples are float32 [features] instead of images; 0: images
-  std::int64_t targets = 0;     ///< synthetic: targets are float32 [targets] instead of labels; 0: labels
-  std::int64_t samples = 1024;  ///< synthetic: length of an epoch
+  std::vector<std::int64_t> train_sizes;      ///< of training images, one after the other; empty: image_size
+  std::vector<std::int64_t> size_milestones;  ///< the epochs from which on the next size is taken: rising
+  std::int64_t features = 0;         ///< synthetic: samples are float32 [features] instead of images; 0: images
+  std::int64_t targets = 0;          ///< synthetic: targets are float32 [targets] instead of labels; 0: labels
+  std::int64_t samples = 1024;       ///< synthetic: length of an epoch
   std::vector<double> mean = {0.0};  ///< one per channel, or one for all
   std::vector<double> std = {1.0};
   std::vector<std::string> augment;  ///< of training samples: "crop", "flip", "jitter"

@@ -25,6 +25,12 @@ void refuse_if(bool wrong, const Place& place, std::string_view key, fmt::format
   if (wrong) fail_usage("{}: {}: {}", place(key), key, fmt::format(format, std::forward<Args>(args)...));
 }
 
+template <class Number>
+void check_rising(const std::vector<Number>& epochs, const Place& place, std::string_view key) {
+  const bool rising = std::adjacent_find(epochs.begin(), epochs.end(), std::greater_equal<>()) == epochs.end();
+  refuse_if(!rising, place, key, "[{}] is not rising (list each epoch once, in order)", fmt::join(epochs, ", "));
+}
+
 bool is_resnet(ModelKind kind) { return kind >= ModelKind::kResnet18 && kind <= ModelKind::kResnet152; }
 
 void check_run(const Config& c, const Place& place) {
@@ -98,6 +104,30 @@ void check_model_and_data(const Config& c, const Place& place) {
   }
 }
 
+// What has parameters that depend on the size of images; empty: nothing.
+std::string sized_part(const ModelConfig& model) {
+  if (model.name == ModelKind::kToy || model.name == ModelKind::kMlp) return std::string(to_string(model.name));
+  for (const LayerConfig& layer : model.layers) {
+    if (layer.type == LayerKind::kGlobalAvgPool) break;
+    if (layer.type == LayerKind::kLinear || layer.type == LayerKind::kFlatten) {
+      return fmt::format("the layer \"{}\"", layer.name);
+    }
+  }
+  return "";
+}
+
+void check_sizes(const Config& c, const Place& place) {
+  const DataConfig& d = c.data;
+  if (d.train_sizes.empty()) return;
+  refuse_if(d.size_milestones.size() + 1 != d.train_sizes.size(), place, "data.size_milestones",
+            "{} epochs for {} sizes in data.train_sizes (one fewer than sizes: the first begins with the run)",
+            d.size_milestones.size(), d.train_sizes.size());
+  check_rising(d.size_milestones, place, "data.size_milestones");
+  const std::string part = sized_part(c.model);
+  refuse_if(!part.empty(), place, "data.train_sizes",
+            "{} takes images of one size (use a resnet, or global_avg_pool before the first flatten and linear)", part);
+}
+
 void check_augmentation(const Config& c, const Place& place) {
   const DataConfig& d = c.data;
   for (std::size_t i = 0; i < d.augment.size(); ++i) {
@@ -135,12 +165,7 @@ void check_optimizer(const Config& c, const Place& place) {
   const bool falls = s.name == LrScheduleKind::kCosine || s.name == LrScheduleKind::kPolynomial;
   refuse_if(falls && s.final_lr > o.lr, place, "lr_schedule.final_lr", "{} is above optimizer.lr, {} (the rate falls)",
             s.final_lr, o.lr);
-  if (s.name == LrScheduleKind::kStep) {
-    const bool rising =
-        std::adjacent_find(s.milestones.begin(), s.milestones.end(), std::greater_equal<>()) == s.milestones.end();
-    refuse_if(!rising, place, "lr_schedule.milestones", "[{}] is not rising (list each epoch once, in order)",
-              fmt::join(s.milestones, ", "));
-  }
+  if (s.name == LrScheduleKind::kStep) check_rising(s.milestones, place, "lr_schedule.milestones");
 }
 
 // What the schedule asks for. How many stages there are is known here only when the config says so.
@@ -187,6 +212,7 @@ void check_config(const Config& config, const Place& place) {
   check_layers(config, place);
   check_freeze(config, place);
   check_model_and_data(config, place);
+  check_sizes(config, place);
   check_augmentation(config, place);
   check_training(config, place);
   check_optimizer(config, place);

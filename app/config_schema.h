@@ -141,6 +141,13 @@ void visit_data(Visitor& v, C& c) {
         "height and width; default 224, with hdf5 0: as in the file (else it must be the file's), 224 of JPEGs");
   v.key("channels", d.channels, images(between(chosen ? 1 : 0, of_any_size ? 3 : 65536)),
         "of an image; default 3, with hdf5 0: as in the file (else it must be the file's), 3 of JPEGs (or 1: grey)");
+  v.key("train_sizes", d.train_sizes,
+        images(between(1, 65536).only_for("data.kind", d.kind, {kSynthetic, kHdf5, kImageFolder})),
+        "JPEGs, synthetic images: height and width of training images, one after the other; []: image_size");
+  v.key("size_milestones", d.size_milestones,
+        between(1, kMaxCount)
+            .only_if(!d.train_sizes.empty(), "means nothing without data.train_sizes (give the sizes there)"),
+        "epochs after which the next of them begins");
   v.key("mean", d.mean, images(anything().items(1)),
         "pixels from 0 to 1 become (x - mean) / std; per channel, or one for all");
   v.key("std", d.std, images(above(0).items(1)), "the same");

@@ -14,7 +14,7 @@ void reset_peak_memory() {
 }
 
 std::int64_t peak_memory(Backend& backend) {
-  if (backend.name() != "cpu") return static_cast<std::int64_t>(backend.pool().bytes_held());
+  if (backend.name() != "cpu") return static_cast<std::int64_t>(backend.pool().peak_bytes());
   std::ifstream status("/proc/self/status");
   for (std::string word; status >> word;) {
     std::int64_t kib = 0;

@@ -2,6 +2,8 @@
 #include "app/run_report.h"
 
 #include <filesystem>
+#include <utility>
+#include <vector>
 
 #include "app/broken_report.h"
 
@@ -45,18 +47,24 @@ RunReport::RunReport(const Run& run, const RunState& state)
 }
 
 void RunReport::step(const StepFacts& s) {
+  const std::int64_t before = std::exchange(image_size_, s.image_size);
+  if (before > 0 && before != s.image_size) {
+    message(fmt::format("after epoch {}: training images of {}x{}", s.epoch, s.image_size, s.image_size));
+  }
   progress_->step(s.step, s.epoch, s.loss, s.images_per_second);
   if (s.step % config_.log.every_steps != 0 && s.step != total_steps_) return;
-  metrics_.write({{"event", "step"},
-                  {"step", s.step},
-                  {"epoch", s.epoch},
-                  {"position", s.position},
-                  {"samples", s.samples},
-                  {"samples_crc32c", order_.digest(s.epoch, s.position, s.samples)},
-                  {"loss", s.loss},
-                  {"lr", s.lr},
-                  {"images_per_second", s.images_per_second},
-                  {"data_wait_s", s.data_wait_s}});
+  std::vector<MetricsField> fields{{"event", "step"},
+                                   {"step", s.step},
+                                   {"epoch", s.epoch},
+                                   {"position", s.position},
+                                   {"samples", s.samples},
+                                   {"samples_crc32c", order_.digest(s.epoch, s.position, s.samples)},
+                                   {"loss", s.loss},
+                                   {"lr", s.lr},
+                                   {"images_per_second", s.images_per_second},
+                                   {"data_wait_s", s.data_wait_s}};
+  if (s.image_size > 0) fields.emplace_back("image_size", s.image_size);
+  metrics_.write(fields);
   if (!tensorboard_) return;
   tensorboard_->scalar("train/loss", s.step, s.loss);
   tensorboard_->scalar("train/lr", s.step, s.lr);

@@ -28,6 +28,7 @@ struct StepFacts {
   double loss = 0, lr = 0;
   double images_per_second = 0;
   double data_wait_s = 0;
+  std::int64_t image_size = 0;  ///< 0: not one of data.train_sizes
 };
 
 class RunReport {
@@ -56,6 +57,7 @@ class RunReport {
   std::unique_ptr<Progress> progress_;
   Sampler order_;
   int told_straggler_ = -1;
+  std::int64_t image_size_ = 0;  // of the step before; 0: there was none
 };
 
 }  // namespace convoy

@@ -110,8 +110,10 @@ Trainer::Stop Trainer::step() {
   const double loss = exchange(totals.loss, stop) / static_cast<double>(batch.global_samples);
   if (!std::isfinite(loss)) fail_loss(loss);
   if (report_) {
+    const bool sized = !run_.config.data.train_sizes.empty();
     report_->step({state_.step, batch.epoch, batch.first_position, batch.global_samples, loss, lr,
-                   static_cast<double>(batch.global_samples) / seconds_since(start), batch.wait_seconds});
+                   static_cast<double>(batch.global_samples) / seconds_since(start), batch.wait_seconds,
+                   sized ? batch.microbatches.front().input_shape[2] : 0});
   }
   state_.samples_seen = batch.last_of_epoch ? 0 : batch.first_position + batch.global_samples;
   state_.epoch = batch.last_of_epoch ? batch.epoch + 1 : batch.epoch;

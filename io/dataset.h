@@ -26,8 +26,13 @@ class Dataset {
  public:
   virtual ~Dataset() = default;
   [[nodiscard]] virtual std::int64_t size() const = 0;
-  /// [C, H, W] or [F]: the shape of one sample without the batch axis.
+  /// [C, H, W] or [F]: the shape of one sample without the batch axis; where it depends on the epoch, the largest.
   [[nodiscard]] virtual Shape sample_shape() const = 0;
+  /// That of the samples of one epoch.
+  [[nodiscard]] virtual Shape sample_shape_in(std::int64_t epoch) const {
+    static_cast<void>(epoch);
+    return sample_shape();
+  }
   /// kU8 for images (channels-last in memory), kF32 for inputs as the network takes them (channels-last too).
   [[nodiscard]] virtual DType input_dtype() const = 0;
   /// 0: samples carry class labels; else the length of each float32 target.
@@ -43,9 +48,9 @@ class Dataset {
   }
   /// Where samples that could not be decoded are noted; null where there is nothing to decode.
   [[nodiscard]] virtual BrokenFiles* broken() const { return nullptr; }
-  /// Writes the sample to `input` (sample_shape().size() elements of input_dtype()), and its label to `*label`
-  /// or its target to `target` (target_size() floats). What is not wanted, or does not apply, is null. A pure function
-  /// of the data and `sample`: not of the caller, its thread, or what was read before.
+  /// Writes the sample to `input` (sample_shape_in(sample.epoch).size() elements of input_dtype()), and its label to
+  /// `*label` or its target to `target` (target_size() floats). What is not wanted, or does not apply, is null. A pure
+  /// function of the data and `sample`: not of the caller, its thread, or what was read before.
   virtual void read(const SampleId& sample, void* input, std::int64_t* label, float* target) const = 0;
 };
 

@@ -2,6 +2,7 @@
 #include "io/image_dataset.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "io/decode_tools.h"
@@ -31,7 +32,7 @@ void ImageDataset::decode(std::int64_t index, const SampleId& sample, std::uint8
   const JpegHeader header = own.decoder.open(own.bytes);
   const Augmentation& wanted = options_.augmentation;
   SampleRandom random(options_.seed, sample);
-  const int size = options_.size;
+  const int size = static_cast<int>(options_.size.at(sample.epoch));
   if (wanted.crop) {
     const PixelBox part = random_resized_crop(header.width, header.height, wanted, random);
     const bool flip = wanted.flip && random.coin();
@@ -40,7 +41,8 @@ void ImageDataset::decode(std::int64_t index, const SampleId& sample, std::uint8
     own.decode_box(part, box, 1, {size, size, options_.channels, flip}, out);
   } else {
     const bool flip = wanted.flip && random.coin();
-    own.decode_central(header, options_.resize, {size, size, options_.channels, flip}, out);
+    const int resize = options_.resize > 0 ? options_.resize : static_cast<int>(std::lround(size * 256.0 / 224.0));
+    own.decode_central(header, resize, {size, size, options_.channels, flip}, out);
   }
   if (wanted.jitter) {
     jitter_colors(out, std::int64_t{size} * size, options_.channels, wanted.strength, random);

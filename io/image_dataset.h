@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Encoded images as samples of one size: decoded, cropped, resized, and for training augmented. Relies on jpeg.h and
-// resize.h, of which each thread has its own. Invariant: a sample is a pure function of (data, seed, epoch, index); a
-// broken file is replaced by another of its class, so that labels hold also where nobody decodes.
+// Encoded images as samples of one size, or of one in each epoch: decoded, cropped, resized, and for training
+// augmented. Relies on jpeg.h and resize.h, of which each thread has its own. Invariant: a sample is a pure function of
+// (data, seed, epoch, index); a broken file is replaced by another of its class, so that labels hold also where nobody
+// decodes.
 #pragma once
 
 #include <memory>
@@ -14,15 +15,17 @@
 #include "io/broken_files.h"
 #include "io/dataset.h"
 #include "io/encoded_images.h"
+#include "io/image_sizes.h"
 
 namespace convoy {
 
 class ImageDataset final : public Dataset {
  public:
   struct Options {
-    int size = 224;    ///< height and width of a sample
-    int channels = 3;  ///< 3: RGB; 1: grey
-    int resize = 256;  ///< what the shorter side becomes before the central crop, without augmentation.crop
+    ImageSizes size = 224;  ///< height and width of a sample
+    int channels = 3;       ///< 3: RGB; 1: grey
+    int resize = 0;  ///< what the shorter side becomes before the central crop, without augmentation.crop; at least the
+                     ///< size. 0: size * 256 / 224
     Augmentation augmentation;
     std::uint64_t seed = 0;
     double max_broken = 0;  ///< share of the files
@@ -30,7 +33,8 @@ class ImageDataset final : public Dataset {
   ImageDataset(std::unique_ptr<EncodedImages> images, std::string source, const Options& options);
 
   [[nodiscard]] std::int64_t size() const override { return images_->size(); }
-  [[nodiscard]] Shape sample_shape() const override { return {options_.channels, options_.size, options_.size}; }
+  [[nodiscard]] Shape sample_shape() const override { return shape_of(options_.size.largest()); }
+  [[nodiscard]] Shape sample_shape_in(std::int64_t epoch) const override { return shape_of(options_.size.at(epoch)); }
   [[nodiscard]] DType input_dtype() const override { return DType::kU8; }
   [[nodiscard]] std::int64_t target_size() const override { return 0; }
   [[nodiscard]] std::int64_t classes() const override { return images_->classes(); }
@@ -40,6 +44,7 @@ class ImageDataset final : public Dataset {
   void read(const SampleId& sample, void* input, std::int64_t* label, float* target) const override;
 
  private:
+  [[nodiscard]] Shape shape_of(std::int64_t size) const { return {options_.channels, size, size}; }
   void decode(std::int64_t index, const SampleId& sample, std::uint8_t* out) const;
   void replace(const SampleId& sample, std::uint8_t* out) const;
   [[nodiscard]] const std::vector<std::int64_t>& members(std::int64_t label) const;

@@ -27,6 +27,10 @@ LoaderOptions checked(const LoaderOptions& o, const Dataset& dataset, const Samp
   return o;
 }
 
+std::size_t bytes_of(const Dataset& dataset, const Shape& sample) {
+  return static_cast<std::size_t>(sample.size()) * dtype_size(dataset.input_dtype());
+}
+
 }  // namespace
 
 Loader::Loader(const Dataset& dataset, const Sampler& sampler, const LoaderOptions& options)
@@ -34,7 +38,6 @@ Loader::Loader(const Dataset& dataset, const Sampler& sampler, const LoaderOptio
       sampler_(sampler),
       options_(checked(options, dataset, sampler)),
       plan_{dataset.size(), options.global_batch, options.drop_last && !options.evaluation},
-      sample_bytes_(static_cast<std::size_t>(dataset.sample_shape().size()) * dtype_size(dataset.input_dtype())),
       target_size_(dataset.target_size()),
       epoch_(options.epoch),
       position_(options.position) {
@@ -74,7 +77,8 @@ void Loader::allocate_slots() {
   chunk_ = std::max<std::int64_t>(1, capacity / (4 * options_.threads));
   slots_.resize(kSlots);
   for (auto& slot : slots_) {
-    const std::size_t bytes = std::max<std::size_t>(1, static_cast<std::size_t>(capacity) * sample_bytes_);
+    const std::size_t bytes =
+        std::max<std::size_t>(1, static_cast<std::size_t>(capacity) * bytes_of(dataset_, dataset_.sample_shape()));
     if (options_.inputs) slot.inputs.reset(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{64})));
     if (options_.truth && target_size_ > 0) slot.targets.resize(static_cast<std::size_t>(capacity * target_size_));
     if (options_.truth && target_size_ == 0) slot.labels.resize(static_cast<std::size_t>(capacity));
@@ -88,7 +92,8 @@ void Loader::lay_out(Slot& slot, const Range& global) const {
   const std::int64_t parts = std::int64_t{options_.replicas} * options_.microbatches;
   const std::int64_t first_part = std::int64_t{options_.replica} * options_.microbatches;
   slot.local = part(global.first, global.count, options_.replicas, options_.replica);
-  const Shape sample = dataset_.sample_shape();
+  const Shape sample = dataset_.sample_shape_in(slot.step.epoch);
+  slot.sample_bytes = bytes_of(dataset_, sample);
   for (std::int64_t m = 0; m < options_.microbatches; ++m) {
     const Range range = part(global.first, global.count, parts, first_part + m);
     const std::int64_t offset = range.first - slot.local.first;
@@ -98,7 +103,7 @@ void Loader::lay_out(Slot& slot, const Range& global) const {
         sample.rank() == 3 ? Shape{range.count, sample[0], sample[1], sample[2]} : Shape{range.count, sample[0]};
     batch.input_dtype = dataset_.input_dtype();
     batch.target_size = target_size_;
-    batch.inputs = slot.input_at(offset, sample_bytes_);
+    batch.inputs = slot.input_at(offset);
     batch.labels = slot.label_at(offset);
     batch.targets = slot.target_at(offset, target_size_);
   }
@@ -166,8 +171,7 @@ void Loader::read_samples(Slot& slot, std::int64_t first, std::int64_t count) co
   for (std::int64_t i = first; i < first + count; ++i) {
     const std::int64_t position = slot.local.first + i;
     const std::int64_t index = options_.evaluation ? position : sampler_.index(slot.step.epoch, position);
-    dataset_.read({index, slot.step.epoch}, slot.input_at(i, sample_bytes_), slot.label_at(i),
-                  slot.target_at(i, target_size_));
+    dataset_.read({index, slot.step.epoch}, slot.input_at(i), slot.label_at(i), slot.target_at(i, target_size_));
   }
 }
 

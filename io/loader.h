@@ -69,13 +69,14 @@ class Loader {
     LoaderStep step;
     Range local;            // positions of this replica
     std::int64_t done = 0;  // samples read
+    std::size_t sample_bytes = 0;
     std::exception_ptr error;
     std::unique_ptr<std::byte, FreeAligned> inputs;  // this and the next two are empty where they are not wanted
     std::vector<std::int64_t> labels;
     std::vector<float> targets;
 
-    std::byte* input_at(std::int64_t i, std::size_t bytes) const {
-      return inputs ? inputs.get() + static_cast<std::size_t>(i) * bytes : nullptr;
+    std::byte* input_at(std::int64_t i) const {
+      return inputs ? inputs.get() + static_cast<std::size_t>(i) * sample_bytes : nullptr;
     }
     std::int64_t* label_at(std::int64_t i) { return labels.empty() ? nullptr : labels.data() + i; }
     float* target_at(std::int64_t i, std::int64_t size) {
@@ -95,7 +96,6 @@ class Loader {
   const Sampler sampler_;
   const LoaderOptions options_;
   const BatchPlan plan_;
-  const std::size_t sample_bytes_;
   const std::int64_t target_size_;
   std::int64_t chunk_ = 1;  // samples that a thread takes at once
 

@@ -59,7 +59,7 @@ std::span<const std::byte> bytes_of(const std::string& text) { return std::as_by
 
 }  // namespace
 
-std::string metrics_line(std::initializer_list<MetricsField> fields) {
+std::string metrics_line(const std::vector<MetricsField>& fields) {
   std::string line = "{";
   for (const auto& field : fields) {
     if (line.size() > 1) line += ',';
@@ -99,7 +99,7 @@ void MetricsLog::cut_half_line() {
   }
 }
 
-void MetricsLog::write(std::initializer_list<MetricsField> fields) {
+void MetricsLog::write(const std::vector<MetricsField>& fields) {
   const std::string line = metrics_line(fields) + "\n";
   write_all(descriptor_, bytes_of(line), path_);
 }

@@ -36,7 +36,7 @@ struct MetricsField {
 };
 
 /// `{"event":"step","step":1,...}` without the line's end, keys in the given order.
-[[nodiscard]] std::string metrics_line(std::initializer_list<MetricsField> fields);
+[[nodiscard]] std::string metrics_line(const std::vector<MetricsField>& fields);
 
 class MetricsLog {
  public:
@@ -46,7 +46,7 @@ class MetricsLog {
   MetricsLog(const MetricsLog&) = delete;
   MetricsLog& operator=(const MetricsLog&) = delete;
 
-  void write(std::initializer_list<MetricsField> fields);
+  void write(const std::vector<MetricsField>& fields);
   /// For a run that goes on at `step` (-1: from nothing): drops the lines of the events step, health, eval and
   /// checkpoint beyond it, which the interrupted run wrote and this one will write again, and lines that are no JSON.
   /// Returns how many.

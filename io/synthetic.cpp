@@ -5,6 +5,7 @@
 #include "io/synthetic.h"
 
 #include <cstring>
+#include <utility>
 
 #include "layers/base/random.h"
 
@@ -30,12 +31,13 @@ void fill_bytes(std::uint8_t* out, std::int64_t count, std::uint64_t key) {
 }  // namespace
 
 SyntheticDataset::SyntheticDataset(std::int64_t samples, const Shape& sample_shape, std::int64_t classes,
-                                   std::int64_t target_size, std::uint64_t seed)
+                                   std::int64_t target_size, std::uint64_t seed, std::optional<ImageSizes> sizes)
     : samples_(samples),
       sample_shape_(sample_shape),
       classes_(classes),
       target_size_(target_size),
-      key_(random_key(seed, "synthetic")) {
+      key_(random_key(seed, "synthetic")),
+      sizes_(std::move(sizes)) {
   if (samples < 1) fail_usage("synthetic data: {} samples (at least 1)", samples);
   if ((sample_shape.rank() != 1 && sample_shape.rank() != 3) || sample_shape.size() < 1) {
     fail_usage("synthetic data: samples of shape {} ([C, H, W] or [F])", sample_shape.str());
@@ -44,12 +46,18 @@ SyntheticDataset::SyntheticDataset(std::int64_t samples, const Shape& sample_sha
   if (target_size == 0 && classes < 1) fail_usage("synthetic data: {} classes (at least 1)", classes);
 }
 
+Shape SyntheticDataset::sample_shape_in(std::int64_t epoch) const {
+  if (!sizes_) return sample_shape_;
+  const std::int64_t size = sizes_->at(epoch);
+  return {sample_shape_[0], size, size};
+}
+
 void SyntheticDataset::read(const SampleId& sample, void* input, std::int64_t* label, float* target) const {
   const std::int64_t index = sample.index;
   if (index < 0 || index >= samples_) fail("synthetic data: sample {} of {}", index, samples_);
   const std::uint64_t key = random_bits(key_, static_cast<std::uint64_t>(index));
   if (input != nullptr && sample_shape_.rank() == 3) {
-    fill_bytes(static_cast<std::uint8_t*>(input), sample_shape_.size(), random_key(key, "input"));
+    fill_bytes(static_cast<std::uint8_t*>(input), sample_shape_in(sample.epoch).size(), random_key(key, "input"));
   } else if (input != nullptr) {
     fill_floats(static_cast<float*>(input), sample_shape_.size(), random_key(key, "input"));
   }

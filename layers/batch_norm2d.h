@@ -17,6 +17,7 @@ class BatchNorm2d final : public Layer {
   explicit BatchNorm2d(bool relu, float initial_weight = 1) : relu_(relu), initial_weight_(initial_weight) {}
   /// [N, C, H, W] or [N, C], unchanged.
   Shape build(BuildContext& context, const std::string& path, const Shape& input) override;
+  [[nodiscard]] Shape output_shape(const Shape& input) const override { return input; }
   Tensor forward(const Tensor& x, Cache& cache, Mode mode) override { return forward_add(x, Tensor(), cache, mode); }
   /// With `addend` (x's shape) added before the ReLU.
   Tensor forward_add(const Tensor& x, const Tensor& addend, Cache& cache, Mode mode);

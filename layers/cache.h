@@ -17,8 +17,11 @@ class Cache {
   static constexpr int kSlots = 6;
   using Entry = std::array<Tensor, kSlots>;
 
-  explicit Cache(int layers) : entries_(static_cast<std::size_t>(layers)) {}
+  explicit Cache(int layers)
+      : entries_(static_cast<std::size_t>(layers)), input_shapes_(static_cast<std::size_t>(layers)) {}
   Entry& operator[](int layer) { return entries_[static_cast<std::size_t>(layer)]; }
+  /// Of the layer's input, for layers whose backward cannot tell it from its output.
+  Shape& input_shape(int layer) { return input_shapes_[static_cast<std::size_t>(layer)]; }
   /// Memory that is kept alive, each block once.
   [[nodiscard]] std::size_t bytes() const;
   void clear() {
@@ -31,6 +34,7 @@ class Cache {
 
  private:
   std::vector<Entry> entries_;
+  std::vector<Shape> input_shapes_;
 };
 
 }  // namespace convoy

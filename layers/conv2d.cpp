@@ -24,7 +24,6 @@ Shape Conv2d::build(BuildContext& context, const std::string& path, const Shape&
                input.str(), spec_.kernel, spec_.kernel);
   }
   spec_.in_channels = input[1];
-  input_ = input;
   const double window = static_cast<double>(spec_.kernel * spec_.kernel);
   const Initializer init{Initializer::Kind::kNormal,
                          static_cast<float>(std::sqrt(2.0 / (window * static_cast<double>(spec_.out_channels))))};
@@ -41,14 +40,17 @@ Shape Conv2d::build(BuildContext& context, const std::string& path, const Shape&
 Tensor Conv2d::forward(const Tensor& x, Cache& cache, Mode mode) {
   Tensor y = output(output_shape(x.shape()));
   backend_->conv2d_forward(spec_, x, weight_->weight, bias_ != nullptr ? &bias_->weight : nullptr, y);
-  if (mode == Mode::kTraining && !weight_->frozen) saved(cache)[kInput] = x;
+  if (mode == Mode::kTraining) {
+    saved_input_shape(cache) = x.shape();
+    if (!weight_->frozen) saved(cache)[kInput] = x;
+  }
   return y;
 }
 
 Tensor Conv2d::backward_input(const Tensor& dy, Cache& cache) {
   if (!weight_->frozen) saved(cache)[kGradient] = dy;
   if (!needs_input_gradient_) return {};
-  Tensor dx = output(input_.with_batch(dy.shape()[0]));
+  Tensor dx = output(saved_input_shape(cache));
   backend_->conv2d_backward_input(spec_, dy, weight_->weight, dx);
   return dx;
 }

@@ -14,16 +14,14 @@ class Conv2d final : public Layer {
   /// input [N, in, H, W] -> [N, out, (H + 2 padding - k) / stride + 1, ...]. Weights start as torchvision's ResNet:
   /// He et al. 2015, normal, fan_out; a bias starts as torch.nn.Conv2d's, U(-1/sqrt(in k k), 1/sqrt(in k k)).
   Shape build(BuildContext& context, const std::string& path, const Shape& input) override;
+  [[nodiscard]] Shape output_shape(const Shape& input) const override;
   Tensor forward(const Tensor& x, Cache& cache, Mode mode) override;
   Tensor backward_input(const Tensor& dy, Cache& cache) override;
   void backward_weight(Cache& cache) override;
 
  private:
-  [[nodiscard]] Shape output_shape(const Shape& input) const;
-
   Conv2dSpec spec_;
   bool has_bias_;
-  Shape input_;  // of a microbatch
   Parameter* weight_ = nullptr;
   Parameter* bias_ = nullptr;
 };

@@ -34,6 +34,9 @@ class Layer {
   /// Declares parameters named `path` + "." + ..., for `input` (a microbatch's shape); returns the output's shape.
   /// Throws a usage Error when the layer does not fit its input.
   virtual Shape build(BuildContext& context, const std::string& path, const Shape& input) = 0;
+  /// Once built: what build() returns for such an input. Inputs of forward may have another batch than that of build(),
+  /// and another image size where no parameter depends on it.
+  [[nodiscard]] virtual Shape output_shape(const Shape& input) const = 0;
   virtual Tensor forward(const Tensor& x, Cache& cache, Mode mode) = 0;
   /// Returns dx; keeps dy for backward_weight. An empty tensor when the input needs no gradient.
   virtual Tensor backward_input(const Tensor& dy, Cache& cache) = 0;
@@ -55,6 +58,7 @@ class Layer {
     id_ = context.layers++;
   }
   [[nodiscard]] Cache::Entry& saved(Cache& cache) const { return cache[id_]; }
+  [[nodiscard]] Shape& saved_input_shape(Cache& cache) const { return cache.input_shape(id_); }
   [[nodiscard]] Tensor output(const Shape& shape) const { return backend_->tensor(shape, backend_->compute_type()); }
 
   Backend* backend_ = nullptr;

@@ -23,11 +23,11 @@ Shape Linear::build(BuildContext& context, const std::string& path, const Shape&
   weight_ = &context.store.declare(path + ".weight", backend_->linear_layout(in_, out_, input[0]), init, true);
   if (has_bias_) bias_ = &context.store.declare(path + ".bias", backend_->vector_layout(out_), init, false);
   context.flops += 2.0 * static_cast<double>(input[0] * in_ * out_);
-  return {input[0], out_};
+  return output_shape(input);
 }
 
 Tensor Linear::forward(const Tensor& x, Cache& cache, Mode mode) {
-  Tensor y = output({x.shape()[0], out_});
+  Tensor y = output(output_shape(x.shape()));
   backend_->linear_forward(x, weight_->weight, bias_ != nullptr ? &bias_->weight : nullptr, relu_, y);
   if (mode == Mode::kTraining) {
     if (!weight_->frozen) saved(cache)[kInput] = x;

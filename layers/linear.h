@@ -12,6 +12,7 @@ class Linear final : public Layer {
   Linear(std::int64_t out_features, bool bias, bool relu) : out_(out_features), has_bias_(bias), relu_(relu) {}
   /// input [N, in] -> [N, out]. Initialised as torch.nn.Linear: U(-1/sqrt(in), 1/sqrt(in)).
   Shape build(BuildContext& context, const std::string& path, const Shape& input) override;
+  [[nodiscard]] Shape output_shape(const Shape& input) const override { return {input[0], out_}; }
   Tensor forward(const Tensor& x, Cache& cache, Mode mode) override;
   Tensor backward_input(const Tensor& dy, Cache& cache) override;
   void backward_weight(Cache& cache) override;

@@ -37,48 +37,33 @@ int lowest_learning(const std::vector<UnitInfo>& units) {
   fail_usage("the model has no parameters: there is nothing to train");
 }
 
-namespace {
-
-// Declares a unit of others, in a store that never gets memory: that tells its names and shapes.
-UnitInfo build_elsewhere(Backend& backend, Unit& unit, const Shape& input) {
-  ParameterStore elsewhere(backend);
-  BuildContext context{backend, elsewhere};
-  UnitInfo info = build_unit(context, unit, input);
-  unit.layer.reset();
-  return info;
-}
-
-}  // namespace
-
 std::vector<UnitInfo> describe_units(Backend& backend, std::vector<Unit> units, const Shape& input) {
+  ParameterStore store(backend);  // without memory
+  BuildContext context{backend, store};
   std::vector<UnitInfo> infos;
   infos.reserve(units.size());
-  for (Unit& unit : units) {
-    infos.push_back(build_elsewhere(backend, unit, infos.empty() ? input : infos.back().output));
-  }
+  for (Unit& unit : units) infos.push_back(build_unit(context, unit, infos.empty() ? input : infos.back().output));
   return infos;
 }
 
 Model::Model(Backend& backend, std::vector<Unit> units, const Shape& input, std::uint64_t seed,
              StatisticsReducer* reducer, std::vector<UnitRange> chunks)
-    : backend_(backend), store_(backend), units_(std::move(units)), chunks_(std::move(chunks)) {
+    : backend_(backend), store_(backend), elsewhere_(backend), units_(std::move(units)), chunks_(std::move(chunks)) {
   if (units_.empty()) fail_usage("the model has no layers");
   if (chunks_.empty()) chunks_ = {{0, static_cast<int>(units_.size())}};
   std::vector<std::size_t> first_parameter;
-  BuildContext context{backend_, store_, reducer};
+  BuildContext context{backend_, store_, reducer}, others{backend_, elsewhere_};
   for (int i = 0; i < static_cast<int>(units_.size()); ++i) {
     const bool held =
         std::any_of(chunks_.begin(), chunks_.end(), [&](const UnitRange& c) { return c.first <= i && i < c.end; });
     Unit& unit = units_[static_cast<std::size_t>(i)];
     const Shape& before = infos_.empty() ? input : infos_.back().output;
     first_parameter.push_back(store_.parameters().size());
-    UnitInfo info = held ? build_unit(context, unit, before) : build_elsewhere(backend_, unit, before);
-    infos_.push_back(std::move(info));
+    infos_.push_back(build_unit(held ? context : others, unit, before));
   }
   layers_ = context.layers;
   lowest_ = lowest_learning(infos_);
-  Unit& lowest = units_[static_cast<std::size_t>(lowest_)];
-  if (lowest.layer) lowest.layer->skip_input_gradient();
+  units_[static_cast<std::size_t>(lowest_)].layer->skip_input_gradient();
   refuse_double_names();
   store_.finalize(seed);
   // Parameters lie in reverse order of declaration, so a unit's first one ends its stretch. A unit without
@@ -122,6 +107,15 @@ std::size_t Model::first_unit(int chunk) const {
 std::size_t Model::last_unit(int chunk) const {
   return static_cast<std::size_t>(chunks_[static_cast<std::size_t>(chunk)].end) - 1;
 }
+
+Shape Model::shape_before(std::size_t unit, const Shape& input) const {
+  Shape shape = input;
+  for (std::size_t i = 0; i < unit; ++i) shape = units_[i].layer->output_shape(shape);
+  return shape;
+}
+
+Shape Model::chunk_input(int chunk, const Shape& input) const { return shape_before(first_unit(chunk), input); }
+Shape Model::chunk_output(int chunk, const Shape& input) const { return shape_before(last_unit(chunk) + 1, input); }
 
 std::size_t Model::lowest_unit(int chunk) const {
   return std::max(first_unit(chunk), static_cast<std::size_t>(lowest_));

@@ -65,8 +65,8 @@ class Model {
         StatisticsReducer* reducer = nullptr, std::vector<UnitRange> chunks = {});
 
   [[nodiscard]] Cache make_cache() const { return Cache(layers_); }
-  /// x: the chunk's input in compute type, any batch size. Evaluation leaves the cache empty and uses the running
-  /// statistics.
+  /// x: the chunk's input in compute type, any batch and image size. Evaluation leaves the cache empty and uses the
+  /// running statistics.
   Tensor forward(const Tensor& x, Cache& cache, Mode mode, int chunk = 0, const Poke& poke = {});
   /// Both backwards, unit by unit from the last down to the lowest that learns, and unit_done() after each. Returns the
   /// gradient of the chunk's input, empty unless a unit before it learns.
@@ -76,7 +76,7 @@ class Model {
   /// The second half, after the first on the same cache.
   void backward_weight(Cache& cache, const UnitDone& unit_done, int chunk = 0);
 
-  /// Of the whole network, for one microbatch.
+  /// Of the whole network, for one microbatch as it was built for.
   [[nodiscard]] const Shape& input_shape() const { return infos_.front().input; }
   [[nodiscard]] const Shape& output_shape() const { return infos_.back().output; }
   [[nodiscard]] const std::vector<UnitInfo>& units() const { return infos_; }
@@ -88,8 +88,10 @@ class Model {
   /// Whether a unit before the chunk learns, or the chunk or a unit before it: who wants the gradients at its ends.
   [[nodiscard]] bool learns_before(int chunk) const { return static_cast<int>(first_unit(chunk)) > lowest_; }
   [[nodiscard]] bool learns_up_to(int chunk) const { return static_cast<int>(last_unit(chunk)) >= lowest_; }
-  [[nodiscard]] const Shape& chunk_input(int chunk) const { return infos_[first_unit(chunk)].input; }
-  [[nodiscard]] const Shape& chunk_output(int chunk) const { return infos_[last_unit(chunk)].output; }
+  /// What goes into the chunk and comes out of it when `input` goes into the network: any batch, any image size that
+  /// the units take.
+  [[nodiscard]] Shape chunk_input(int chunk, const Shape& input) const;
+  [[nodiscard]] Shape chunk_output(int chunk, const Shape& input) const;
   /// Elements of the flat gradient buffer that lie before the chunk's stretch, and up to its end. The stretch of the
   /// last chunk comes first.
   [[nodiscard]] std::int64_t chunk_begin(int chunk) const;
@@ -102,11 +104,13 @@ class Model {
   [[nodiscard]] std::size_t last_unit(int chunk) const;
   /// Where the way back through the chunk ends.
   [[nodiscard]] std::size_t lowest_unit(int chunk) const;
+  [[nodiscard]] Shape shape_before(std::size_t unit, const Shape& input) const;
   void refuse_double_names() const;
 
   Backend& backend_;
   ParameterStore store_;
-  std::vector<Unit> units_;  // layer is null where not held
+  ParameterStore elsewhere_;  // what is not held here is declared in it: it never gets memory
+  std::vector<Unit> units_;
   std::vector<UnitInfo> infos_;
   std::vector<UnitRange> chunks_;
   std::vector<std::int64_t> final_elements_;  // per held unit: the end of its stretch, and of those of units after it

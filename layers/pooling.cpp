@@ -28,7 +28,6 @@ Shape MaxPool2d::build(BuildContext& context, const std::string& path, const Sha
   if (input[2] + 2 * spec_.padding < spec_.kernel || input[3] + 2 * spec_.padding < spec_.kernel) {
     fail_usage("{}: the image {} is smaller than the {}x{} window", path, input.str(), spec_.kernel, spec_.kernel);
   }
-  input_ = input;
   return output_shape(input);
 }
 
@@ -36,12 +35,15 @@ Tensor MaxPool2d::forward(const Tensor& x, Cache& cache, Mode mode) {
   Tensor y = output(output_shape(x.shape()));
   Tensor argmax = backend_->tensor(y.shape(), DType::kU8);
   backend_->max_pool_forward(spec_, x, y, argmax);
-  if (mode == Mode::kTraining) saved(cache)[0] = argmax;
+  if (mode == Mode::kTraining) {
+    saved(cache)[0] = argmax;
+    saved_input_shape(cache) = x.shape();
+  }
   return y;
 }
 
 Tensor MaxPool2d::backward_input(const Tensor& dy, Cache& cache) {
-  Tensor dx = output(input_.with_batch(dy.shape()[0]));
+  Tensor dx = output(saved_input_shape(cache));
   backend_->max_pool_backward(spec_, dy, saved(cache)[0], dx);
   saved(cache)[0].reset();
   return dx;
@@ -50,39 +52,43 @@ Tensor MaxPool2d::backward_input(const Tensor& dy, Cache& cache) {
 Shape GlobalAvgPool::build(BuildContext& context, const std::string& path, const Shape& input) {
   join(context);
   require_image("global_avg_pool", path, input);
-  input_ = input;
-  return {input[0], input[1]};
+  return output_shape(input);
 }
 
-Tensor GlobalAvgPool::forward(const Tensor& x, Cache& /*cache*/, Mode /*mode*/) {
-  Tensor y = output({x.shape()[0], x.shape()[1]});
+Shape GlobalAvgPool::output_shape(const Shape& input) const { return {input[0], input[1]}; }
+
+Tensor GlobalAvgPool::forward(const Tensor& x, Cache& cache, Mode mode) {
+  if (mode == Mode::kTraining) saved_input_shape(cache) = x.shape();
+  Tensor y = output(output_shape(x.shape()));
   backend_->global_avg_pool_forward(x, y);
   return y;
 }
 
-Tensor GlobalAvgPool::backward_input(const Tensor& dy, Cache& /*cache*/) {
-  Tensor dx = output(input_.with_batch(dy.shape()[0]));
+Tensor GlobalAvgPool::backward_input(const Tensor& dy, Cache& cache) {
+  Tensor dx = output(saved_input_shape(cache));
   backend_->global_avg_pool_backward(dy, dx);
   return dx;
 }
 
 Shape Flatten::build(BuildContext& context, const std::string& /*path*/, const Shape& input) {
   join(context);
-  input_ = input;
-  return {input[0], input.sample_size()};
+  return output_shape(input);
 }
 
-Tensor Flatten::forward(const Tensor& x, Cache& /*cache*/, Mode /*mode*/) {
+Shape Flatten::output_shape(const Shape& input) const { return {input[0], input.sample_size()}; }
+
+Tensor Flatten::forward(const Tensor& x, Cache& cache, Mode mode) {
+  if (mode == Mode::kTraining) saved_input_shape(cache) = x.shape();
   if (x.shape().rank() == 2) return x;
-  Tensor y = output({x.shape()[0], x.shape().sample_size()});
+  Tensor y = output(output_shape(x.shape()));
   backend_->flatten(x, y);
   return y;
 }
 
-Tensor Flatten::backward_input(const Tensor& dy, Cache& /*cache*/) {
+Tensor Flatten::backward_input(const Tensor& dy, Cache& cache) {
   if (!needs_input_gradient_) return {};
-  if (input_.rank() == 2) return dy;
-  Tensor dx = output(input_.with_batch(dy.shape()[0]));
+  if (saved_input_shape(cache).rank() == 2) return dy;
+  Tensor dx = output(saved_input_shape(cache));
   backend_->unflatten(dy, dx);
   return dx;
 }

@@ -12,35 +12,30 @@ class MaxPool2d final : public Layer {
  public:
   explicit MaxPool2d(const PoolSpec& spec) : spec_(spec) {}
   Shape build(BuildContext& context, const std::string& path, const Shape& input) override;
+  [[nodiscard]] Shape output_shape(const Shape& input) const override;
   Tensor forward(const Tensor& x, Cache& cache, Mode mode) override;
   Tensor backward_input(const Tensor& dy, Cache& cache) override;
 
  private:
-  [[nodiscard]] Shape output_shape(const Shape& input) const;
   PoolSpec spec_;
-  Shape input_;  // of one microbatch; the batch may differ
 };
 
 /// [N, C, H, W] -> [N, C], the mean over H and W.
 class GlobalAvgPool final : public Layer {
  public:
   Shape build(BuildContext& context, const std::string& path, const Shape& input) override;
+  [[nodiscard]] Shape output_shape(const Shape& input) const override;
   Tensor forward(const Tensor& x, Cache& cache, Mode mode) override;
   Tensor backward_input(const Tensor& dy, Cache& cache) override;
-
- private:
-  Shape input_;
 };
 
 /// [N, C, H, W] -> [N, C * H * W] in that order (torch.nn.Flatten); [N, F] passes through.
 class Flatten final : public Layer {
  public:
   Shape build(BuildContext& context, const std::string& path, const Shape& input) override;
+  [[nodiscard]] Shape output_shape(const Shape& input) const override;
   Tensor forward(const Tensor& x, Cache& cache, Mode mode) override;
   Tensor backward_input(const Tensor& dy, Cache& cache) override;
-
- private:
-  Shape input_;
 };
 
 }  // namespace convoy

@@ -10,6 +10,7 @@ namespace convoy {
 class Relu final : public Layer {
  public:
   Shape build(BuildContext& context, const std::string& path, const Shape& input) override;
+  [[nodiscard]] Shape output_shape(const Shape& input) const override { return input; }
   Tensor forward(const Tensor& x, Cache& cache, Mode mode) override;
   Tensor backward_input(const Tensor& dy, Cache& cache) override;
 };

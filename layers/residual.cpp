@@ -35,6 +35,12 @@ Shape ResidualBlock::build(BuildContext& context, const std::string& path, const
   return shape;
 }
 
+Shape ResidualBlock::output_shape(const Shape& input) const {
+  Shape shape = input;
+  for (const auto& layers : path_) shape = layers->conv.output_shape(shape);
+  return shape;
+}
+
 Tensor ResidualBlock::forward(const Tensor& x, Cache& cache, Mode mode) {
   Tensor shortcut = x;
   if (downsample_) shortcut = downsample_->norm.forward(downsample_->conv.forward(x, cache, mode), cache, mode);

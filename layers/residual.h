@@ -25,6 +25,7 @@ class ResidualBlock final : public Layer {
       : kind_(kind), channels_(channels), stride_(stride) {}
 
   Shape build(BuildContext& context, const std::string& path, const Shape& input) override;
+  [[nodiscard]] Shape output_shape(const Shape& input) const override;
   Tensor forward(const Tensor& x, Cache& cache, Mode mode) override;
   Tensor backward_input(const Tensor& dy, Cache& cache) override { return propagate(dy, cache, false); }
   void backward_weight(Cache& cache) override;

@@ -14,6 +14,12 @@ Shape Sequence::build(BuildContext& context, const std::string& path, const Shap
   return shape;
 }
 
+Shape Sequence::output_shape(const Shape& input) const {
+  Shape shape = input;
+  for (const auto& [name, layer] : layers_) shape = layer->output_shape(shape);
+  return shape;
+}
+
 Tensor Sequence::forward(const Tensor& x, Cache& cache, Mode mode) {
   Tensor y = x;
   for (auto& [name, layer] : layers_) y = layer->forward(y, cache, mode);

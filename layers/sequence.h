@@ -16,6 +16,7 @@ class Sequence final : public Layer {
   Sequence& add(std::string name, std::unique_ptr<Layer> layer);
 
   Shape build(BuildContext& context, const std::string& path, const Shape& input) override;
+  [[nodiscard]] Shape output_shape(const Shape& input) const override;
   Tensor forward(const Tensor& x, Cache& cache, Mode mode) override;
   Tensor backward_input(const Tensor& dy, Cache& cache) override;
   void backward_weight(Cache& cache) override;

@@ -21,11 +21,11 @@ Tensor channel_values(Backend& backend, const std::vector<float>& values, std::i
 
 }  // namespace
 
-BatchTransfer::BatchTransfer(Backend& backend, const Shape& sample, const Normalization& normalization)
-    : backend_(backend), most_samples_(sample[0]) {
-  if (sample.rank() != 4) return;
-  mean_ = channel_values(backend_, normalization.mean, sample[1], "mean");
-  std_ = channel_values(backend_, normalization.std, sample[1], "std");
+BatchTransfer::BatchTransfer(Backend& backend, const Shape& largest, const Normalization& normalization)
+    : backend_(backend), largest_(largest) {
+  if (largest.rank() != 4) return;
+  mean_ = channel_values(backend_, normalization.mean, largest[1], "mean");
+  std_ = channel_values(backend_, normalization.std, largest[1], "std");
 }
 
 Tensor BatchTransfer::inputs(const Batch& batch) {
@@ -49,10 +49,10 @@ void BatchTransfer::load(const Batch& batch, const Shape& outputs, LoadedBatch& 
   const bool labels = batch.labels != nullptr;
   const Shape truth = labels ? Shape{batch.samples} : outputs.with_batch(batch.samples);
   if (!loaded.inputs) {
-    loaded.inputs = backend_.tensor(batch.input_shape.with_batch(most_samples_), batch.input_dtype);
-    loaded.truth = backend_.tensor(truth.with_batch(most_samples_), labels ? DType::kI64 : DType::kF32);
+    loaded.inputs = backend_.tensor(largest_, batch.input_dtype);
+    loaded.truth = backend_.tensor(truth.with_batch(largest_[0]), labels ? DType::kI64 : DType::kF32);
   }
-  loaded.inputs = loaded.inputs.reshaped(batch.input_shape);  // a smaller batch lies at the front
+  loaded.inputs = loaded.inputs.reshaped(batch.input_shape);  // fewer or smaller samples lie at the front
   loaded.truth = loaded.truth.reshaped(truth);
   backend_.copy_from_host(batch.inputs, loaded.inputs);
   backend_.copy_from_host(labels ? static_cast<const void*>(batch.labels) : batch.targets, loaded.truth);

@@ -70,6 +70,10 @@ LossTotals Executor::train_step(std::span<const Batch> microbatches, std::int64_
   lr_ = lr;
   update_ = update;
   batches_ = microbatches;
+  if (sample_.changes_to(microbatches.front().input_shape)) {
+    recording_.forget();
+    backend_.pool().release_free();
+  }
   StepRecording::Key kind{static_cast<double>(global_samples), scaler_.scale()};
   if (recording_.enabled()) {
     if (!preloaded_) preload(microbatches);
@@ -107,7 +111,7 @@ void Executor::compute_gradients() {
 
 void Executor::run(const Action& action) {
   if (is_communication(action.kind)) {
-    link_.start(action, batches_[static_cast<std::size_t>(action.microbatch)].samples);
+    link_.start(action, batches_[static_cast<std::size_t>(action.microbatch)].input_shape);
     return;
   }
   const trace::Span span(track(action.kind), trace::enabled() ? action_name(action) : std::string());
@@ -229,7 +233,7 @@ LossTotals Executor::evaluate(std::span<const Batch> microbatches) {
     const Batch& batch = microbatches[static_cast<std::size_t>(action.microbatch)];
     if (batch.samples == 0) continue;
     if (is_communication(action.kind)) {
-      evaluation_link_.start(action, batch.samples);
+      evaluation_link_.start(action, batch.input_shape);
       continue;
     }
     const trace::Span span(trace::Track::kCompute, "evaluation");

@@ -2,7 +2,8 @@
 //
 // Runs a schedule: one training step, action by action, for this rank's stage and replica; and evaluation, forward
 // through the same stages. Owns the caches of the microbatches in flight. Gradients are scaled by the global batch at
-// the loss, so replicas and microbatches only sum. Invariant: after the first step a step allocates no backend memory.
+// the loss, so replicas and microbatches only sum. Invariant: after the first step of an image size a step allocates no
+// backend memory.
 #pragma once
 
 #include <memory>
@@ -74,6 +75,7 @@ class Executor final : public StepRunner {
   StageLink link_, evaluation_link_;
   LossScaler& scaler_;
   StepRecording recording_;
+  SampleShape sample_;
   std::vector<LoadedBatch> loaded_;  // by microbatch, where steps are recorded: always at the same place
   bool preloaded_ = false;           // they are those of the next step
   std::vector<Cache> caches_;        // one per microbatch, for all chunks

@@ -60,6 +60,7 @@ LossTotals ScatterRunner::train_step(std::span<const Batch> microbatches, std::i
   }
   phases_ = {};
   watch_.lap();
+  if (sample_.changes_to(batch.input_shape)) backend_.pool().release_free();
   ParameterStore& store = model_.parameters();
   backend_.zero(totals_);
   store.begin_step();

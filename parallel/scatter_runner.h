@@ -48,6 +48,7 @@ class ScatterRunner final : public StepRunner {
   Communicator& all_;
   LossScaler& scaler_;
   Cache cache_;
+  SampleShape sample_;
   Tensor totals_;  // float64 [3]
   Phases phases_;
   Stopwatch watch_;

@@ -63,9 +63,9 @@ void StageLink::put_output_gradient(int microbatch, int chunk, Tensor dy) {
   ends(microbatch, chunk).doutput = std::move(dy);
 }
 
-Tensor StageLink::receive_buffer(const Shape& shape, std::int64_t samples) const {
+Tensor StageLink::receive_buffer(const Shape& shape) const {
   Backend& backend = model_.backend();
-  return backend.tensor(shape.with_batch(samples), backend.compute_type());
+  return backend.tensor(shape, backend.compute_type());
 }
 
 void StageLink::send(const Action& action, const Tensor& tensor, int virtual_stage) {
@@ -79,7 +79,7 @@ void StageLink::receive(const Action& action, const Tensor& buffer, Message& mes
   receives_.push_back(&ends(action.microbatch, action.chunk));
 }
 
-void StageLink::start(const Action& action, std::int64_t samples) {
+void StageLink::start(const Action& action, const Shape& input) {
   Ends& e = ends(action.microbatch, action.chunk);
   const int here = schedule_.virtual_stage(stage_, action.chunk);
   // A gradient that nobody needs is neither sent nor waited for; both ends know.
@@ -95,11 +95,11 @@ void StageLink::start(const Action& action, std::int64_t samples) {
       e.dinput.reset();
       break;
     case ActionKind::kReceiveActivation:
-      e.input = receive_buffer(model_.chunk_input(action.chunk), samples);
+      e.input = receive_buffer(model_.chunk_input(action.chunk, input));
       receive(action, e.input, e.input_message, here - 1);
       break;
     case ActionKind::kReceiveGradient:
-      e.doutput = receive_buffer(model_.chunk_output(action.chunk), samples);
+      e.doutput = receive_buffer(model_.chunk_output(action.chunk, input));
       receive(action, e.doutput, e.doutput_message, here + 1);
       break;
     default: fail("{} is neither a send nor a receive", action_name(action));

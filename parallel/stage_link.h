@@ -32,8 +32,8 @@ class StageLink {
   void put_input_gradient(int microbatch, int chunk, Tensor dx);
   /// Puts the gradient of a chunk's own output: the loss's.
   void put_output_gradient(int microbatch, int chunk, Tensor dy);
-  /// Starts a send or a receive. samples: of that microbatch.
-  void start(const Action& action, std::int64_t samples);
+  /// Starts a send or a receive. input: the shape of what goes into the network in that microbatch.
+  void start(const Action& action, const Shape& input);
   /// Waits for the input of a chunk, or for the gradient of its output, and gives it away.
   Tensor take_input(int microbatch, int chunk);
   Tensor take_output_gradient(int microbatch, int chunk);
@@ -56,7 +56,7 @@ class StageLink {
     Message input_message, doutput_message;
   };
   Ends& ends(int microbatch, int chunk);
-  Tensor receive_buffer(const Shape& shape, std::int64_t samples) const;
+  Tensor receive_buffer(const Shape& shape) const;
   void send(const Action& action, const Tensor& tensor, int virtual_stage);
   void receive(const Action& action, const Tensor& buffer, Message& message, int virtual_stage);
   Tensor take(Tensor& tensor, Message& message);

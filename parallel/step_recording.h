@@ -26,6 +26,8 @@ class StepRecording {
   explicit StepRecording(Record record) : record_(std::move(record)) {}
 
   [[nodiscard]] bool enabled() const { return static_cast<bool>(record_); }
+  /// Gives up what was recorded, and with it the memory: steps will be of other kinds from now on.
+  void forget() { kinds_.clear(); }
   /// Does the step of this kind.
   void run(const Key& key, const std::function<void()>& step);
 

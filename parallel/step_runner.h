@@ -9,6 +9,7 @@
 #include <functional>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "layers/backend/backend.h"
 #include "layers/batch.h"
@@ -51,6 +52,19 @@ struct Phases {
   double& operator[](Phase phase) { return seconds[static_cast<std::size_t>(phase)]; }
 };
 
+/// Notices when samples change their size.
+class SampleShape {
+ public:
+  /// input: of a microbatch of this step. Whether its samples have another shape than those of the step before.
+  bool changes_to(const Shape& input) {
+    const Shape before = std::exchange(shape_, input.with_batch(1));
+    return before.rank() > 0 && before != shape_;
+  }
+
+ private:
+  Shape shape_;
+};
+
 class StepRunner {
  public:
   virtual ~StepRunner() = default;
@@ -60,7 +74,8 @@ class StepRunner {
 
   /// One step over this replica's microbatches (none empty; their memory may be null where this rank needs none) of a
   /// global batch of `global_samples`. update: optimizer updates before this one. meanwhile: called, where the device
-  /// works by itself, once all work has been started and before its result is waited for.
+  /// works by itself, once all work has been started and before its result is waited for. A step whose samples have
+  /// another size than those of the step before it begins by giving back the memory that is kept for that size.
   virtual LossTotals train_step(std::span<const Batch> microbatches, std::int64_t global_samples, double lr,
                                 std::int64_t update, const Meanwhile& meanwhile) = 0;
   /// Within `meanwhile`: the microbatches of the next train_step(), to be copied to the device.

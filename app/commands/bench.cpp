@@ -79,6 +79,16 @@ void check_whole_batches(const Run& run) {
              run.plan.global_batch, run.plan.size);
 }
 
+/// Steps are timed at one size of images, the largest.
+LoadedConfig load_point(const RankGroup& ranks, const std::string& path, const std::vector<std::string>& overrides) {
+  LoadedConfig loaded = load_config(ranks, path, overrides);
+  DataConfig& d = loaded.config.data;
+  if (d.train_sizes.empty()) return loaded;
+  d.train_sizes = {*std::max_element(d.train_sizes.begin(), d.train_sizes.end())};
+  d.size_milestones.clear();
+  return loaded;
+}
+
 /// Times one point; the result is complete on every rank that takes part.
 Json time_steps(Run& run, const BenchArguments& arguments) {
   check_whole_batches(run);
@@ -103,7 +113,7 @@ Json time_steps(Run& run, const BenchArguments& arguments) {
   result["images_per_second"] = static_cast<double>(run.plan.global_batch) / median(seconds);
   result["peak_memory_bytes"] = of_all_ranks(*run.communicator, peak_memory(*run.backend));
   result["backend_memory_bytes"] =
-      of_all_ranks(*run.communicator, static_cast<std::int64_t>(run.backend->pool().bytes_held()));
+      of_all_ranks(*run.communicator, static_cast<std::int64_t>(run.backend->pool().peak_bytes()));
   result["phases"] = phases_json(sum, data_wait, static_cast<double>(seconds.size()));
   if (run.layout.mesh.stages() > 1) result["stages"] = describe_stages(run.layout, run.model->units());
   return result;
@@ -196,7 +206,7 @@ class Bench {
     std::vector<std::string> overrides = arguments_.overrides;
     overrides.insert(overrides.end(), point.overrides.begin(), point.overrides.end());
     reset_peak_memory();
-    auto run = build_run(world_, ranks, load_config(ranks, arguments_.config, overrides));
+    auto run = build_run(world_, ranks, load_point(ranks, arguments_.config, overrides));
     if (results_.empty() && run->is_root()) {
       document_["machine"] = machine_json(world_, *run);
       print_head(world_, *run, arguments_.data);
@@ -227,7 +237,7 @@ class Bench {
  private:
   void profile_point(const RankGroup& ranks, const std::vector<std::string>& overrides, double step_seconds,
                      Json& result) {
-    const auto run = build_run(world_, ranks, load_config(ranks, arguments_.config, overrides), Instrument::kProfile);
+    const auto run = build_run(world_, ranks, load_point(ranks, arguments_.config, overrides), Instrument::kProfile);
     const StepProfile profile = profile_steps(*run, std::min(arguments_.steps, kProfiledSteps), step_seconds);
     if (!run->is_root()) return;
     std::cout << "\n" << profile_report(profile) << "\n" << std::flush;

@@ -28,8 +28,7 @@ void print_stages(const Config& config) {
   const auto data = build_dataset(config, config.data.train, "data.train");
   const DeviceChoice device = choose_device(config, {.host = "this host"});
   const std::int64_t samples = layout.microbatch(config.train.global_batch_size);
-  const auto infos =
-      describe_units(*build_backend(config, device), build_units(config, *data), microbatch_shape(*data, samples));
+  const auto infos = describe_model(config, *build_backend(config, device), *data, samples);
   if (p.partition.first_units.empty()) layout.costs = measure_units(config, *data, samples, device, 0, 1);
   cut_model(layout, config, infos, device.memory_bytes);
   std::cout << fmt::format("\n# {} stages, {}, {} microbatches of {} samples, one replica:\n", layout.schedule.stages,

@@ -14,7 +14,10 @@ namespace convoy {
 
 int eval_command(World& world, const EvalArguments& arguments) {
   LoadedConfig loaded = load_config(world.ranks(), arguments.config, arguments.overrides);
-  loaded.config.data.augment.clear();  // should it evaluate on the training data
+  DataConfig& read = loaded.config.data;  // as validation is, should it evaluate on the training data
+  read.augment.clear();
+  read.train_sizes.clear();
+  read.size_milestones.clear();
   const auto run = build_run(world, world.ranks(), std::move(loaded));
   load_model(*run, arguments.checkpoint);
   const bool held_out = run->validation != nullptr;

@@ -32,7 +32,7 @@ struct Sample {
 
 void describe(const char* key, const std::string& source, const Dataset& data) {
   std::cout << fmt::format("{:<16} {}: {} samples {} {}", key, source.empty() ? "synthetic" : source, data.size(),
-                           dtype_name(data.input_dtype()), data.sample_shape().str());
+                           dtype_name(data.input_dtype()), data.sample_shape_in(kEpoch).str());
   if (data.target_size() > 0) {
     std::cout << fmt::format(", {} float targets each\n", data.target_size());
     return;
@@ -42,10 +42,17 @@ void describe(const char* key, const std::string& source, const Dataset& data) {
   if (!names.empty()) std::cout << fmt::format("{:<16} {}\n", "  class names", fmt::join(names, ", "));
 }
 
+void print_sizes(const DataConfig& d) {
+  for (std::size_t i = 0; i < d.size_milestones.size(); ++i) {
+    std::cout << fmt::format("{:<16} {}: images of {}x{}\n", i == 0 ? "  after epoch" : "", d.size_milestones[i],
+                             d.train_sizes[i + 1], d.train_sizes[i + 1]);
+  }
+}
+
 // The one place that reads.
 Sample read_sample(const Dataset& data, const SampleId& id) {
   Sample sample;
-  const auto size = static_cast<std::size_t>(data.sample_shape().size());
+  const auto size = static_cast<std::size_t>(data.sample_shape_in(id.epoch).size());
   const bool bytes = data.input_dtype() == DType::kU8;
   bytes ? sample.bytes.resize(size) : sample.floats.resize(size);
   sample.target.resize(static_cast<std::size_t>(data.target_size()));
@@ -81,7 +88,7 @@ std::string label_of(const Sample& sample, const std::vector<std::string>& names
 }
 
 void check_drawable(const Dataset& data, std::int64_t images) {
-  const Shape shape = data.sample_shape();
+  const Shape shape = data.sample_shape_in(kEpoch);
   if (shape.rank() != 3) {
     fail_usage("inspect --images: the samples of data.train are vectors {}, no images [C, H, W]", shape.str());
   }
@@ -105,6 +112,7 @@ int inspect_data_command(const InspectArguments& arguments) {
   check_data(config, *train, validation.get());
   if (arguments.images == 0) {
     describe("data.train", config.data.train, *train);
+    print_sizes(config.data);
     if (validation) describe("data.validation", config.data.validation, *validation);
     std::cout << std::flush;
     return 0;
@@ -120,7 +128,7 @@ int inspect_data_command(const InspectArguments& arguments) {
   std::vector<GridTile> tiles;
   tiles.reserve(samples.size());
   for (Sample& sample : samples) tiles.push_back({std::move(sample.bytes), label_of(sample, names)});
-  const std::string png = png_bytes(draw_grid(tiles, train->sample_shape()));
+  const std::string png = png_bytes(draw_grid(tiles, train->sample_shape_in(kEpoch)));
   const std::string output = arguments.output.empty() ? "grid.png" : arguments.output;
   try {
     write_file_atomically(output, std::as_bytes(std::span(png)));

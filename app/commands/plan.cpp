@@ -152,8 +152,8 @@ class Planner {
       return;  // the table above stands without it
     }
     if (!config.parallel.partition.first_units.empty()) {
-      const Shape input = microbatch_shape(*data_, layout.microbatch(config.train.global_batch_size));
-      const auto infos = describe_units(*build_backend(config, device_), build_units(config, *data_), input);
+      const std::int64_t samples = layout.microbatch(config.train.global_batch_size);
+      const auto infos = describe_model(config, *build_backend(config, device_), *data_, samples);
       cut_model(layout, config, infos, device_.memory_bytes);
     }
     try {

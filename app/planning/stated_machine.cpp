@@ -80,7 +80,7 @@ MachineModel stated_machine(const std::string& path, const Config& config, const
 
   const double unit_seconds = figures.number("unit_seconds");
   const auto backend = build_backend(config, device);
-  const auto infos = describe_units(*backend, build_units(config, data), microbatch_shape(data, kFewSamples));
+  const auto infos = describe_model(config, *backend, data, kFewSamples);
   std::vector<Unit> units = build_units(config, data);
   std::vector<Candidate> candidates;
   for (std::size_t i = 0; i < units.size(); ++i) candidates.push_back(candidate(std::move(units[i]), infos, i));

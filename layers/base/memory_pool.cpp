@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <set>
 
 #include "layers/base/error.h"
 
@@ -41,6 +42,7 @@ Block* MemoryPool::acquire(std::size_t bytes) {
     list.reserve(blocks_.size());  // so that give_back never allocates
     ++raw_allocations_;
     bytes_held_ += size;
+    peak_bytes_ = std::max(peak_bytes_, bytes_held_);
   }
   block->references = 1;
   if (watching_ && !block->watched) {
@@ -51,6 +53,20 @@ Block* MemoryPool::acquire(std::size_t bytes) {
 }
 
 void MemoryPool::give_back(Block* block) noexcept { free_.find(block->bytes)->second.push_back(block); }
+
+void MemoryPool::release_free() {
+  if (watching_) fail("free memory cannot be released within a reservation of the memory pool");
+  std::set<const Block*> released;
+  for (auto& [bytes, list] : free_) {
+    for (const Block* block : list) {
+      memory_.release(block->data);
+      bytes_held_ -= bytes;
+      released.insert(block);
+    }
+    list.clear();
+  }
+  std::erase_if(blocks_, [&](const auto& block) { return released.contains(block.get()); });
+}
 
 void MemoryPool::begin_reservation() {
   if (watching_) fail("a reservation of the memory pool began within another");

@@ -65,10 +65,14 @@ class MemoryPool {
   void begin_reservation();
   [[nodiscard]] std::unique_ptr<PoolReservation> end_reservation();
 
+  /// Gives free blocks back to the raw memory: other sizes will be asked for from now on. Not within a reservation.
+  void release_free();
+
   /// Times that raw memory was asked for, since the start.
   [[nodiscard]] std::uint64_t raw_allocations() const { return raw_allocations_; }
-  /// Bytes held from the raw memory: never falls, so also the peak.
+  /// Bytes held from the raw memory, and the most that ever were.
   [[nodiscard]] std::size_t bytes_held() const { return bytes_held_; }
+  [[nodiscard]] std::size_t peak_bytes() const { return peak_bytes_; }
 
  private:
   RawMemory& memory_;
@@ -77,7 +81,7 @@ class MemoryPool {
   std::vector<Block*> watched_;                      // acquired since begin_reservation(), each once
   bool watching_ = false;
   std::uint64_t raw_allocations_ = 0;
-  std::size_t bytes_held_ = 0;
+  std::size_t bytes_held_ = 0, peak_bytes_ = 0;
 };
 
 }  // namespace convoy

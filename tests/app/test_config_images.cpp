@@ -87,3 +87,56 @@ TEST_CASE("image keys that are wrong") {
   CHECK(refused("resize = 300\n", "cifar10") ==
         line + "10: data.resize: means nothing with data.kind = \"cifar10\" (it belongs to hdf5, image_folder)");
 }
+
+TEST_CASE("sizes of training images by epoch") {
+  const Config c = images("train_sizes = [160, 192]\nsize_milestones = [12]\nimage_size = 256\n");
+  CHECK(c.data.train_sizes == std::vector<std::int64_t>{160, 192});
+  CHECK(c.data.size_milestones == std::vector<std::int64_t>{12});
+  CHECK(parse_config(resolved_toml(c, false), "a.toml") == c);
+  CHECK(images("train_sizes = [32]\n").data.size_milestones.empty());
+  CHECK(images("").data.train_sizes.empty());
+  CHECK(images("train_sizes = [192, 128, 160]\nsize_milestones = [1, 2]\n").data.train_sizes.size() == 3);  // may fall
+
+  CHECK(refused("train_sizes = [1, 2]\n") ==
+        "a.toml:3:1: data.size_milestones: 0 epochs for 2 sizes in data.train_sizes (one fewer than sizes: the first "
+        "begins with the run)");
+  CHECK(refused("train_sizes = [1]\nsize_milestones = [3]\n") ==
+        "a.toml:7:19: data.size_milestones: 1 epochs for 1 sizes in data.train_sizes (one fewer than sizes: the first "
+        "begins with the run)");
+  CHECK(refused("train_sizes = [8, 9, 10]\nsize_milestones = [3, 3]\n") ==
+        "a.toml:7:19: data.size_milestones: [3, 3] is not rising (list each epoch once, in order)");
+  CHECK(refused("size_milestones = [3]\n") ==
+        "a.toml:6:19: data.size_milestones: means nothing without data.train_sizes (give the sizes there)");
+  CHECK(refused("train_sizes = [0]\n").find("data.train_sizes[0]: 0 is out of range") != std::string::npos);
+  CHECK(refused("train_sizes = [8, 9]\nsize_milestones = [0]\n").find("data.size_milestones[0]: 0 is out of range") !=
+        std::string::npos);
+  CHECK(refused("train_sizes = [8]\n", "cifar10") ==
+        "a.toml:6:15: data.train_sizes: means nothing with data.kind = \"cifar10\" (it belongs to synthetic, hdf5, "
+        "image_folder)");
+}
+
+TEST_CASE("sizes of training images: only for networks that do not depend on them") {
+  const auto network = [](const std::string& model) {
+    try {
+      (void)parse_config(
+          "train = {steps = 1, global_batch_size = 1}\n[data]\nkind = \"synthetic\"\ntrain_sizes = "
+          "[8]\n[model]\nclasses = 10\n" +
+              model,
+          "a.toml");
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const std::string remedy =
+      " takes images of one size (use a resnet, or global_avg_pool before the first flatten and linear)";
+  CHECK(network("name = \"mlp\"\n") == "a.toml:4:15: data.train_sizes: mlp" + remedy);
+  const auto layers = [&](const std::string& first, const std::string& second) {
+    return network(
+        "name = \"sequential\"\nlayers = [{type = \"conv2d\", out_channels = 4, kernel_size = 3}, {type = \"" + first +
+        "\", name = \"f\"}, {type = \"" + second + "\"}, {type = \"linear\", out_features = 10}]\n");
+  };
+  CHECK(layers("flatten", "relu") == "a.toml:4:15: data.train_sizes: the layer \"f\"" + remedy);
+  CHECK(layers("global_avg_pool", "flatten").empty());
+  CHECK(network("name = \"resnet50\"\n").empty());
+}

@@ -44,9 +44,10 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   std::vector<std::byte> bytes(file.begin(), file.end());
   if (is_large(bytes)) return 0;
   ImageDataset::Options options;
-  options.size = 1 + data[0] % 64;
+  const int pixels = 1 + data[0] % 64;
+  options.size = pixels;
   options.channels = data[1] % 2 == 0 ? 3 : 1;
-  options.resize = options.size + data[1] / 16;
+  options.resize = pixels + data[1] / 16;
   options.augmentation.crop = (data[2] & 1) != 0;
   options.augmentation.flip = (data[2] & 2) != 0;
   options.augmentation.jitter = (data[2] & 4) != 0;

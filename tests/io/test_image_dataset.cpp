@@ -64,7 +64,7 @@ ImageDataset::Options small_options() {
 }
 
 std::vector<std::uint8_t> sample(const ImageDataset& data, const SampleId& id) {
-  std::vector<std::uint8_t> pixels(static_cast<std::size_t>(data.sample_shape().size()));
+  std::vector<std::uint8_t> pixels(static_cast<std::size_t>(data.sample_shape_in(id.epoch).size()));
   data.read(id, pixels.data(), nullptr, nullptr);
   return pixels;
 }
@@ -277,4 +277,25 @@ TEST_CASE("JPEGs in an HDF5 file are those of a folder") {
   CHECK(contains(error(bad), "from -1 to"));
   CHECK(contains(error({4}), "N at least 1"));
   CHECK(contains(error(offsets, 23), "23 labels for 24 samples"));
+}
+
+TEST_CASE("a size for each epoch: the samples of a data set of that size alone") {
+  const TemporaryFolder folder;
+  fill(folder);
+  ImageDataset::Options options = small_options();
+  options.augmentation.flip = true;
+  options.resize = 0;  // size * 256 / 224, whatever the size
+  for (const bool crop : {true, false}) {
+    options.augmentation.crop = crop;
+    options.size = ImageSizes({16, 40, 24}, {1, 3});
+    const ImageDataset data = dataset(folder.path(), options);
+    CHECK(data.sample_shape() == Shape{3, 40, 40});
+    for (const std::int64_t epoch : {0, 1, 2, 3, 4}) {
+      const std::int64_t size = epoch == 0 ? 16 : epoch < 3 ? 40 : 24;
+      options.size = size;
+      const ImageDataset alone = dataset(folder.path(), options);
+      CHECK(data.sample_shape_in(epoch) == alone.sample_shape());
+      for (const std::int64_t i : {0, 13}) CHECK(sample(data, {i, epoch}) == sample(alone, {i, epoch}));
+    }
+  }
 }

@@ -4,6 +4,7 @@
 // microbatches, over epochs and from the middle of one; errors and destruction while it is busy.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <set>
@@ -46,6 +47,22 @@ class CountingDataset : public Dataset {
  private:
   std::int64_t samples_;
   std::int64_t targets_;
+};
+
+// Images of 2 x 2 pixels in epoch 0, of 3 x 3 in epoch 1, of 1 x 1 later; each byte is the sample's index.
+class GrowingDataset : public CountingDataset {
+ public:
+  using CountingDataset::CountingDataset;
+  Shape sample_shape() const override { return {1, 3, 3}; }
+  Shape sample_shape_in(std::int64_t epoch) const override {
+    return epoch == 0 ? Shape{1, 2, 2} : epoch == 1 ? Shape{1, 3, 3} : Shape{1, 1, 1};
+  }
+  DType input_dtype() const override { return DType::kU8; }
+  void read(const SampleId& sample, void* input, std::int64_t* label, float* /*target*/) const override {
+    const auto pixels = static_cast<std::size_t>(sample_shape_in(sample.epoch).size());
+    std::fill_n(static_cast<std::uint8_t*>(input), pixels, static_cast<std::uint8_t>(sample.index));
+    if (label != nullptr) *label = sample.index % 7;
+  }
 };
 
 std::vector<std::int64_t> samples_of(const LoaderStep& step) {
@@ -219,6 +236,37 @@ TEST_CASE("the loader works ahead, but no further than its slots") {
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   CHECK(samples_of(step) == before);  // a step in use is not written to
   CHECK(data.reads == 40);
+}
+
+TEST_CASE("samples that change their size from epoch to epoch lie without gaps in batches of their shape") {
+  const GrowingDataset data(23);
+  const Sampler sampler(23, 5, true);
+  for (const std::int64_t position : {0, 8, 16}) {  // where a resumed run begins: in epoch 1, of the second size
+    LoaderOptions options;
+    options.global_batch = 8;
+    options.drop_last = false;
+    options.microbatches = 2;
+    options.threads = 3;
+    options.epoch = position == 0 ? 0 : 1;
+    options.position = position;
+    Loader loader(data, sampler, options);
+    for (std::int64_t epoch = options.epoch; epoch < 4;) {
+      const LoaderStep& step = loader.next();
+      REQUIRE(step.epoch == epoch);
+      std::int64_t at = step.first_position;
+      for (const Batch& batch : step.microbatches) {
+        const Shape sample = data.sample_shape_in(epoch);
+        REQUIRE(batch.input_shape == Shape{batch.samples, sample[0], sample[1], sample[2]});
+        const auto* bytes = static_cast<const std::uint8_t*>(batch.inputs);
+        for (std::int64_t i = 0; i < batch.samples; ++i, ++at) {
+          const std::int64_t index = sampler.index(epoch, at);
+          CHECK(batch.labels[i] == index % 7);
+          for (std::int64_t p = 0; p < sample.size(); ++p) CHECK(bytes[i * sample.size() + p] == index);
+        }
+      }
+      epoch += step.last_of_epoch ? 1 : 0;
+    }
+  }
 }
 
 TEST_CASE("bad options are errors of input") {

@@ -61,6 +61,22 @@ TEST_CASE("vectors and targets are floats in [-1, 1)") {
   CHECK(input[0] != target[0]);
 }
 
+TEST_CASE("images that change their size are those of a data set of that size") {
+  const SyntheticDataset data(10, {3, 8, 8}, 4, 0, 5, ImageSizes({4, 8}, {2}));
+  CHECK(data.sample_shape() == Shape{3, 8, 8});
+  for (const std::int64_t epoch : {0, 1, 2, 3}) {
+    const std::int64_t size = epoch < 2 ? 4 : 8;
+    CHECK(data.sample_shape_in(epoch) == Shape{3, size, size});
+    const SyntheticDataset alone(10, {3, size, size}, 4, 0, 5);
+    // One byte more, which must stay as it is.
+    std::vector<std::uint8_t> pixels(static_cast<std::size_t>(3 * size * size + 1), 77), expected = pixels;
+    data.read({6, epoch}, pixels.data(), nullptr, nullptr);
+    alone.read(6, expected.data(), nullptr, nullptr);
+    CHECK(pixels == expected);
+    CHECK(pixels.back() == 77);
+  }
+}
+
 TEST_CASE("what makes no data set is an error of input") {
   CHECK_THROWS_AS(SyntheticDataset(0, {3}, 1, 0, 0), Error);
   CHECK_THROWS_AS(SyntheticDataset(1, {3, 3}, 1, 0, 0), Error);

@@ -57,3 +57,25 @@ TEST_CASE("a freed block is handed out again, a reserved one only after its rese
   const auto empty = pool.end_reservation();
   CHECK(pool.raw_allocations() == count + 1);
 }
+
+TEST_CASE("free blocks are given back to the system, held and reserved ones are not") {
+  Heap heap;
+  MemoryPool pool(heap);
+  const Tensor held = take(pool, 100);
+  pool.begin_reservation();
+  void* temporary = take(pool, 2000).raw();
+  CHECK_THROWS_AS(pool.release_free(), Error);
+  auto reservation = pool.end_reservation();
+  take(pool, 300).reset();
+  const std::size_t peak = pool.bytes_held();
+  pool.release_free();
+  CHECK(pool.bytes_held() == 448 + 8192);  // 400 and 8000 bytes, rounded up
+  CHECK(pool.peak_bytes() == peak);
+  reservation.reset();
+  CHECK(take(pool, 2000).raw() == temporary);
+  const std::uint64_t count = pool.raw_allocations();
+  take(pool, 300).reset();
+  CHECK(pool.raw_allocations() == count + 1);
+  take(pool, 300).reset();
+  CHECK(pool.raw_allocations() == count + 1);
+}

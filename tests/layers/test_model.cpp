@@ -286,7 +286,7 @@ TEST_CASE("a model in chunks computes what the whole one does, bit for bit, with
   Model first(whole.backend, resnet_model(18, Stem::kSmall, 10), shape, 42, nullptr, {{0, 3}, {6, 8}});
   Model second(whole.backend, resnet_model(18, Stem::kSmall, 10), shape, 42, nullptr, {{3, 6}, {8, units}});
   CHECK(first.parameter_count() == whole.model.parameter_count());
-  CHECK(first.chunk_output(0) == second.chunk_input(0));
+  CHECK(first.chunk_output(0, shape) == second.chunk_input(0, shape));
   CHECK(first.chunk_begin(1) == 0);
   CHECK(first.chunk_end(1) == first.chunk_begin(0));
   CHECK(first.chunk_end(0) == first.parameters().gradients().size());

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One stage without other ranks: a step that is recorded, or whose loss is scaled, gives the same numbers as a plain
-// one, also when the last batch is smaller.
+// one, also when the last batch is smaller, and when images change their size.
 #include "parallel/executor.h"
 
 #include <doctest/doctest.h>
+
+#include <algorithm>
 
 #include "layers/backend/onednn/onednn_backend.h"
 #include "layers/base/random.h"
@@ -65,6 +67,41 @@ Trained train(int microbatches, const StepRecording::Record& record, bool scaled
   return result;
 }
 
+struct Sized {
+  std::vector<double> losses;
+  std::vector<std::uint64_t> allocations;
+  std::vector<std::size_t> bytes;
+};
+
+// A batch of images of each size.
+Sized train_sizes(const std::vector<std::int64_t>& sizes, const StepRecording::Record& record) {
+  OnednnBackend backend(1, DType::kF32);
+  const std::int64_t largest = *std::max_element(sizes.begin(), sizes.end());
+  Model model(backend, resnet_model(18, Stem::kSmall, 10), {kBatch, 3, largest, largest}, 42);
+  const auto optimizer = make_optimizer(OptimizerSpec(), backend, model.parameters());
+  LossScaler scaler(false);
+  Executor executor(model, *optimizer, Loss{}, {{0.5F}, {0.25F}}, make_schedule("gpipe", 1, 1, 1), {}, {}, scaler,
+                    record);
+  Sized result;
+  std::vector<std::uint8_t> images(static_cast<std::size_t>(kBatch * 3 * largest * largest));
+  std::vector<std::int64_t> labels(static_cast<std::size_t>(kBatch));
+  for (std::size_t step = 0; step < sizes.size(); ++step) {
+    for (std::size_t i = 0; i < images.size(); ++i) images[i] = static_cast<std::uint8_t>(random_bits(step, i));
+    for (std::size_t i = 0; i < labels.size(); ++i)
+      labels[i] = static_cast<std::int64_t>(random_bits(step + 99, i) % 10);
+    Batch batch;
+    batch.samples = kBatch;
+    batch.input_shape = {kBatch, 3, sizes[step], sizes[step]};
+    batch.input_dtype = DType::kU8;
+    batch.inputs = images.data();
+    batch.labels = labels.data();
+    result.losses.push_back(executor.train_step({&batch, 1}, kBatch, 0.01, static_cast<std::int64_t>(step), {}).loss);
+    result.allocations.push_back(backend.pool().raw_allocations());
+    result.bytes.push_back(backend.pool().bytes_held());
+  }
+  return result;
+}
+
 }  // namespace
 
 TEST_CASE("recorded steps and scaled losses give the plain step's bits") {
@@ -85,6 +122,24 @@ TEST_CASE("recorded steps and scaled losses give the plain step's bits") {
     CHECK(scaled.parameters == plain.parameters);
     CHECK(scaled.scale == LossScaler::kStart);
   }
+}
+
+TEST_CASE("a new size of images: its steps are recorded anew, steady ones allocate nothing, old memory is given back") {
+  const std::vector<std::int64_t> sizes = {16, 16, 16, 24, 24, 24, 8, 8, 8};
+  const Sized plain = train_sizes(sizes, {});
+  for (const std::size_t first : {0, 3, 6}) {
+    CHECK(plain.allocations[first] > (first > 0 ? plain.allocations[first - 1] : 0));
+    CHECK(plain.allocations[first + 2] == plain.allocations[first]);
+  }
+  CHECK(plain.bytes[5] > plain.bytes[2]);
+  CHECK(plain.bytes[8] < plain.bytes[2]);
+  int recorded = 0;
+  const auto record = [&](const std::function<void()>& body) {
+    ++recorded;
+    return std::make_unique<Again>(body);
+  };
+  CHECK(train_sizes(sizes, record).losses == plain.losses);
+  CHECK(recorded == 3);
 }
 
 }  // namespace convoy

@@ -114,4 +114,5 @@ def small_images():
           f"evaluation is augmented: {with_augmentation!r}, {plain.stdout!r}")
 
 
-main([ranks_and_threads, resumed, broken_files, refused, small_images])
+if __name__ == "__main__":
+    main([ranks_and_threads, resumed, broken_files, refused, small_images])

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Models that see images of another size than they were built for: the shapes at their cuts, and their gradients,
+// against models built for that size.
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "layers/backend/onednn/onednn_backend.h"
+#include "layers/base/random.h"
+#include "layers/models/models.h"
+
+using namespace convoy;
+
+namespace {
+
+/// The gradients of all parameters, when the gradient of the output is the output itself.
+std::vector<HostTensor> gradients(Model& model, const Shape& shape, std::uint64_t key) {
+  std::vector<float> host(static_cast<std::size_t>(shape.size()));
+  for (std::size_t i = 0; i < host.size(); ++i) host[i] = static_cast<float>(random_normal(key, i));
+  const Tensor x = model.backend().tensor(shape, DType::kF32);
+  model.backend().copy_from_host(host.data(), x);
+  Cache cache = model.make_cache();
+  model.parameters().begin_step();
+  const Tensor y = model.forward(x, cache, Mode::kTraining);
+  model.backward(y, cache, [](std::int64_t) {});
+  return model.parameters().export_slot(model.parameters().gradients());
+}
+
+/// Norm of the difference over the norm of b.
+double difference(const HostTensor& a, const HostTensor& b) {
+  double apart = 0, norm = 0;
+  for (std::int64_t i = 0; i < a.shape.size(); ++i) {
+    const double x = a.data<float>()[i], y = b.data<float>()[i];
+    apart += (x - y) * (x - y);
+    norm += y * y;
+  }
+  return apart == 0 ? 0 : std::sqrt(apart / norm);
+}
+
+// All layers that see images, beside the two kinds of blocks.
+const std::vector<LayerSpec> kLayers = {{"conv2d", "a", 4, 5, 2, 1},
+                                        {"relu", "b"},
+                                        {"max_pool2d", "c", 0, 3, 2, 1},
+                                        {"batch_norm2d", "d"},
+                                        {"basic_block", "e", 8, 1, 2},
+                                        {"global_avg_pool", "f"},
+                                        {"flatten", "g"},
+                                        {"linear", "h", 3}};
+
+std::vector<Unit> network(int which) {
+  if (which == 2) return sequential_model(kLayers);
+  return resnet_model(which == 0 ? 18 : 50, which == 0 ? Stem::kSmall : Stem::kImagenet, 10);
+}
+
+}  // namespace
+
+// What the messages between stages rely on, held unit or not.
+TEST_CASE("a model tells the shapes at its cuts for every size of images") {
+  OnednnBackend backend(1, DType::kF32);
+  for (const int which : {0, 1, 2}) {
+    const int count = static_cast<int>(network(which).size());
+    const Model model(backend, network(which), {2, 3, 64, 64}, 1, nullptr, {{0, 2}, {3, count}});
+    for (const std::int64_t size : {33, 40, 64, 97}) {
+      const Shape input{5, 3, size, size};
+      const auto infos = describe_units(backend, network(which), input);
+      CHECK(model.chunk_input(0, input) == input);
+      CHECK(model.chunk_output(0, input) == infos[1].output);
+      CHECK(model.chunk_input(1, input) == infos[3].input);
+      CHECK(model.chunk_output(1, input) == infos.back().output);
+    }
+  }
+}
+
+// Frozen units have no saved input to tell the size from; odd sizes are those that a stride of 2 does not give back.
+TEST_CASE("images of another size than the model was built for give the gradients of a model built for it") {
+  const Shape built{4, 3, 24, 24};
+  for (const int which : {0, 2}) {
+    for (const bool frozen : {false, true}) {
+      const auto units = [&] {
+        std::vector<Unit> all = network(which);
+        all[3].frozen = all[4].frozen = frozen;
+        return all;
+      };
+      for (const std::int64_t size : {14, 19, 33}) {
+        const Shape shape{4, 3, size, size};
+        OnednnBackend backend(1, DType::kF32);
+        Model other(backend, units(), built, 42), own(backend, units(), shape, 42);
+        static_cast<void>(gradients(other, built, 3));  // a step at its own size comes first
+        const auto a = gradients(other, shape, 7), b = gradients(own, shape, 7);
+        REQUIRE(a.size() == b.size());
+        // Other weight formats may mean other kernels, and so another order of float32 sums.
+        for (std::size_t i = 0; i < a.size(); ++i) CHECK_MESSAGE(difference(a[i], b[i]) < 1e-4, a[i].name);
+      }
+    }
+  }
+}
