@@ -8,6 +8,7 @@
 #include <set>
 
 #include "app/build_model.h"
+#include "app/expand_variables.h"
 #include "layers/backend/cuda_devices.h"
 #include "layers/base/error.h"
 #include "parallel/schedule.h"
@@ -95,6 +96,17 @@ void check_model_and_data(const Config& c, const Place& place) {
               d.mean.size(), d.channels);
     refuse_if(!fits(d.std), place, "data.std", "{} values for {} channels (give one for all, or one each)",
               d.std.size(), d.channels);
+  }
+}
+
+void check_staging(const Config& c, const Place& place) {
+  const DataConfig& d = c.data;
+  refuse_if(d.kind == DataKind::kImageFolder && !d.stage_dir.empty(), place, "data.stage_dir",
+            "does not copy folders of images (pack it with `convoy pack` and train on that: data.kind = \"hdf5\")");
+  try {  // the values are those of the nodes
+    static_cast<void>(expand_variables(d.stage_dir, [](const std::string& name) { return name; }));
+  } catch (const Error& error) {
+    refuse_if(true, place, "data.stage_dir", "{}", error.what());
   }
 }
 
@@ -187,6 +199,7 @@ void check_config(const Config& config, const Place& place) {
   check_layers(config, place);
   check_freeze(config, place);
   check_model_and_data(config, place);
+  check_staging(config, place);
   check_augmentation(config, place);
   check_training(config, place);
   check_optimizer(config, place);
