@@ -5,8 +5,7 @@
 
 #include "io/augmented_dataset.h"
 #include "io/cifar10.h"
-#include "io/hdf5_dataset.h"
-#include "io/hdf5_jpegs.h"
+#include "io/hdf5_shards.h"
 #include "io/idx.h"
 #include "io/image_dataset.h"
 #include "io/image_folder.h"
@@ -98,7 +97,7 @@ std::unique_ptr<Dataset> open_fixed(const Config& config, const std::string& sou
     case DataKind::kImageFolder:
     case DataKind::kSynthetic: break;
   }
-  return std::make_unique<Hdf5Dataset>(source);
+  return open_hdf5(source);
 }
 
 std::unique_ptr<Dataset> open_source(const Config& config, const std::string& source, bool training) {
@@ -106,8 +105,8 @@ std::unique_ptr<Dataset> open_source(const Config& config, const std::string& so
   if (d.kind == DataKind::kImageFolder) {
     return open_images(config, std::make_unique<ImageFolder>(source), source, training);
   }
-  if (d.kind == DataKind::kHdf5 && Hdf5Jpegs::are_in(source)) {
-    return open_images(config, std::make_unique<Hdf5Jpegs>(source), source, training);
+  if (d.kind == DataKind::kHdf5 && has_hdf5_jpegs(source)) {
+    return open_images(config, open_hdf5_jpegs(source), source, training);
   }
   const DataConfig defaults;
   const char* what = "samples of one size, not JPEGs";

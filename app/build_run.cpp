@@ -7,6 +7,7 @@
 #include "app/config_printer.h"
 #include "app/config_reader.h"
 #include "app/run_state.h"
+#include "app/stage_data.h"
 #include "app/start_check.h"
 #include "layers/backend/profile/profile_backend.h"
 #include "layers/base/error.h"
@@ -22,14 +23,14 @@ namespace {
 constexpr double kLoadTimeout = 600;  // seconds, until the config says parallel.timeout
 
 // What needs no word with other ranks: layout, data, backend.
-void build_basics(Run& run, const World& world, int ranks) {
+void build_basics(Run& run, const World& world, int ranks, const DataPlaces& data) {
   const Config& c = run.config;
   run.layout = plan_layout(c, ranks);
   run.host = world.host();
   run.device = choose_device(c, rank_place(world));
   run.backend = build_backend(c, run.device);
-  run.train = build_dataset(c, c.data.train, "data.train");
-  if (!c.data.validation.empty()) run.validation = build_dataset(c, c.data.validation, "data.validation");
+  run.train = build_dataset(c, data.train, "data.train");
+  if (!data.validation.empty()) run.validation = build_dataset(c, data.validation, "data.validation");
   check_data(c, *run.train, run.validation.get());
   run.plan = {run.train->size(), c.train.global_batch_size, c.data.drop_last};
   check_plan(c, run.plan, std::int64_t{run.layout.mesh.replicas()} * run.layout.schedule.microbatches);
@@ -81,7 +82,8 @@ void build_model(Run& run) {
 void place_gradients(Run& run) {
   if (run.config.parallel.mode == ParallelMode::kScatter) return;
   ParameterStore& store = run.model->parameters();
-  if (const Tensor memory = run.replicas->reduction_memory(store.learned_values().size())) store.place_gradients(memory);
+  if (const Tensor memory = run.replicas->reduction_memory(store.learned_values().size()))
+    store.place_gradients(memory);
 }
 
 void build_runner(Run& run) {
@@ -123,8 +125,11 @@ std::unique_ptr<Run> build_run(const World& world, const RankGroup& ranks, Loade
   run->config = std::move(loaded.config);
   run->communicator = std::move(loaded.communicator);
   Communicator& all = *run->communicator;
+  DataPlaces data{run->config.data.train, run->config.data.validation, {}};
+  if (loaded.stage_data) data = stage_data(run->config, world, all);
+  run->staging = data.lines;
   agree(
-      all, [&] { build_basics(*run, world, ranks.size()); }, "building the run");
+      all, [&] { build_basics(*run, world, ranks.size(), data); }, "building the run");
   check_devices(all, run->config, run->device, run->host);
   if (instrument == Instrument::kProfile) {
     run->device_backend = std::move(run->backend);

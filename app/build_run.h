@@ -27,6 +27,7 @@ namespace convoy {
 struct LoadedConfig {
   Config config;
   std::unique_ptr<Communicator> communicator;
+  bool stage_data = true;  ///< false: data is read where it is, even with data.stage_dir
 };
 LoadedConfig load_config(const RankGroup& ranks, const std::string& path, const std::vector<std::string>& overrides);
 
@@ -44,6 +45,7 @@ struct Run {
   std::unique_ptr<Communicator> batch_norm;  ///< sync_batch_norm's own, null without; host tensors
   std::unique_ptr<StatisticsReducer> reducer;
   std::unique_ptr<Dataset> train, validation;  ///< validation may be null
+  std::vector<std::string> staging;            ///< what was copied on this node, for people
   BatchPlan plan;
   std::int64_t total_steps = 0;
   LrSchedule lr;

@@ -11,6 +11,7 @@
 #include "app/did_you_mean.h"
 #include "app/launch/launch_options.h"
 #include "app/version.h"
+#include "io/shards.h"
 #include "layers/base/error.h"
 
 namespace convoy {
@@ -51,7 +52,8 @@ void refuse_unknown_command(std::string_view word) {
 }
 
 CLI::App* add_pack_command(CLI::App& app, PackArguments& pack) {
-  CLI::App* command = app.add_subcommand("pack", "put a data set into one HDF5 file, which is read faster");
+  CLI::App* command =
+      app.add_subcommand("pack", "put a data set into one HDF5 file, or shards of one, which is read faster");
   command->add_option("SOURCE", pack.source, "a folder of JPEGs by class, IDX or CIFAR-10 files, or an HDF5 file")
       ->required();
   command->add_option("OUT", pack.output, "the data file, for data.kind = \"hdf5\"")->required();
@@ -78,11 +80,14 @@ CLI::App* add_pack_command(CLI::App& app, PackArguments& pack) {
       ->type_name("SHARE");
   command->add_option("--seed", pack.seed, "of the split")->type_name("N")->capture_default_str();
   command->add_option("--shuffle", pack.shuffle, "write samples in a random order of this seed")->type_name("SEED");
+  command->add_option("--shards", pack.shards, "write this many files, OUT-00000-of-0000N.h5 ..., instead of one")
+      ->check(CLI::Range(1, kMostShards))
+      ->type_name("N");
   command->add_option("--threads", pack.threads, "default: all cores")->check(CLI::Range(1, 1024))->type_name("N");
   command->add_option("--progress", pack.progress, "as log.progress")
       ->check(CLI::IsMember({"auto", "bar", "lines", "off"}))
       ->capture_default_str();
-  command->add_flag("--force", pack.force, "replace OUT when it is there");
+  command->add_flag("--force", pack.force, "replace OUT, or its shards, when it is there");
   return command;
 }
 

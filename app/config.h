@@ -151,6 +151,7 @@ struct DataConfig {
   DataKind kind = DataKind::kSynthetic;
   std::string train;            ///< hdf5: FILE or FILE:/GROUP
   std::string validation;       ///< the same; empty: no evaluation
+  std::string stage_dir;        ///< where each node copies them to first; empty: read where they are
   std::int64_t image_size = 0;  ///< height and width; hdf5: 0 takes the file's, else checked against it; JPEGs: 224
   std::int64_t channels = 0;    ///< the same
   std::vector<std::int64_t> train_sizes;      ///< of training images, one after the other; empty: image_size

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "app/build_model.h"
+#include "app/expand_variables.h"
 #include "layers/backend/cuda_devices.h"
 #include "layers/base/error.h"
 #include "parallel/schedule.h"
@@ -128,6 +129,17 @@ void check_sizes(const Config& c, const Place& place) {
             "{} takes images of one size (use a resnet, or global_avg_pool before the first flatten and linear)", part);
 }
 
+void check_staging(const Config& c, const Place& place) {
+  const DataConfig& d = c.data;
+  refuse_if(d.kind == DataKind::kImageFolder && !d.stage_dir.empty(), place, "data.stage_dir",
+            "does not copy folders of images (pack it with `convoy pack` and train on that: data.kind = \"hdf5\")");
+  try {  // the values are those of the nodes
+    static_cast<void>(expand_variables(d.stage_dir, [](const std::string& name) { return name; }));
+  } catch (const Error& error) {
+    refuse_if(true, place, "data.stage_dir", "{}", error.what());
+  }
+}
+
 void check_augmentation(const Config& c, const Place& place) {
   const DataConfig& d = c.data;
   for (std::size_t i = 0; i < d.augment.size(); ++i) {
@@ -213,6 +225,7 @@ void check_config(const Config& config, const Place& place) {
   check_freeze(config, place);
   check_model_and_data(config, place);
   check_sizes(config, place);
+  check_staging(config, place);
   check_augmentation(config, place);
   check_training(config, place);
   check_optimizer(config, place);

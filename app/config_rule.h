@@ -22,6 +22,7 @@
 
 #include "app/config.h"
 #include "app/did_you_mean.h"
+#include "app/input_path.h"
 
 namespace convoy {
 
@@ -33,7 +34,7 @@ struct Rule {
   bool open_maximum = false;
   bool must_be_there = false;
   bool names_file = false;                    ///< a string that names a file to read; empty: none
-  bool folder_too = false;                    ///< which may be a folder
+  InputForm form = InputForm::kFile;          ///< of what it names
   std::size_t least_items = 0;                ///< of a list
   std::span<const std::string_view> words{};  ///< the strings that are allowed (or, for a file, that name none)
   bool applies = true;
@@ -45,8 +46,8 @@ struct Rule {
   [[nodiscard]] Rule items(std::size_t least) const {
     return changed([&](Rule& r) { r.least_items = least; });
   }
-  [[nodiscard]] Rule or_folder(bool allowed) const {
-    return changed([&](Rule& r) { r.folder_too = allowed; });
+  [[nodiscard]] Rule of_form(InputForm wanted) const {
+    return changed([&](Rule& r) { r.form = wanted; });
   }
   /// The key belongs here only if `condition`.
   [[nodiscard]] Rule only_if(bool condition, std::string_view otherwise) const {
@@ -119,7 +120,7 @@ template <class T>
     return "a number" + describe_range(rule);
   } else if constexpr (std::is_same_v<T, std::string>) {
     if (rule.names_file) {
-      const std::string_view file = rule.folder_too ? "a file or a folder" : "a file";
+      const std::string_view file = rule.form == InputForm::kFileOrFolder ? "a file or a folder" : "a file";
       return rule.words.empty() ? std::string(file) : fmt::format("{} or {}", join(rule.words), file);
     }
     return rule.words.empty() ? "a string" : "one of " + join(rule.words);

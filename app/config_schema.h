@@ -116,7 +116,7 @@ void visit_data(Visitor& v, C& c) {
   auto& d = c.data;
   const auto owned = [&](const Rule& rule, DataKind kind) { return rule.only_for("data.kind", d.kind, {kind}); };
   const auto from_files = [&](const Rule& rule) {
-    return rule.or_folder(d.kind == kIdx || d.kind == kCifar10 || d.kind == kImageFolder)
+    return rule.of_form(d.kind == kHdf5 ? InputForm::kFileOrShards : InputForm::kFileOrFolder)
         .only_for("data.kind", d.kind, {kHdf5, kIdx, kCifar10, kImageFolder});
   };
   v.section("data", "what it learns from");
@@ -124,9 +124,14 @@ void visit_data(Visitor& v, C& c) {
         "synthetic: random samples; hdf5: an HDF5 data file; idx: MNIST's files; cifar10: CIFAR-10's binary batches; "
         "image_folder: a folder with a folder of JPEGs for each class");
   v.key("train", d.train, from_files(input_file().required()),
-        "hdf5: FILE or FILE:/GROUP; idx: the file of images, or a folder; cifar10: a batch file, or a folder; "
+        "hdf5: FILE or FILE:/GROUP, of shards \"OUT-*.h5\"; idx: the file of images, or a folder; cifar10: a batch "
+        "file, or a folder; "
         "image_folder: the folder");
   v.key("validation", d.validation, from_files(input_file()), "the same; \"\": no evaluation");
+  v.key("stage_dir", d.stage_dir, anything().only_for("data.kind", d.kind, {kHdf5, kIdx, kCifar10, kImageFolder}),
+        "folder on each node's own storage, to which it copies the files before they are read ($NAME is a variable of "
+        "the "
+        "environment); \"\": none");
   v.key("samples", d.samples, owned(between(1, kMaxCount), kSynthetic), "length of an epoch");
   v.key("features", d.features, owned(between(0, 1e7), kSynthetic), "float32 vectors of this length; 0: images");
   v.key("targets", d.targets, owned(between(0, 1e7), kSynthetic), "float32 targets of this length; 0: class labels");

@@ -77,7 +77,7 @@ void ValueReader::find_file(std::string& field, const Rule& rule, const std::str
     refuse(path, fmt::format("is empty (must be {})", describe<std::string>(rule)));
   }
   if (files_ == InputFiles::kTrust) return;
-  const InputPath found = find_input(field, source_.path(), rule.folder_too);
+  const InputPath found = find_input(field, source_.path(), rule.form);
   if (found.problem.empty()) {
     field = found.path;
     return;

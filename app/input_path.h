@@ -13,8 +13,11 @@ struct InputPath {
   std::string problem;  ///< empty when found; else what is wrong (what would be right)
 };
 
+/// What an input may be.
+enum class InputForm { kFile, kFileOrFolder, kFileOrShards };
+
 /// Looks for `written`, FILE or FILE:/GROUP, from the current folder and, if it is not there, from the folder of the
-/// config file `config`. A folder is a problem unless it `may_be_folder`.
-[[nodiscard]] InputPath find_input(const std::string& written, const std::string& config, bool may_be_folder);
+/// config file `config`. Of shards (io/shards.h) it is PATTERN or PATTERN:/GROUP, and they must be a whole set.
+[[nodiscard]] InputPath find_input(const std::string& written, const std::string& config, InputForm form);
 
 }  // namespace convoy

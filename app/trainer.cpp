@@ -65,6 +65,7 @@ void Trainer::open_files() {
   if (!run_.is_root()) return;
   const Config& c = run_.config;
   report_ = std::make_unique<RunReport>(run_, state_);
+  for (const std::string& line : run_.staging) report_->message(line);
   // Checkpoints of another past of this run, which a later resume = auto would take for its own.
   const std::int64_t kept_step = state_.source.empty() ? -1 : state_.step;
   for (const std::string& moved : set_aside_checkpoints_after(checkpoint_folder(c), kept_step)) {

@@ -67,8 +67,10 @@ void append_batch(const std::string& path, MemoryImages::Content& content) {
   }
 }
 
-std::vector<std::string> read_class_names(const fs::path& folder) {
-  std::ifstream file(folder / "batches.meta.txt");
+fs::path names_file(const std::string& batch) { return fs::path(batch).parent_path() / "batches.meta.txt"; }
+
+std::vector<std::string> read_class_names(const fs::path& path) {
+  std::ifstream file(path);
   std::vector<std::string> names;
   for (std::string line; std::getline(file, line);) {
     if (!line.empty() && line.back() == '\r') line.pop_back();
@@ -84,13 +86,21 @@ bool has_cifar10(const std::string& folder, bool training) {
   return fs::exists(batches_folder(folder) / (training ? "data_batch_1.bin" : "test_batch.bin"), ignored);
 }
 
+std::vector<std::string> cifar10_files(const std::string& source, bool training) {
+  std::vector<std::string> files = batch_files(source, training);
+  const std::string names = names_file(files.front()).string();
+  std::error_code ignored;
+  if (fs::exists(names, ignored)) files.push_back(names);
+  return files;
+}
+
 std::unique_ptr<Dataset> open_cifar10(const std::string& source, bool training) {
   MemoryImages::Content content;
   content.source = source;
   content.sample = {kChannels, 32, 32};
   const std::vector<std::string> files = batch_files(source, training);
   for (const std::string& file : files) append_batch(file, content);
-  content.class_names = read_class_names(fs::path(files.front()).parent_path());
+  content.class_names = read_class_names(names_file(files.front()));
   return std::make_unique<MemoryImages>(std::move(content));
 }
 

@@ -142,8 +142,14 @@ std::string labels_of(const std::string& images) {
 
 bool has_idx(const std::string& folder, bool training) { return !images_in(folder, training).empty(); }
 
+std::vector<std::string> idx_files(const std::string& source, bool training) {
+  const std::string images = images_of(source, training);
+  return {images, labels_of(images)};
+}
+
 std::unique_ptr<Dataset> open_idx(const std::string& source, bool training) {
-  const std::string images_path = images_of(source, training), labels_path = labels_of(images_path);
+  const std::vector<std::string> files = idx_files(source, training);
+  const std::string &images_path = files.front(), &labels_path = files.back();
   IdxFile images = read_idx(images_path), labels = read_idx(labels_path);
   const auto& extents = images.extents;
   if (extents.size() != 3 && extents.size() != 4) {

@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "io/dataset.h"
 
@@ -16,6 +17,9 @@ namespace convoy {
 /// name with "labels" for "images" and "idx1" for "idx3"; or a folder with MNIST's own names, of which `training` says
 /// whether the training or the test files are meant.
 [[nodiscard]] std::unique_ptr<Dataset> open_idx(const std::string& source, bool training);
+
+/// The files that open_idx() reads: that of images, that of labels.
+[[nodiscard]] std::vector<std::string> idx_files(const std::string& source, bool training);
 
 /// Whether the folder holds MNIST's images for training, or those for testing, where open_idx() looks for them.
 [[nodiscard]] bool has_idx(const std::string& folder, bool training);

@@ -28,6 +28,8 @@ std::string head_line(std::uint64_t fingerprint) {
          "\n";
 }
 
+std::string placing_line() { return Json{{"placing", true}}.dump() + "\n"; }
+
 std::string block_line(const PackBlock& block) {
   // A file's name is any bytes.
   return Json{{"sizes", block.sizes}, {"broken", block.broken}}.dump(-1, ' ', false, Json::error_handler_t::replace) +
@@ -65,6 +67,10 @@ void PackJournal::read() {
   if (!text.starts_with(head)) return restart();
   std::size_t good = head.size();
   for (std::size_t end = 0; (end = text.find('\n', good)) != std::string::npos; good = end + 1) {
+    if (text.compare(good, end + 1 - good, placing_line()) == 0) {
+      placing_ = true;
+      continue;
+    }
     const Json line = Json::parse(text.begin() + static_cast<std::ptrdiff_t>(good),
                                   text.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
     try {
@@ -79,6 +85,7 @@ void PackJournal::read() {
 
 void PackJournal::restart() {
   blocks_.clear();
+  placing_ = false;
   if (::ftruncate(descriptor_, 0) != 0) fail("cannot write {}: {}", path_, std::strerror(errno));
   put(head_line(fingerprint_));
 }
@@ -87,6 +94,16 @@ void PackJournal::append(const std::vector<PackBlock>& blocks) {
   std::string text;
   for (const PackBlock& block : blocks) text += block_line(block);
   put(text);
+}
+
+void PackJournal::note_placing() {
+  put(placing_line());
+  if (::fdatasync(descriptor_) != 0) fail("cannot write {}: {}", path_, std::strerror(errno));
+  placing_ = true;
+}
+
+bool PackJournal::says_placing(const std::string& path) {
+  return file_text(path).value_or("").ends_with(placing_line());
 }
 
 void PackJournal::put(const std::string& text) { write_all(descriptor_, std::as_bytes(std::span(text)), path_); }

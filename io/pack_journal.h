@@ -2,7 +2,7 @@
 //
 // How far a packing has come, on disk, so that the next one goes on there: lines of JSON beside the unfinished file,
 // the first of which says what is being packed. Relies on flock(). Invariant: a block is in the journal only when its
-// samples are on the disk, and then all before it are, too.
+// samples are on the disk, and then all before it are, too; nothing comes behind the note that the files are placed.
 #pragma once
 
 #include <cstdint>
@@ -37,6 +37,11 @@ class PackJournal {
   void restart();
   /// Notes blocks whose samples are on the disk. Throws an Error when the disk is full.
   void append(const std::vector<PackBlock>& blocks);
+  /// Notes that all files are whole, and that those which have their final names are of this packing.
+  void note_placing();
+  [[nodiscard]] bool placing() const { return placing_; }
+  /// Whether the journal at `path`, of whatever packing, says that.
+  [[nodiscard]] static bool says_placing(const std::string& path);
   /// Removes the file.
   void remove();
 
@@ -47,7 +52,7 @@ class PackJournal {
   const std::string path_;
   const std::uint64_t fingerprint_;
   int descriptor_ = -1;
-  bool differs_ = false;
+  bool differs_ = false, placing_ = false;
   std::vector<PackBlock> blocks_;
 };
 

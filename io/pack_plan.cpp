@@ -11,13 +11,21 @@ namespace convoy {
 
 namespace {
 
-void shuffle_part(std::vector<std::int64_t>& order, std::int64_t first, std::int64_t last, std::uint64_t key) {
-  if (first == last) return;
-  const std::vector<std::int64_t> before(order.begin() + first, order.begin() + last);
-  const Permutation permutation(last - first, key);
-  for (std::int64_t i = 0; i < last - first; ++i) {
-    order[static_cast<std::size_t>(first + i)] = before[static_cast<std::size_t>(permutation(i))];
+void shuffle_part(std::vector<std::int64_t>& part, std::uint64_t key) {
+  if (part.empty()) return;
+  const std::vector<std::int64_t> before = part;
+  const Permutation permutation(static_cast<std::int64_t>(part.size()), key);
+  for (std::size_t i = 0; i < part.size(); ++i) {
+    part[i] = before[static_cast<std::size_t>(permutation(static_cast<std::int64_t>(i)))];
   }
+}
+
+// Appends stretch `file` of `files` of the part to the order.
+void append_stretch(std::vector<std::int64_t>& order, const std::vector<std::int64_t>& part, int file, int files) {
+  const auto cut = [&](std::int64_t at) {
+    return part.begin() + static_cast<std::ptrdiff_t>(part.size()) * at / files;
+  };
+  order.insert(order.end(), cut(file), cut(file + 1));
 }
 
 }  // namespace
@@ -40,8 +48,30 @@ std::vector<bool> held_out_samples(const std::vector<std::int64_t>& labels, std:
   return held_out;
 }
 
-PackPlan plan_packing(const PackSource& source, double share, std::uint64_t seed,
-                      std::optional<std::uint64_t> shuffle) {
+void lay_out(PackPlan& plan, const std::vector<std::int64_t>& training, const std::vector<std::int64_t>& validation,
+             int files) {
+  for (const auto* part : {&training, &validation}) {
+    const char* name = !plan.split ? "" : part == &training ? "training " : "validation ";
+    if ((part == &validation && !plan.split) || static_cast<std::size_t>(files) <= part->size()) continue;
+    fail_usage("--shards: {} are more than the {} {}samples (each shard needs at least one)", files, part->size(),
+               name);
+  }
+  plan.order.clear();
+  plan.order.reserve(training.size() + validation.size());
+  plan.files.assign(static_cast<std::size_t>(files), {});
+  const auto end = [&] { return static_cast<std::int64_t>(plan.order.size()); };
+  for (int file = 0; file < files; ++file) {
+    PackStretch& stretch = plan.files[static_cast<std::size_t>(file)];
+    stretch.first = end();
+    append_stretch(plan.order, training, file, files);
+    stretch.validation = end();
+    append_stretch(plan.order, validation, file, files);
+    stretch.last = end();
+  }
+}
+
+PackPlan plan_packing(const PackSource& source, double share, std::uint64_t seed, std::optional<std::uint64_t> shuffle,
+                      int files) {
   PackPlan plan;
   const bool own = source.first_held_out() < source.size();
   if (own && share > 0) {
@@ -49,8 +79,7 @@ PackPlan plan_packing(const PackSource& source, double share, std::uint64_t seed
                source.path());
   }
   plan.split = own || share > 0;
-  plan.order.reserve(static_cast<std::size_t>(source.size()));
-  std::vector<std::int64_t> validation;
+  std::vector<std::int64_t> training, validation;
   std::vector<bool> held_out(static_cast<std::size_t>(source.size()), false);
   if (share > 0) {
     std::vector<std::int64_t> labels(held_out.size());
@@ -59,17 +88,16 @@ PackPlan plan_packing(const PackSource& source, double share, std::uint64_t seed
   }
   for (std::int64_t i = 0; i < source.size(); ++i) {
     const bool out = i >= source.first_held_out() || held_out[static_cast<std::size_t>(i)];
-    (out ? validation : plan.order).push_back(i);
+    (out ? validation : training).push_back(i);
   }
-  plan.training = static_cast<std::int64_t>(plan.order.size());
-  if (plan.split && (validation.empty() || plan.training == 0)) {
+  if (plan.split && (validation.empty() || training.empty())) {
     fail_usage("--validation: {} of the {} samples leaves a part without any (another share)", share, source.size());
   }
-  plan.order.insert(plan.order.end(), validation.begin(), validation.end());
   if (shuffle) {
-    shuffle_part(plan.order, 0, plan.training, random_key(*shuffle, "pack training"));
-    shuffle_part(plan.order, plan.training, source.size(), random_key(*shuffle, "pack validation"));
+    shuffle_part(training, random_key(*shuffle, "pack training"));
+    shuffle_part(validation, random_key(*shuffle, "pack validation"));
   }
+  lay_out(plan, training, validation, files);
   return plan;
 }
 

@@ -12,10 +12,11 @@
 
 #include "io/cifar10.h"
 #include "io/crc32c.h"
-#include "io/hdf5_dataset.h"
-#include "io/hdf5_jpegs.h"
+#include "io/hdf5_shards.h"
+#include "io/hdf5_source.h"
 #include "io/idx.h"
 #include "io/image_folder.h"
+#include "io/shards.h"
 #include "layers/base/random.h"
 
 namespace convoy {
@@ -74,7 +75,7 @@ std::optional<PackKind> pack_kind(std::string_view name) {
 }
 
 PackKind detect_pack_kind(const std::string& path) {
-  const std::string file = Hdf5Source(path).path;
+  const std::string file = Hdf5Source(shard_sources(path).front()).path;
   std::error_code error;
   const fs::file_status status = fs::status(file, error);
   if (!fs::exists(status)) fail_usage("there is no file or folder {}", path);
@@ -82,7 +83,7 @@ PackKind detect_pack_kind(const std::string& path) {
 }
 
 PackSource::PackSource(const std::string& path, PackKind kind) : path_(path) {
-  const bool encoded = kind == PackKind::kImageFolder || (kind == PackKind::kHdf5 && Hdf5Jpegs::are_in(path));
+  const bool encoded = kind == PackKind::kImageFolder || (kind == PackKind::kHdf5 && has_hdf5_jpegs(path));
   encoded ? open_encoded(kind) : open_fixed(kind);
   take_fingerprint(kind);
 }
@@ -91,7 +92,7 @@ void PackSource::open_encoded(PackKind kind) {
   if (kind == PackKind::kImageFolder) {
     images_ = std::make_unique<ImageFolder>(path_);
   } else {
-    images_ = std::make_unique<Hdf5Jpegs>(path_);
+    images_ = open_hdf5_jpegs(path_);
   }
   first_held_out_ = images_->size();
   classes_ = images_->classes();
@@ -109,7 +110,7 @@ void PackSource::open_fixed(PackKind kind) {
     data_ = open_cifar10(path_, true);
     if (folder && has_cifar10(path_, false)) held_out_ = open_cifar10(path_, false);
   } else {
-    data_ = std::make_unique<Hdf5Dataset>(path_);
+    data_ = open_hdf5(path_);
   }
   const Shape shape = data_->sample_shape();
   if (data_->input_dtype() != DType::kU8 || data_->target_size() > 0 || shape.rank() != 3) {
@@ -135,9 +136,11 @@ void PackSource::take_fingerprint(PackKind kind) {
   fingerprint_ = mix64(crc32c(labels));
   for (const std::string& name : class_names_) fingerprint_ = random_key(fingerprint_, name);
   if (kind == PackKind::kHdf5) {
-    const Hdf5Source source(path_);
-    fingerprint_ = stamp_of(random_key(fingerprint_, source.group), source.path, &bytes_);
-    if (!source.group.empty()) bytes_ = 0;  // the group's share is not known
+    for (const std::string& file : shard_sources(path_)) {
+      const Hdf5Source source(file);
+      fingerprint_ = stamp_of(random_key(fingerprint_, source.group), source.path, &bytes_);
+      if (!source.group.empty()) bytes_ = 0;  // the group's share is not known
+    }
   } else if (kind == PackKind::kImageFolder) {
     for (std::int64_t i = 0; i < size(); ++i) fingerprint_ = stamp_of(fingerprint_, images_->name(i), &bytes_);
   } else {

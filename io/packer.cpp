@@ -32,9 +32,16 @@ Packer::Packer(const PackSource& source, const PackPlan& plan, PackTask task, Pa
       plan_(plan),
       task_(std::move(task)),
       hooks_(std::move(hooks)),
-      part_(task_.output + ".part"),
-      block_count_((source.size() + kBlock - 1) / kBlock),
-      journal_(part_ + ".json", task_.fingerprint) {}
+      journal_(task_.output.journal(), task_.fingerprint) {
+  for (std::size_t file = 0; file < plan.files.size(); ++file) {
+    const PackStretch& stretch = plan.files[file];
+    first_of_.push_back(spans_.size());
+    for (std::int64_t at = stretch.first; at < stretch.last; at += kBlock) {
+      spans_.push_back({static_cast<int>(file), at, std::min(at + kBlock, stretch.last)});
+    }
+  }
+  first_of_.push_back(spans_.size());
+}
 
 Packer::~Packer() {
   if (descriptor_ >= 0) ::close(descriptor_);
@@ -54,66 +61,93 @@ void Packer::check_room() const {
   std::int64_t bytes = source_.bytes();
   if (task_.image.raw > 0) bytes = source_.size() * task_.image.raw * task_.image.raw * 3;
   if (task_.image.raw == 0 && task_.image.resize > 0) return;  // nobody knows
+  for (const PackBlock& block : blocks_) bytes -= block.bytes();
   std::error_code error;
-  const auto folder = std::filesystem::absolute(part_).parent_path();
+  const auto folder = std::filesystem::absolute(task_.output.journal()).parent_path();
   const std::filesystem::space_info space = std::filesystem::space(folder, error);
-  if (error || bytes <= end_ + static_cast<std::int64_t>(space.available)) return;
-  fail_usage("{}: {} bytes are needed and {} are free there (make room or name another place)", task_.output,
-             bytes - end_, space.available);
+  if (error || bytes <= static_cast<std::int64_t>(space.available)) return;
+  fail_usage("{}: {} bytes are needed and {} are free there (make room or name another place)", task_.output.name(),
+             bytes, space.available);
 }
 
-void Packer::open_part() {
-  // Where the samples start: a frame of one sample has them at the same place.
+// A frame of one sample has its samples at the same place as the whole one.
+void Packer::find_start() {
   DataFileFrame probe = frame();
   for (DataFileGroup& group : probe.groups) {
     group.labels = {0};
     group.offsets = {0, 1};
   }
+  const std::string path = task_.output.part(0) + ".frame";
   try {
-    start_ = write_frame(part_ + ".frame", probe);
+    start_ = write_frame(path, probe);
   } catch (const Error& error) {
     throw Error(error.what(), ExitCode::kUsage);
   }
-  ::unlink((part_ + ".frame").c_str());
-  descriptor_ = ::open(part_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  struct stat status {};
-  if (descriptor_ < 0 || ::fstat(descriptor_, &status) != 0) {
-    fail_usage("cannot create {}: {} (name an output in a folder that may be written)", part_, std::strerror(errno));
+  ::unlink(path.c_str());
+}
+
+// Whether the finished file is of this packing.
+bool Packer::is_placed(int file) const {
+  std::error_code ignored;
+  return journal_.placing() && !std::filesystem::exists(task_.output.part(file), ignored) &&
+         std::filesystem::exists(task_.output.file(file), ignored);
+}
+
+void Packer::open_part(int file, std::int64_t bytes) {
+  if (descriptor_ >= 0) ::close(descriptor_);
+  const std::string part = task_.output.part(file);
+  descriptor_ = ::open(part.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (descriptor_ < 0) {
+    fail_usage("cannot create {}: {} (name an output in a folder that may be written)", part, std::strerror(errno));
   }
+  file_ = file;
+  end_ = bytes;
+}
+
+// What an earlier packing of the same has done, or nothing.
+void Packer::take_journal() {
   blocks_ = journal_.blocks();
-  bool whole = static_cast<std::int64_t>(blocks_.size()) <= block_count_;
-  for (std::size_t i = 0; i < blocks_.size(); ++i) {
-    const auto first = static_cast<std::int64_t>(i) * kBlock;
-    const auto count = static_cast<std::int64_t>(blocks_[i].sizes.size());
-    whole = whole && count == std::min(kBlock, source_.size() - first);
-    end_ += blocks_[i].bytes();
+  bool whole = !blocks_.empty() && blocks_.size() <= spans_.size();
+  std::vector<std::int64_t> bytes(plan_.files.size());
+  for (std::size_t i = 0; whole && i < blocks_.size(); ++i) {
+    whole = static_cast<std::int64_t>(blocks_[i].sizes.size()) == spans_[i].last - spans_[i].first;
+    bytes[static_cast<std::size_t>(spans_[i].file)] += blocks_[i].bytes();
     broken_ += static_cast<std::int64_t>(blocks_[i].broken.size());
   }
-  if (!whole || status.st_size < start_ + end_ || (blocks_.empty() && status.st_size > 0)) {
-    if (status.st_size > 0)
-      hooks_.message(fmt::format("{} holds nothing that can be gone on with: beginning anew", part_));
+  const int files = whole ? spans_[blocks_.size() - 1].file + 1 : 0;
+  for (int file = 0; whole && file < files; ++file) {
+    std::error_code error;
+    const auto size = std::filesystem::file_size(task_.output.part(file), error);
+    const std::int64_t needed = start_ + bytes[static_cast<std::size_t>(file)];
+    whole = is_placed(file) || (!error && static_cast<std::int64_t>(size) >= needed);
+  }
+  if (!whole) {
+    if (task_.output.remove_parts() && !journal_.differs()) {
+      hooks_.message(fmt::format("{} holds nothing that can be gone on with: beginning anew", task_.output.journal()));
+    }
     journal_.restart();
     blocks_.clear();
-    end_ = broken_ = 0;
-    if (::ftruncate(descriptor_, 0) != 0) fail("cannot write {}: {}", part_, std::strerror(errno));
+    bytes.assign(bytes.size(), 0);
+    broken_ = 0;
   }
   check_broken();
   next_ = static_cast<std::int64_t>(blocks_.size());
-  if (next_ > 0) {
-    hooks_.message(
-        fmt::format("going on after {} of {} samples, which {} holds", samples_done(), source_.size(), part_));
+  if (blocks_.size() < spans_.size()) {
+    const int file = spans_[blocks_.size()].file;
+    open_part(file, bytes[static_cast<std::size_t>(file)]);
   }
+  if (next_ == 0) return;
+  hooks_.message(fmt::format("going on after {} of {} samples, which {} holds", samples_done(), source_.size(),
+                             task_.output.sharded() ? task_.output.name() + ".part" : task_.output.part(0)));
 }
 
-std::int64_t Packer::samples_done() const {
-  return std::min(source_.size(), static_cast<std::int64_t>(blocks_.size()) * kBlock);
-}
+std::int64_t Packer::samples_done() const { return blocks_.empty() ? 0 : spans_[blocks_.size() - 1].last; }
 
 PackBlock Packer::make_block(std::int64_t number, ImagePacker& packer, std::vector<std::byte>& bytes) const {
   PackBlock block;
   bytes.clear();
-  const std::int64_t first = number * kBlock, last = std::min(source_.size(), first + kBlock);
-  for (std::int64_t at = first; at < last; ++at) {
+  const Span& span = spans_[static_cast<std::size_t>(number)];
+  for (std::int64_t at = span.first; at < span.last; ++at) {
     const std::int64_t index = plan_.order[static_cast<std::size_t>(at)];
     const std::size_t before = bytes.size();
     try {
@@ -133,7 +167,7 @@ PackBlock Packer::make_block(std::int64_t number, ImagePacker& packer, std::vect
 void Packer::flush() {
   if (unnoted_.empty()) return;
   if (::fdatasync(descriptor_) != 0) {
-    fail("cannot write {}: {} (make room or name another place)", part_, std::strerror(errno));
+    fail("cannot write {}: {} (make room or name another place)", task_.output.part(file_), std::strerror(errno));
   }
   journal_.append(unnoted_);
   unnoted_.clear();
@@ -159,9 +193,13 @@ void Packer::commit(std::int64_t number, PackBlock block, const std::vector<std:
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return failure_ || static_cast<std::int64_t>(blocks_.size()) == number; });
   if (failure_) return;
+  if (const int file = spans_[blocks_.size()].file; file != file_) {
+    flush();
+    open_part(file, 0);
+  }
   if (const int reason = pwrite_all(descriptor_, bytes, start_ + end_); reason != 0) {
-    fail("cannot write {}: {} (make room or name another place; the same command then goes on where it was)", part_,
-         std::strerror(reason));
+    fail("cannot write {}: {} (make room or name another place; the same command then goes on where it was)",
+         task_.output.part(file_), std::strerror(reason));
   }
   end_ += static_cast<std::int64_t>(bytes.size());
   broken_ += static_cast<std::int64_t>(block.broken.size());
@@ -182,7 +220,7 @@ void Packer::work() {
       std::int64_t number = 0;
       {
         const std::lock_guard lock(mutex_);
-        if (failure_ || stopping_ || next_ == block_count_) break;
+        if (failure_ || stopping_ || next_ == static_cast<std::int64_t>(spans_.size())) break;
         number = next_++;
       }
       PackBlock block = make_block(number, packer, bytes);
@@ -224,51 +262,79 @@ void Packer::watch() {
   }
 }
 
-void Packer::finish(PackResult& result) {
+DataFileFrame Packer::whole_frame(int file) const {
   DataFileFrame whole = frame();
   for (DataFileGroup& group : whole.groups) group.offsets = {0};
-  for (std::int64_t at = 0; at < source_.size(); ++at) {
-    const std::int64_t size =
-        blocks_[static_cast<std::size_t>(at / kBlock)].sizes[static_cast<std::size_t>(at % kBlock)];
-    if (size < 0) continue;
-    DataFileGroup& group = at < plan_.training ? whole.groups.front() : whole.groups.back();
-    if (whole.image.empty()) group.offsets.push_back(group.offsets.back() + size);
-    group.labels.push_back(source_.label(plan_.order[static_cast<std::size_t>(at)]));
+  const auto index = static_cast<std::size_t>(file);
+  for (std::size_t i = first_of_[index]; i < first_of_[index + 1]; ++i) {
+    std::int64_t at = spans_[i].first;
+    for (const std::int64_t size : blocks_[i].sizes) {
+      const std::int64_t position = at++;
+      if (size < 0) continue;
+      DataFileGroup& group = position < plan_.files[index].validation ? whole.groups.front() : whole.groups.back();
+      if (whole.image.empty()) group.offsets.push_back(group.offsets.back() + size);
+      group.labels.push_back(source_.label(plan_.order[static_cast<std::size_t>(position)]));
+    }
   }
   for (const DataFileGroup& group : whole.groups) {
-    if (group.labels.empty()) fail("{}: all samples of {} are broken", source_.path(), group.path);
+    if (!group.labels.empty()) continue;
+    fail("{}: all samples of {}{} are broken (repair or remove them{})", source_.path(), task_.output.file(file),
+         group.path, task_.output.sharded() ? ", or make fewer shards" : "");
   }
-  const std::string frame_path = part_ + ".frame";
-  const std::int64_t start = write_frame(frame_path, whole);
-  if (start != start_ || whole.bulk_bytes() != end_) {
-    fail("{}: HDF5 places {} bytes of samples at {}, not {} at {}", frame_path, whole.bulk_bytes(), start, end_,
-         start_);
+  return whole;
+}
+
+// Puts what is no sample around the samples of the file.
+void Packer::frame_part(int file, const DataFileFrame& whole) {
+  const std::string frame_path = task_.output.part(file) + ".frame";
+  const std::int64_t start = write_frame(frame_path, whole), bulk = whole.bulk_bytes();
+  open_part(file, bulk);
+  if (start != start_ || ::lseek(descriptor_, 0, SEEK_END) < start_ + bulk) {
+    fail("{}: HDF5 places {} bytes of samples at {}, but they are at {}", frame_path, bulk, start, start_);
   }
-  copy_around_bulk(frame_path, start_, end_, descriptor_, part_);
+  copy_around_bulk(frame_path, start_, bulk, descriptor_, task_.output.part(file));
   ::unlink(frame_path.c_str());
-  finish_file(part_, task_.output);
+}
+
+// Finished shards get their names together, and only when no others have them.
+void Packer::finish(PackResult& result) {
+  const int files = task_.output.files();
+  std::vector<bool> placed(static_cast<std::size_t>(files));
+  for (int file = 0; file < files; ++file) {
+    const DataFileFrame whole = whole_frame(file);
+    result.training += static_cast<std::int64_t>(whole.groups.front().labels.size());
+    if (plan_.split) result.validation += static_cast<std::int64_t>(whole.groups.back().labels.size());
+    placed[static_cast<std::size_t>(file)] = is_placed(file);
+    if (!placed[static_cast<std::size_t>(file)]) frame_part(file, whole);
+  }
+  if (task_.output.sharded() && !journal_.placing()) {
+    task_.output.remove_finished();
+    journal_.note_placing();
+  }
+  for (int file = 0; file < files; ++file) {
+    const std::string path = task_.output.file(file);
+    if (!placed[static_cast<std::size_t>(file)]) finish_file(task_.output.part(file), path);
+    result.bytes += static_cast<std::int64_t>(std::filesystem::file_size(path));
+  }
   journal_.remove();
-  result.training = static_cast<std::int64_t>(whole.groups.front().labels.size());
-  result.validation = plan_.split ? static_cast<std::int64_t>(whole.groups.back().labels.size()) : 0;
-  result.bytes = ::lseek(descriptor_, 0, SEEK_END);
   result.finished = true;
 }
 
-void Packer::remove_part() {
-  ::unlink(part_.c_str());
+void Packer::remove_parts() {
+  static_cast<void>(task_.output.remove_parts());
   journal_.remove();
 }
 
 PackResult Packer::run() {
   if (journal_.differs()) {
-    hooks_.message(fmt::format("{} is of other files or options: beginning anew", part_));
-    ::unlink(part_.c_str());
+    hooks_.message(fmt::format("{} is of other files or options: beginning anew", task_.output.journal()));
   }
   try {
-    open_part();
+    find_start();
+    take_journal();
     check_room();
   } catch (const Error&) {
-    if (blocks_.empty()) remove_part();
+    if (blocks_.empty()) remove_parts();
     throw;
   }
   const std::int64_t before = samples_done();
@@ -290,7 +356,7 @@ PackResult Packer::run() {
   result.broken = broken_;
   result.done = samples_done();
   result.packed_here = result.done - before;
-  if (static_cast<std::int64_t>(blocks_.size()) == block_count_) finish(result);
+  if (blocks_.size() == spans_.size()) finish(result);
   return result;
 }
 

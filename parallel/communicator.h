@@ -36,8 +36,8 @@ class Communicator {
   [[nodiscard]] virtual int rank() const = 0;
   [[nodiscard]] virtual int size() const = 0;
 
-  /// Memory for `elements` floats in which all_reduce() adds fastest, zeros, valid as long as this; empty where any memory
-  /// is as good. Every member calls it, once and with the same number.
+  /// Memory for `elements` floats in which all_reduce() adds fastest, zeros, valid as long as this; empty where any
+  /// memory is as good. Every member calls it, once and with the same number.
   virtual Tensor reduction_memory(std::int64_t elements) {
     static_cast<void>(elements);
     return {};

@@ -71,9 +71,8 @@ std::uint64_t SharedSum::start(const Tensor& buffer) {
 }
 
 bool SharedSum::all_reached(std::atomic<std::uint64_t> Flags::*flag, std::uint64_t number) const {
-  return std::all_of(flags_.begin(), flags_.end(), [&](const Flags* of_rank) {
-    return (of_rank->*flag).load(std::memory_order_acquire) >= number;
-  });
+  return std::all_of(flags_.begin(), flags_.end(),
+                     [&](const Flags* of_rank) { return (of_rank->*flag).load(std::memory_order_acquire) >= number; });
 }
 
 bool SharedSum::finished(std::uint64_t number) {

@@ -2,8 +2,8 @@
 //
 // All-reduce of buffers that lie in memory which the ranks of a node share: each rank adds its part of all buffers and
 // writes the sum into all of them, so that every number crosses the memory bus as often as in a copy. Private to
-// parallel/. Relies on shared_segments.h. Invariants: sums are of rank 0, 1, 2, ... in this order, so that they are those
-// of one rank that adds as many microbatches; every rank starts the same sums in the same order.
+// parallel/. Relies on shared_segments.h. Invariants: sums are of rank 0, 1, 2, ... in this order, so that they are
+// those of one rank that adds as many microbatches; every rank starts the same sums in the same order.
 #pragma once
 
 #include <mpi.h>

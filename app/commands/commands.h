@@ -75,6 +75,7 @@ struct PackArguments {
   double validation = 0;   ///< share of each class
   std::uint64_t seed = 0;  ///< of the split
   std::optional<std::uint64_t> shuffle;
+  int shards = 0;   ///< 0: one file, called `output` itself
   int threads = 0;  ///< 0: all cores
   std::string progress = "auto";
   bool force = false;

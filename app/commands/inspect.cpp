@@ -12,7 +12,9 @@
 
 #include "app/commands/commands.h"
 #include "io/checkpoint.h"
+#include "io/shards.h"
 #include "layers/base/error.h"
+#include "layers/base/size_words.h"
 
 namespace convoy {
 
@@ -21,12 +23,6 @@ namespace {
 using hdf5::File;
 
 constexpr std::int64_t kRowsAtOnce = 1 << 20;
-
-std::string size_in_words(std::uintmax_t bytes) {
-  if (bytes < 10'000) return fmt::format("{} bytes", bytes);
-  if (bytes < 10'000'000) return fmt::format("{:.1f} kB", static_cast<double>(bytes) / 1e3);
-  return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6);
-}
 
 // By its first bytes, or by its name when they say nothing.
 bool is_config(const std::string& path) {
@@ -109,14 +105,8 @@ std::size_t print_datasets(const std::vector<DatasetCheck>& checks) {
   return static_cast<std::size_t>(damaged);
 }
 
-}  // namespace
-
-int inspect_command(const InspectArguments& arguments) {
-  const std::string& path = arguments.file;
-  if (is_config(path)) return inspect_data_command(arguments);
-  if (arguments.images > 0 || !arguments.overrides.empty()) {
-    fail_usage("inspect: {} is no config: --images and --set are for a run's TOML file", path);
-  }
+// Prints what is in it; throws when it is damaged.
+void inspect_file(const std::string& path) {
   const File file = hdf5::input_errors([&] { return File(path); });
   const bool checkpoint = is_checkpoint(file);
   std::error_code ignored;
@@ -132,6 +122,26 @@ int inspect_command(const InspectArguments& arguments) {
   if (!problem.empty()) fail("{}", problem);
   if (damaged > 0) fail("{}: {} of {} data sets are damaged", path, damaged, checks.size());
   if (checkpoint) fmt::print("the checkpoint is whole\n");
+}
+
+}  // namespace
+
+int inspect_command(const InspectArguments& arguments) {
+  const std::string& path = arguments.file;
+  if (is_config(path)) return inspect_data_command(arguments);
+  if (arguments.images > 0 || !arguments.overrides.empty()) {
+    fail_usage("inspect: {} is no config: --images and --set are for a run's TOML file", path);
+  }
+  if (!is_shard_pattern(path)) {
+    inspect_file(path);
+    return 0;
+  }
+  const std::vector<std::string> shards = find_shards(path);
+  for (const std::string& shard : shards) {
+    inspect_file(shard);
+    fmt::print("\n");
+  }
+  fmt::print("{}: all {} shards are there\n", path, shards.size());
   return 0;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// convoy pack: a data set as one HDF5 file. Checks the arguments against the source, then runs the packer (io/packer.h)
-// and shows how it goes. Relies on stop.h for signals. Invariant: needs no MPI and no config.
+// convoy pack: a data set as one HDF5 file, or as shards. Checks the arguments against the source, then runs the packer
+// (io/packer.h) and shows how it goes. Relies on stop.h for signals. Invariant: needs no MPI and no config.
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
@@ -28,7 +28,7 @@ ProgressMode progress_mode(const std::string& name) {
   return name == "off" ? ProgressMode::kOff : ProgressMode::kAuto;
 }
 
-void check_output(const PackArguments& arguments) {
+void check_output(const PackArguments& arguments, const PackOutput& files) {
   std::error_code error;
   const fs::path output(arguments.output);
   const fs::path folder = output.has_parent_path() ? output.parent_path() : fs::path(".");
@@ -38,8 +38,9 @@ void check_output(const PackArguments& arguments) {
   if (!fs::is_directory(folder, error)) {
     fail_usage("there is no folder {} for {} (make it first)", folder.string(), output.filename().string());
   }
-  if (fs::exists(output, error) && !arguments.force) {
-    fail_usage("{} is there already (--force replaces it)", arguments.output);
+  if (arguments.force || PackJournal::says_placing(files.journal())) return;  // the rest of a packing that was whole
+  if (const auto there = files.finished(); !there.empty()) {
+    fail_usage("{} is there already (--force replaces it)", there.front());
   }
 }
 
@@ -51,19 +52,17 @@ void check_options(const PackArguments& a, const PackSource& source) {
   }
 }
 
-PackTask task_of(const PackArguments& a, const PackSource& source) {
-  PackTask task;
-  task.output = a.output;
-  task.image = {a.resize, a.quality, a.raw, a.verify};
+PackTask task_of(const PackArguments& a, const PackSource& source, const PackOutput& output) {
+  PackTask task{output, {a.resize, a.quality, a.raw, a.verify}, 0, 1};
   task.threads = a.threads > 0 ? a.threads : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  task.fingerprint =
-      random_key(source.fingerprint(), fmt::format("{} {} {} {} {} {} {}", a.resize, a.quality, a.raw, a.verify,
-                                                   a.validation, a.seed, a.shuffle ? fmt::to_string(*a.shuffle) : "-"));
+  task.fingerprint = random_key(
+      source.fingerprint(), fmt::format("{} {} {} {} {} {} {} {}", a.resize, a.quality, a.raw, a.verify, a.validation,
+                                        a.seed, a.shuffle ? fmt::to_string(*a.shuffle) : "-", a.shards));
   return task;
 }
 
-std::string facts(const PackArguments& a, const PackResult& result, std::int64_t classes, double seconds) {
-  std::string text = fmt::format("{}: {} samples", a.output, result.training + result.validation);
+std::string facts(const PackOutput& output, const PackResult& result, std::int64_t classes, double seconds) {
+  std::string text = fmt::format("{}: {} samples", output.name(), result.training + result.validation);
   if (result.validation > 0) {
     text += fmt::format(" ({} in /train, {} in /validation)", result.training, result.validation);
   }
@@ -75,12 +74,13 @@ std::string facts(const PackArguments& a, const PackResult& result, std::int64_t
 }  // namespace
 
 int pack_command(const PackArguments& arguments) {
-  check_output(arguments);
+  const PackOutput output(arguments.output, arguments.shards);
+  check_output(arguments, output);
   const StopRequest stop({"SIGINT", "SIGTERM", "SIGUSR2"}, std::nullopt);
   const auto kind = arguments.kind.empty() ? detect_pack_kind(arguments.source) : *pack_kind(arguments.kind);
   const PackSource source(arguments.source, kind);
   check_options(arguments, source);
-  const PackPlan plan = plan_packing(source, arguments.validation, arguments.seed, arguments.shuffle);
+  const PackPlan plan = plan_packing(source, arguments.validation, arguments.seed, arguments.shuffle, output.files());
 
   const Clock::time_point start = Clock::now();
   const auto elapsed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
@@ -93,7 +93,7 @@ int pack_command(const PackArguments& arguments) {
   };
   hooks.message = [&](const std::string& text) { progress.message(text); };
   hooks.stop = [&] { return stop.signalled(); };
-  const PackResult result = Packer(source, plan, task_of(arguments, source), hooks).run();
+  const PackResult result = Packer(source, plan, task_of(arguments, source, output), hooks).run();
   progress.finish();
   if (!result.finished) {
     std::cout << fmt::format("stopped after {} of {} samples; the same command goes on there\n", result.done,
@@ -101,7 +101,7 @@ int pack_command(const PackArguments& arguments) {
               << std::flush;
     return static_cast<int>(ExitCode::kStopped);
   }
-  std::cout << facts(arguments, result, source.classes(), elapsed()) << "\n" << std::flush;
+  std::cout << facts(output, result, source.classes(), elapsed()) << "\n" << std::flush;
   return 0;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How loops over memory use a CPU: static equal parts over OpenMP threads, so that a given thread count always gives the
-// same parts, and so the same bits; and vectors as wide as the CPU has.
+// How loops over memory use a CPU: static equal parts over OpenMP threads, so that a given thread count always gives
+// the same parts, and so the same bits; and vectors as wide as the CPU has.
 #pragma once
 
 #include <omp.h>

@@ -175,16 +175,16 @@ TEST_CASE("files are looked for as written, then beside the config") {
   folder.write("data.h5", "x");
   const std::string config = (folder.path / "a.toml").string();
   const std::string beside = (folder.path / "data.h5").string();
-  CHECK(find_input("data.h5", config, false).path == beside);
-  CHECK(find_input("data.h5:/train", config, false).path == beside + ":/train");
-  CHECK(find_input(beside, "x.toml", false).path == beside);
-  CHECK(find_input("no.h5:/train", config, false).problem ==
+  CHECK(find_input("data.h5", config, InputForm::kFile).path == beside);
+  CHECK(find_input("data.h5:/train", config, InputForm::kFile).path == beside + ":/train");
+  CHECK(find_input(beside, "x.toml", InputForm::kFile).path == beside);
+  CHECK(find_input("no.h5:/train", config, InputForm::kFile).problem ==
         "there is no file \"no.h5\" (looked in the current folder and in " + folder.path.string() + ")");
-  CHECK(find_input("no.h5", "a.toml", false).problem == "there is no file \"no.h5\"");
-  CHECK(find_input("/no.h5", config, false).problem == "there is no file \"/no.h5\"");
-  CHECK(find_input(folder.path.string(), config, false).problem ==
+  CHECK(find_input("no.h5", "a.toml", InputForm::kFile).problem == "there is no file \"no.h5\"");
+  CHECK(find_input("/no.h5", config, InputForm::kFile).problem == "there is no file \"/no.h5\"");
+  CHECK(find_input(folder.path.string(), config, InputForm::kFile).problem ==
         fmt::format("\"{}\" is a folder (must be a file)", folder.path.string()));
-  CHECK(find_input(folder.path.string(), config, true).path == folder.path.string());
+  CHECK(find_input(folder.path.string(), config, InputForm::kFileOrFolder).path == folder.path.string());
 
   folder.write("a.toml",
                "model.name = \"mlp\"\ntrain = {epochs = 1, global_batch_size = 2}\n[data]\nkind = \"hdf5\"\n"

@@ -57,6 +57,19 @@ TEST_CASE("augmentation through the printer and back") {
   CHECK(parse_config(resolved_toml(small, false), "a.toml") == small);
 }
 
+TEST_CASE("data.stage_dir") {
+  const Config c = images("stage_dir = \"$TMPDIR/${USER}\"\n", "idx");
+  CHECK(c.data.stage_dir == "$TMPDIR/${USER}");  // each node's own
+  CHECK(parse_config(resolved_toml(c, false), "a.toml") == c);
+  CHECK(images("", "idx").data.stage_dir.empty());
+  CHECK(refused("stage_dir = \"/tmp\"\n") ==
+        "a.toml:6:13: data.stage_dir: does not copy folders of images (pack it with `convoy pack` and train on that: "
+        "data.kind = \"hdf5\")");
+  CHECK(refused("stage_dir = \"/tmp/${USER\"\n", "idx") ==
+        "a.toml:6:13: data.stage_dir: \"/tmp/${USER\" has a '$' without a variable's name (must be $NAME or ${NAME})");
+  CHECK(refused("stage_dir = 3\n", "idx") == "a.toml:6:13: data.stage_dir: is an integer (must be a string)");
+}
+
 TEST_CASE("image keys that are wrong") {
   const std::string line = "a.toml:6:";
   CHECK(refused("augment = [\"crops\"]\n") ==
