@@ -63,9 +63,7 @@ bool by_columns(const Conv2dSpec& s, DType compute) {
          (s.kernel == 1 || s.in_channels >= 128);
 }
 
-bool by_transposed(const Conv2dSpec& s, DType compute) {
-  return s.kernel == 1 && s.padding == 0 && by_columns(s, compute);
-}
+bool by_transposed(const Conv2dSpec& s, DType compute) { return has_transposed_conv2d(s) && by_columns(s, compute); }
 
 const OnednnWeightLayout& layout_of(const Weight& w) { return static_cast<const OnednnWeightLayout&>(*w.layout); }
 
@@ -84,7 +82,8 @@ std::unique_ptr<WeightLayout> OnednnBackend::conv2d_layout(const Conv2dSpec& spe
                                               native, forward_format(*state_, c, native, forward),
                                               by_transposed(spec, compute_)
                                                   ? bind_transposed_conv2d(*state_, spec, input, compute_).weights
-                                                  : backward.weights_desc());
+                                                  : backward.weights_desc(),
+                                              by_transposed(spec, compute_) && spec.kernel > 1);
 }
 
 void OnednnBackend::conv2d_forward(const Conv2dSpec& spec, const Tensor& x, const Weight& w, const Weight* bias,

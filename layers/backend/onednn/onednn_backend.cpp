@@ -94,25 +94,25 @@ void OnednnBackend::refresh_compute(Weight& weight) {
     weight.compute = weight.backward = weight.master;  // biases and batch norm stay float32
     return;
   }
-  const auto copy = [&](const dnnl::memory::desc& from, const Tensor& source, const dnnl::memory::desc& to,
-                        Tensor& target) {
-    if (from == to) {
-      target = source;
-      return;
-    }
-    if (!target) target = tensor({static_cast<std::int64_t>(to.get_size() / dtype_size(compute_))}, compute_);
-    reorder(*state_, from, source.raw(), to, target.raw());
+  const auto reserve = [&](const dnnl::memory::desc& md, Tensor& target) {
+    if (!target) target = tensor({static_cast<std::int64_t>(md.get_size() / dtype_size(compute_))}, compute_);
   };
   if (blocked->tiles && weight.compute && weight.backward) {
     copy_weight(*blocked->tiles, weight.master.data<float>(), weight.compute.data<BFloat16>(),
                 weight.backward.data<BFloat16>());
     return;
   }
-  copy(blocked->native, weight.master, blocked->compute, weight.compute);
-  if (blocked->native == blocked->backward) {
-    weight.backward = weight.master;
+  if (blocked->native == blocked->compute) {
+    weight.compute = weight.master;
   } else {
-    copy(blocked->compute, weight.compute, blocked->backward, weight.backward);
+    reserve(blocked->compute, weight.compute);
+    reorder(*state_, blocked->native, weight.master.raw(), blocked->compute, weight.compute.raw());
+  }
+  if (blocked->rotated || (blocked->backward != blocked->native && blocked->backward != blocked->compute)) {
+    reserve(blocked->backward, weight.backward);
+    reorder_backward(*state_, *blocked, weight.compute.raw(), blocked->backward, weight.backward.raw());
+  } else {
+    weight.backward = blocked->backward == blocked->native ? weight.master : weight.compute;
   }
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers/backend/onednn/onednn_state.h"
 
+#include <cstring>
+
 #include "layers/base/error.h"
 
 namespace convoy {
@@ -38,6 +40,23 @@ void reorder(OnednnState& state, const dnnl::memory::desc& from_md, void* from, 
   dnnl::memory destination(to_md, state.engine, to);
   dnnl::reorder(source, destination).execute(state.stream, source, destination);
   state.stream.wait();
+}
+
+void reorder_backward(OnednnState& state, const OnednnWeightLayout& layout, void* compute,
+                      const dnnl::memory::desc& to_md, void* to) {
+  if (!layout.rotated) {
+    reorder(state, layout.compute, compute, to_md, to);
+    return;
+  }
+  std::memset(to, 0, to_md.get_size());  // what pads the format
+  const auto dims = to_md.dims();
+  const dnnl::memory::dims one{dims[0], dims[1], 1, 1};
+  for (std::int64_t h = 0; h < dims[2]; ++h) {
+    for (std::int64_t w = 0; w < dims[3]; ++w) {
+      reorder(state, layout.compute.submemory_desc(one, {0, 0, h, w}), compute,
+              to_md.submemory_desc(one, {0, 0, dims[2] - 1 - h, dims[3] - 1 - w}), to);
+    }
+  }
 }
 
 void run_primitive(OnednnState& state, Backend& backend, BoundPrimitive& bound,
@@ -91,7 +110,7 @@ void* backward_weight_for(OnednnState& state, Backend& backend, const BoundPrimi
   const auto& layout = static_cast<const OnednnWeightLayout&>(*weight.layout);
   if (bound.weights == layout.backward) return weight.backward.raw();
   copy = backend.tensor({static_cast<std::int64_t>(bound.weights.get_size())}, DType::kU8);
-  reorder(state, layout.compute, weight.compute.raw(), bound.weights, copy.raw());
+  reorder_backward(state, layout, weight.compute.raw(), bound.weights, copy.raw());
   return copy.raw();
 }
 

@@ -23,17 +23,20 @@ namespace convoy {
 
 /// How oneDNN keeps a weight: `native` (float32) in the flat buffers, as the weight-gradient primitive writes it, so
 /// that gradients are never converted; `compute` as the forward primitive and `backward` as the input-gradient
-/// primitive read it. Where these differ there is a copy, converted once after each update.
+/// primitive read it. Where these differ there is a copy, converted once after each update. rotated: `backward` has the
+/// window's rows and columns in the opposite order.
 class OnednnWeightLayout final : public WeightLayout {
  public:
   OnednnWeightLayout(const Shape& shape, const dnnl::memory::desc& native_md, const dnnl::memory::desc& compute_md,
-                     const dnnl::memory::desc& backward_md)
+                     const dnnl::memory::desc& backward_md, bool rotate = false)
       : WeightLayout(shape, static_cast<std::int64_t>(native_md.get_size() / sizeof(float))),
         native(native_md),
         compute(compute_md),
         backward(backward_md),
-        tiles(weight_tiles(native_md, compute_md, backward_md)) {}
+        rotated(rotate),
+        tiles(weight_tiles(native_md, compute_md, backward_md, rotate)) {}
   dnnl::memory::desc native, compute, backward;
+  bool rotated;
   std::optional<WeightTiles> tiles;  ///< when both copies are bfloat16 in formats that copy_weight() knows
 };
 
@@ -96,6 +99,11 @@ BoundPrimitive bind_primitive(OnednnState& state, const dnnl::primitive& primiti
 /// Converts between two memory formats of the same logical tensor.
 void reorder(OnednnState& state, const dnnl::memory::desc& from_md, void* from, const dnnl::memory::desc& to_md,
              void* to);
+
+/// The same of a weight [O, I, H, W], from `layout`'s compute format to what an input gradient reads: turned by 180
+/// degrees where the layout says so.
+void reorder_backward(OnednnState& state, const OnednnWeightLayout& layout, void* compute,
+                      const dnnl::memory::desc& to_md, void* to);
 
 /// Runs a bound primitive with `handles` (argument index, data) and a scratchpad out of `backend`'s pool.
 void run_primitive(OnednnState& state, Backend& backend, BoundPrimitive& bound,

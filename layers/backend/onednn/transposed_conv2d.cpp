@@ -10,17 +10,23 @@ namespace convoy {
 
 using dnnl::memory;
 
+bool has_transposed_conv2d(const Conv2dSpec& spec) {
+  return spec.padding < spec.kernel && (spec.stride == 1 || spec.kernel == 1);
+}
+
 BoundPrimitive bind_transposed_conv2d(OnednnState& state, const Conv2dSpec& spec, const Shape& dx, DType compute) {
   using Tag = memory::format_tag;
   const auto type = onednn_type(compute);
-  const std::int64_t height = (dx[2] - 1) / spec.stride + 1, width = (dx[3] - 1) / spec.stride + 1;
+  const std::int64_t shrinks = spec.kernel - 1 - 2 * spec.padding;  // by so much, then by the stride
+  const std::int64_t height = (dx[2] - shrinks - 1) / spec.stride + 1, width = (dx[3] - shrinks - 1) / spec.stride + 1;
   const memory::desc dy({dx[0], spec.out_channels, height, width}, type, Tag::nhwc),
-      packed({dx[0], spec.in_channels, height, width}, type, Tag::nhwc),
-      transposed({spec.in_channels, spec.out_channels, 1, 1}, type, Tag::any);
+      packed({dx[0], spec.in_channels, height + shrinks, width + shrinks}, type, Tag::nhwc),
+      transposed({spec.in_channels, spec.out_channels, spec.kernel, spec.kernel}, type, Tag::any);
+  const std::int64_t padding = spec.kernel - 1 - spec.padding;
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   const auto pd = dnnl_compat::convolution_forward(state.engine, dy, transposed, memory::desc(), packed,
-                                                   {{1, 1}, {0, 0}}, attributes);
+                                                   {{1, 1}, {padding, padding}}, attributes);
   auto bound = bind_primitive(state, dnnl::convolution_forward(pd), pd.weights_desc(), pd.scratchpad_desc(),
                               {{DNNL_ARG_SRC, dy}, {DNNL_ARG_WEIGHTS, pd.weights_desc()}, {DNNL_ARG_DST, packed}});
   bound.weights = pd.weights_desc().permute_axes({1, 0, 2, 3});

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The input gradient of a 1×1 convolution as a forward convolution of dy with the transposed weight: oneDNN has had
-// kernels for matrix units (AMX) in this direction before it had them in the other. With a stride the result is spread
-// over dx, whose other pixels are zero. Private to layers/backend/onednn.
+// The input gradient of a convolution as a forward convolution of dy with the weight transposed and turned by 180
+// degrees, as oneDNN 3 does it: version 2 has its best kernels for matrix units (AMX) in this direction only. A stride
+// is for 1×1 windows alone: the result is spread over dx, whose other pixels are zero. Private to
+// layers/backend/onednn.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +14,10 @@
 
 namespace convoy {
 
-/// The plan for dx [n, in, h, w]; its `weights` is the format of the layer's own weight [out, in, 1, 1].
+/// Whether there is such a convolution.
+[[nodiscard]] bool has_transposed_conv2d(const Conv2dSpec& spec);
+
+/// The plan for dx [n, in, h, w]; its `weights` is the format of the layer's own weight [out, in, k, k], turned.
 BoundPrimitive bind_transposed_conv2d(OnednnState& state, const Conv2dSpec& spec, const Shape& dx, DType compute);
 
 /// Sets dx. weight: in the format of `bound`.

@@ -35,7 +35,7 @@ std::optional<PairFormat> pair_format(const dnnl::memory::desc& md, int paired, 
   const auto blocking = dnnl_compat::blocking_of(md);
   Blocks blocks = blocking.blocks;
   if (blocking.strides.size() != 4 || blocks.empty()) return std::nullopt;
-  PairFormat format{strides_of(blocking), 1, 0};
+  PairFormat format{strides_of(blocking), 1, 0, 0};
   if (blocks.front().second == paired) {
     format.pairs = blocks.front().first;
     blocks.erase(blocks.begin());
@@ -55,7 +55,7 @@ struct TileWords {
 TileWords tile_words(const PairFormat& f, int paired, std::array<std::int64_t, 4> tile) {
   const int other = 1 - paired;
   const std::int64_t pair = tile[paired] * kPairs, column = tile[other] * kTile;
-  const std::int64_t elements = pair / f.pairs * f.strides[paired] + column / f.columns * f.strides[other] +
+  const std::int64_t elements = f.first + pair / f.pairs * f.strides[paired] + column / f.columns * f.strides[other] +
                                 tile[2] * f.strides[2] + tile[3] * f.strides[3];
   return {elements / 2 + pair % f.pairs * f.columns + column % f.columns,
           f.pairs == 1 ? f.strides[paired] / 2 : f.columns};
@@ -88,14 +88,20 @@ CONVOY_VECTORIZED void copy_tile(const float* native, std::int64_t native_row, s
 }  // namespace
 
 std::optional<WeightTiles> weight_tiles(const dnnl::memory::desc& native, const dnnl::memory::desc& forward,
-                                        const dnnl::memory::desc& backward) {
+                                        const dnnl::memory::desc& backward, bool rotated) {
   const auto dims = native.dims();
   const auto from = dnnl_compat::blocking_of(native);
   if (dims.size() != 4 || from.strides.size() != 4 || dims[kOut] % kTile != 0 || dims[kIn] % kTile != 0) {
     return std::nullopt;
   }
-  const auto to = pair_format(forward, kIn, kOut), back = pair_format(backward, kOut, kIn);
+  const auto to = pair_format(forward, kIn, kOut);
+  auto back = pair_format(backward, kOut, kIn);
   if (!to || !back) return std::nullopt;
+  for (const std::size_t axis : {2U, 3U}) {
+    if (!rotated) continue;
+    back->first += (dims[axis] - 1) * back->strides[axis];
+    back->strides[axis] = -back->strides[axis];
+  }
   WeightTiles tiles{dims[kOut] / kTile, dims[kIn] / kTile, dims[2], dims[3], strides_of(from), kTile, *to, *back};
   if (from.blocks.empty() && tiles.native[kOut] == 1) {  // output channels lie side by side
     tiles.native_row = tiles.native[kIn];

@@ -19,6 +19,7 @@ namespace convoy {
 struct PairFormat {
   std::array<std::int64_t, 4> strides{};  ///< in elements: from block to block of out and in, and of height and width
   std::int64_t pairs = 1, columns = 0;
+  std::int64_t first = 0;  ///< element of the block of the first channels, row and column
 };
 
 /// A weight [O, I, H, W] as tiles of 16 input by 16 output channels.
@@ -29,10 +30,11 @@ struct WeightTiles {
   PairFormat forward, backward;
 };
 
-/// The tiles of a weight in these formats; empty when one of them is another.
+/// The tiles of a weight in these formats; empty when one of them is another. rotated: the backward copy has its rows
+/// and columns in the opposite order.
 [[nodiscard]] std::optional<WeightTiles> weight_tiles(const dnnl::memory::desc& native,
                                                       const dnnl::memory::desc& forward,
-                                                      const dnnl::memory::desc& backward);
+                                                      const dnnl::memory::desc& backward, bool rotated);
 
 /// Sets both copies from the float32 weight, over all threads; leaves what pads a format alone.
 void copy_weight(const WeightTiles& tiles, const float* native, BFloat16* forward, BFloat16* backward);
