@@ -4,7 +4,7 @@
 
 Both decode, take a random resized crop of 224, flip, and normalise to float32: torchvision as
 RandomResizedCrop + RandomHorizontalFlip + ToTensor + Normalize over Pillow, convoy as `convoy bench --data` with one
-loader thread. They take turns in one session, pinned to the same core, and what counts is processor time per image, so
+loader thread, from the files and from one HDF5 file that `convoy pack` makes of them. They take turns in one session, pinned to the same core, and what counts is processor time per image, so
 that other programs on the machine touch neither side (wall time is shown, too). The files are in the page cache: a first
 pass of both is thrown away.
 
@@ -31,8 +31,8 @@ type = "global_avg_pool"
 type = "linear"
 out_features = {classes}
 [data]
-kind = "image_folder"
-train = {folder}
+kind = "{kind}"
+train = {train}
 augment = ["crop", "flip"]
 mean = {mean}
 std = {std}
@@ -70,9 +70,9 @@ def run(words, folder=None):
     return result.stdout
 
 
-def convoy_round(program, pinned, scratch, steps):
+def convoy_round(program, pinned, scratch, kind, steps):
     report = os.path.join(scratch, "data.json")
-    run([*pinned, program, "bench", "net.toml", "--data", "--warmup", "4", "--steps", str(steps), "--json", report], scratch)
+    run([*pinned, program, "bench", kind + ".toml", "--data", "--warmup", "4", "--steps", str(steps), "--json", report], scratch)
     with open(report) as file:
         result = json.load(file)["results"][0]
     return result["processor_seconds_per_image"], 1 / result["images_per_second"]
@@ -96,20 +96,29 @@ def main():
     pinned = ["taskset", "-c", str(args.core)]
     rounds = []
     with tempfile.TemporaryDirectory(prefix="convoy-images-") as scratch:
-        with open(os.path.join(scratch, "net.toml"), "w") as file:
-            file.write(CONFIG.format(classes=len(counts), folder=json.dumps(folder), mean=MEAN, std=STD, batch=batch))
-        print(f"{'round':>5} {'torchvision ms':>15} {'convoy ms':>10} {'ratio':>6}   (wall: torchvision, convoy, ratio)")
+        packed = os.path.join(scratch, "packed.h5")
+        run([program, "pack", folder, packed, "--progress", "off"])
+        for kind, train in (("image_folder", folder), ("hdf5", packed)):
+            with open(os.path.join(scratch, kind + ".toml"), "w") as file:
+                file.write(CONFIG.format(classes=len(counts), kind=kind, train=json.dumps(train), mean=MEAN, std=STD,
+                                         batch=batch))
+        print(f"{'':>5} {'processor ms an image':^38}   wall ms an image\n"
+              f"{'round':>5} {'torchvision':>12} {'files':>12} {'packed':>12}   torchvision, files, packed")
         for number in range(args.rounds + 1):
-            theirs = json.loads(run([*pinned, sys.executable, os.path.abspath(__file__), "--torchvision-round", folder]))
-            ours = convoy_round(program, pinned, scratch, sum(counts) // batch)
+            steps = sum(counts) // batch
+            each = {"torchvision": json.loads(run([*pinned, sys.executable, os.path.abspath(__file__),
+                                                   "--torchvision-round", folder])),
+                    "files": convoy_round(program, pinned, scratch, "image_folder", steps),
+                    "packed": convoy_round(program, pinned, scratch, "hdf5", steps)}
             if number == 0:
                 continue
-            rounds.append({"torchvision": theirs, "convoy": ours})
-            print(f"{number:>5} {1e3 * theirs[0]:>15.3f} {1e3 * ours[0]:>10.3f} {theirs[0] / ours[0]:>6.2f}   "
-                  f"({1e3 * theirs[1]:.3f}, {1e3 * ours[1]:.3f}, {theirs[1] / ours[1]:.2f})", flush=True)
-    ratios = sorted(each["torchvision"][0] / each["convoy"][0] for each in rounds)
-    print(f"{sum(counts)} images, {args.rounds} rounds: convoy is {statistics.median(ratios):.2f} times as fast "
-          f"({ratios[0]:.2f} to {ratios[-1]:.2f})")
+            rounds.append(each)
+            print(f"{number:>5} " + " ".join(f"{1e3 * each[side][0]:>12.3f}" for side in each) + "   " +
+                  ", ".join(f"{1e3 * each[side][1]:.3f}" for side in each), flush=True)
+    for side in ("files", "packed"):
+        ratios = sorted(each["torchvision"][0] / each[side][0] for each in rounds)
+        print(f"{sum(counts)} images, {args.rounds} rounds: from {side} convoy is {statistics.median(ratios):.2f} times as "
+              f"fast ({ratios[0]:.2f} to {ratios[-1]:.2f})")
     if args.json:
         with open(args.json, "w") as file:
             json.dump({"images": sum(counts), "seconds_per_image": "[processor, wall]", "rounds": rounds}, file, indent=2)

@@ -13,6 +13,7 @@
 #include "app/batch_feed.h"
 #include "app/bench_points.h"
 #include "app/bench_profile.h"
+#include "app/bench_reduction.h"
 #include "app/build_model.h"
 #include "app/build_run.h"
 #include "app/peak_memory.h"
@@ -89,6 +90,16 @@ LoadedConfig load_point(const RankGroup& ranks, const std::string& path, const s
   return loaded;
 }
 
+Json reduction_json(Run& run, double step_wait) {
+  const ReductionSpeed speed = time_reduction(run, step_wait);
+  Json json{{"bytes", speed.bytes},
+            {"seconds", speed.seconds},
+            {"bus_bytes_per_second", speed.bus_bytes_per_second},
+            {"copy_seconds", speed.copy_seconds}};
+  if (run.layout.mesh.stages() == 1) json["hidden"] = speed.hidden;
+  return json;
+}
+
 /// Times one point; the result is complete on every rank that takes part.
 Json time_steps(Run& run, const BenchArguments& arguments) {
   check_whole_batches(run);
@@ -115,6 +126,10 @@ Json time_steps(Run& run, const BenchArguments& arguments) {
   result["backend_memory_bytes"] =
       of_all_ranks(*run.communicator, static_cast<std::int64_t>(run.backend->pool().peak_bytes()));
   result["phases"] = phases_json(sum, data_wait, static_cast<double>(seconds.size()));
+  if (run.layout.mesh.replicas() > 1 && run.config.parallel.mode != ParallelMode::kScatter) {
+    const double waited = sum[Phase::kCommunicationWait] / static_cast<double>(seconds.size());
+    result["reduction"] = reduction_json(run, waited);
+  }
   if (run.layout.mesh.stages() > 1) result["stages"] = describe_stages(run.layout, run.model->units());
   return result;
 }
@@ -177,6 +192,15 @@ void print_row(const BenchPoint& point, std::int64_t repeat, const Json& result)
             << std::flush;
 }
 
+void print_reduction(const Json& speed) {
+  std::cout << fmt::format(
+      "  its gradients: {:.1f} MB summed in {:.2f} ms, {:.1f} GB/s on the bus (copied in {:.2f} ms)",
+      1e-6 * speed["bytes"].get<double>(), 1e3 * speed["seconds"].get<double>(),
+      1e-9 * speed["bus_bytes_per_second"].get<double>(), 1e3 * speed["copy_seconds"].get<double>());
+  if (speed.contains("hidden")) std::cout << fmt::format(", {:.0f} % hidden", 100 * speed["hidden"].get<double>());
+  std::cout << "\n" << std::flush;
+}
+
 Json machine_json(const World& world, const Run& run) {
   return {{"host", world.host()},
           {"nodes", world.node_count()},
@@ -218,6 +242,7 @@ class Bench {
     result.update(arguments_.data ? time_data(*run, arguments_) : time_steps(*run, arguments_));
     if (run->is_root() && arguments_.data) print_data_row(point, repeat, result);
     if (run->is_root() && !arguments_.data) print_row(point, repeat, result);
+    if (run->is_root() && result.contains("reduction")) print_reduction(result["reduction"]);
     if (arguments_.profile) {
       const double step_seconds = median(result["step_seconds"]);
       run.reset();  // its memory

@@ -279,6 +279,21 @@ def bench_cases():
           f"bench, too many ranks: exit code {code}, {folder.stderr}")
 
 
+def bench_reduction():
+    """Replicas that keep gradients say how fast these are summed: all of them, by 2 (n - 1) / n; one rank and stages of
+    one replica have nothing to sum."""
+    folder = Folder("mode-errors-reduction", config(DEEP_MLP))
+    cases = ("ranks=1", "ranks=2", "ranks=4 parallel.mode=pipeline parallel.stages=2 parallel.microbatches=2")
+    alone, pair, hybrid = bench(folder, 4, "--steps", "2", *(word for case in cases for word in ("--case", case)))
+    check("reduction" not in alone, f"one rank: {alone}")
+    speed = pair["reduction"]
+    check(speed["bytes"] >= 4 * sum(a * b + b for a, b in ((64, 64), (64, 64), (64, 64), (64, 10))), f"{speed}")
+    check(abs(speed["bus_bytes_per_second"] * speed["seconds"] / speed["bytes"] - 1) < 1e-9, f"2 (2 - 1) / 2 is 1: {speed}")
+    check(speed["copy_seconds"] > 0 and 0 <= speed["hidden"] <= 1, f"{speed}")
+    check("summed in" in folder.stdout and "GB/s on the bus" in folder.stdout, folder.stdout)
+    check(0 < hybrid["reduction"]["bytes"] < speed["bytes"] and "hidden" not in hybrid["reduction"], f"{hybrid}")
+
+
 def bench_memory():
     """gpipe holds the activations of all 8 microbatches on both stages; 1f1b those of 2 on the first, 1 on the second."""
     sections = config({**RESNET, "classes": 10}, train={"global_batch_size": 64},
@@ -330,4 +345,4 @@ def trace():
 
 
 main([resume_in_other_modes, stages_and_ranks, microbatches, keys_of_other_modes, values, partitions, explicit_partition,
-      killed_rank, stopped_rank, bench_profile, bench_cases, bench_memory, trace])
+      killed_rank, stopped_rank, bench_profile, bench_cases, bench_reduction, bench_memory, trace])
