@@ -78,7 +78,7 @@ std::unique_ptr<SharedSegments> SharedSegments::create(MPI_Comm comm, std::size_
   std::vector<std::uint64_t> tokens(static_cast<std::size_t>(ranks));
   std::uint64_t token = 0;
   std::byte* own = make_segment(bytes, token);
-  CONVOY_MPI_CHECK(MPI_Allgather(&token, 1, MPI_UINT64_T, tokens.data(), 1, MPI_UINT64_T, comm));
+  CONVOY_MPI_CHECK(MPI_Allgather(&token, sizeof token, MPI_BYTE, tokens.data(), sizeof token, MPI_BYTE, comm));
   bool mapped = own != nullptr;
   for (int i = 0; i < ranks; ++i) {
     std::byte* start = i == rank ? own : open_segment(bytes, tokens[static_cast<std::size_t>(i)]);

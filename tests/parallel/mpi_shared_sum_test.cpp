@@ -57,8 +57,9 @@ TEST_CASE_FIXTURE(SharedFixture, "one rank needs no memory of its own; several g
 
 TEST_CASE_FIXTURE(SharedFixture, "sums of any place and length, in the order of the ranks") {
   if (size == 1) return;
-  for (const auto& [first, count] : std::vector<std::pair<std::int64_t, std::int64_t>>{
-           {0, kElements}, {0, 1}, {17, 3}, {5, 16}, {31, 33}, {1000, 4096 * 4}, {kElements - 1, 1}}) {
+  for (const BucketRange& range : std::vector<BucketRange>{
+           {0, kElements}, {0, 1}, {17, 20}, {5, 21}, {31, 64}, {1000, 17'384}, {kElements - 1, kElements}}) {
+    const std::int64_t first = range.begin, count = range.size();
     fill(part(0, kElements), 0, rank);
     comm->barrier("filled");
     comm->all_reduce(part(first, count), ReduceOp::kSum, "a part")->wait();
