@@ -19,8 +19,9 @@ if(CCACHE AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
 endif()
 find_package(CUDAToolkit REQUIRED)
 
-# Folders of Python packages: .../site-packages/nvidia/*/{include,lib} and .../site-packages/include.
-set(python_folders)
+# Folders of Python packages: .../site-packages/nvidia/*/{include,lib} and .../site-packages/include; the first is where
+# scripts/install_deps.sh puts cuDNN's frontend.
+set(python_folders ${CMAKE_SOURCE_DIR}/build/cudnn-frontend)
 foreach(python python3 /usr/bin/python3)
   execute_process(COMMAND ${python} -c "import sys; print(';'.join(sys.path))" OUTPUT_VARIABLE found
                   OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
