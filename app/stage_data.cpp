@@ -13,6 +13,7 @@
 #include "io/hdf5_source.h"
 #include "io/idx.h"
 #include "io/shards.h"
+#include "layers/base/clock.h"
 #include "layers/base/error.h"
 #include "layers/base/size_words.h"
 #include "parallel/agree.h"
@@ -22,7 +23,6 @@ namespace convoy {
 namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
 
 constexpr double kSlice = 5;  // seconds: ranks that wait hear that often that the copy goes on
 constexpr const char* kWhat = "staging the data";
@@ -69,9 +69,9 @@ std::string line_of(const Staged& s) {
 void copy(std::vector<Staged>& sets, double slice) {
   for (Staged& set : sets) {
     if (set.there) continue;
-    const auto start = Clock::now();
+    const auto start = std::chrono::steady_clock::now();
     set.there = set.files->advance(std::chrono::duration<double>(slice));
-    set.seconds += std::chrono::duration<double>(Clock::now() - start).count();
+    set.seconds += seconds_since(start);
     return;
   }
 }

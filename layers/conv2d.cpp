@@ -11,10 +11,7 @@ namespace {
 enum Slot { kInput, kGradient };
 }
 
-Shape Conv2d::output_shape(const Shape& input) const {
-  const auto extent = [&](std::int64_t x) { return (x + 2 * spec_.padding - spec_.kernel) / spec_.stride + 1; };
-  return {input[0], spec_.out_channels, extent(input[2]), extent(input[3])};
-}
+Shape Conv2d::output_shape(const Shape& input) const { return spec_.output_shape(input); }
 
 Shape Conv2d::build(BuildContext& context, const std::string& path, const Shape& input) {
   join(context);

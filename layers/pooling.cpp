@@ -13,10 +13,7 @@ void require_image(const char* layer, const std::string& path, const Shape& inpu
 
 }  // namespace
 
-Shape MaxPool2d::output_shape(const Shape& input) const {
-  const auto extent = [&](std::int64_t x) { return (x + 2 * spec_.padding - spec_.kernel) / spec_.stride + 1; };
-  return {input[0], input[1], extent(input[2]), extent(input[3])};
-}
+Shape MaxPool2d::output_shape(const Shape& input) const { return spec_.output_shape(input); }
 
 Shape MaxPool2d::build(BuildContext& context, const std::string& path, const Shape& input) {
   join(context);

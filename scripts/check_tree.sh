@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The rules of the house that no compiler knows: which folder may include what, one SPDX line at the top of each
-# file, no file past 400 lines, no leftovers. Prints every breach, then fails.
+# file, no file past 400 lines, no leftovers, no other folders. Prints every breach, then fails.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 breaches=0
@@ -34,6 +34,11 @@ report 'the first line (or the one after #!) is SPDX-License-Identifier: Apache-
   "$(awk 'FNR == 1 {want = /^#!/ ? 2 : 1} FNR == want && !/SPDX-License-Identifier: Apache-2.0/ {print FILENAME}' "${code[@]}")"
 report 'files longer than 400 lines' "$(awk 'FNR == 401 {print FILENAME}' "${sources[@]}")"
 report 'leftovers' "$(grep -nwE 'TO[D]O|FIX[M]E|XX[X]|HAC[K]' "${sources[@]}" CMakeLists.txt ./*.md docs/*.md 2>/dev/null)"
+
+if tracked=$(git ls-files 2>/dev/null); then
+  report 'folders beside app, layers, parallel, io, scripts, slurm, tests and docs' \
+    "$(sed -nE 's|^([^.][^/]*)/.*|\1|p' <<<"$tracked" | sort -u | grep -vxE 'app|layers|parallel|io|scripts|slurm|tests|docs')"
+fi
 
 ((breaches)) || echo "check_tree: ${#sources[@]} files"
 exit "$breaches"

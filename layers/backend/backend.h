@@ -25,12 +25,20 @@ namespace convoy {
 struct Conv2dSpec {
   std::int64_t in_channels = 0, out_channels = 0;
   std::int64_t kernel = 1, stride = 1, padding = 0;
+  [[nodiscard]] std::int64_t output_extent(std::int64_t x) const { return (x + 2 * padding - kernel) / stride + 1; }
+  [[nodiscard]] Shape output_shape(const Shape& x) const {
+    return {x[0], out_channels, output_extent(x[2]), output_extent(x[3])};
+  }
   bool operator==(const Conv2dSpec&) const = default;
 };
 
 /// A square pooling window.
 struct PoolSpec {
   std::int64_t kernel = 2, stride = 2, padding = 0;
+  [[nodiscard]] std::int64_t output_extent(std::int64_t x) const { return (x + 2 * padding - kernel) / stride + 1; }
+  [[nodiscard]] Shape output_shape(const Shape& x) const {
+    return {x[0], x[1], output_extent(x[2]), output_extent(x[3])};
+  }
   bool operator==(const PoolSpec&) const = default;
 };
 

@@ -17,8 +17,7 @@ namespace convoy {
 
 inline void call_conv2d(Backend& backend, const Conv2dSpec& spec, const Shape& input, bool with_bias) {
   RandomData data(backend);
-  const auto extent = [&](std::int64_t x) { return (x + 2 * spec.padding - spec.kernel) / spec.stride + 1; };
-  const Shape output{input[0], spec.out_channels, extent(input[2]), extent(input[3])};
+  const Shape output = spec.output_shape(input);
   const TestWeight w = data.weight(backend.conv2d_layout(spec, input));
   const TestWeight bias = data.weight(backend.vector_layout(spec.out_channels));
   const Tensor x = data.activations(input), dy = data.activations(output);
@@ -71,8 +70,7 @@ inline void call_batch_norm(Backend& backend, const Shape& shape) {
 
 inline void call_max_pool(Backend& backend, const PoolSpec& spec, const Shape& input) {
   RandomData data(backend);
-  const auto extent = [&](std::int64_t x) { return (x + 2 * spec.padding - spec.kernel) / spec.stride + 1; };
-  const Shape output{input[0], input[1], extent(input[2]), extent(input[3])};
+  const Shape output = spec.output_shape(input);
   for (const Tensor& x : {data.activations(input), data.coarse_activations(input)}) {
     const Tensor argmax = backend.tensor(output, DType::kU8);
     backend.max_pool_forward(spec, x, data.output(output), argmax);

@@ -55,8 +55,8 @@ ColumnShapes::ColumnShapes(const Conv2dSpec& spec, const Shape& x)
       kernel(spec.kernel),
       stride(spec.stride),
       padding(spec.padding),
-      out_height((height + 2 * padding - kernel) / stride + 1),
-      out_width((width + 2 * padding - kernel) / stride + 1) {}
+      out_height(spec.output_extent(height)),
+      out_width(spec.output_extent(width)) {}
 
 void gather_columns(const ColumnShapes& s, const std::byte* x, std::int64_t first, std::int64_t last,
                     std::size_t element_bytes, std::byte* columns) {

@@ -26,12 +26,11 @@ struct ConvShapes {
 };
 
 ConvShapes conv_shapes(const Conv2dSpec& s, const Shape& x, DType compute) {
-  const std::int64_t out_h = (x[2] + 2 * s.padding - s.kernel) / s.stride + 1;
-  const std::int64_t out_w = (x[3] + 2 * s.padding - s.kernel) / s.stride + 1;
   const auto type = onednn_type(compute);
+  const Shape y = s.output_shape(x);
   const memory::dims weights{s.out_channels, s.in_channels, s.kernel, s.kernel};
   ConvShapes c{memory::desc({x[0], x[1], x[2], x[3]}, type, Tag::nhwc),
-               memory::desc({x[0], s.out_channels, out_h, out_w}, type, Tag::nhwc),
+               memory::desc({y[0], y[1], y[2], y[3]}, type, Tag::nhwc),
                memory::desc(weights, type, Tag::any),
                memory::desc(weights, memory::data_type::f32, Tag::any),
                memory::desc({s.out_channels}, memory::data_type::f32, Tag::a),
@@ -73,17 +72,23 @@ std::unique_ptr<WeightLayout> OnednnBackend::conv2d_layout(const Conv2dSpec& spe
   const ConvShapes c = conv_shapes(spec, input, compute_);
   const auto forward = dnnl_compat::convolution_forward(state_->engine, c.src, c.any_weights, memory::desc(), c.dst,
                                                         c.window, c.attributes);
-  const auto gradient = dnnl_compat::convolution_backward_weights(
-      state_->engine, c.src, c.any_weights_f32, memory::desc(), c.dst, c.window, forward, c.attributes);
-  const auto backward = dnnl_compat::convolution_backward_data(state_->engine, c.src, c.any_weights, c.dst, c.window,
-                                                               forward, c.attributes);
-  const memory::desc native = by_columns(spec, compute_) ? ColumnProduct::weights(spec) : gradient.diff_weights_desc();
+  const auto gradient_format = [&] {
+    return dnnl_compat::convolution_backward_weights(state_->engine, c.src, c.any_weights_f32, memory::desc(), c.dst,
+                                                     c.window, forward, c.attributes)
+        .diff_weights_desc();
+  };
+  const auto backward_format = [&] {
+    return dnnl_compat::convolution_backward_data(state_->engine, c.src, c.any_weights, c.dst, c.window, forward,
+                                                  c.attributes)
+        .weights_desc();
+  };
+  const bool transposed = by_transposed(spec, compute_);
+  const memory::desc native = by_columns(spec, compute_) ? ColumnProduct::weights(spec) : gradient_format();
+  const memory::desc backward =
+      transposed ? bind_transposed_conv2d(*state_, spec, input, compute_).weights : backward_format();
   return std::make_unique<OnednnWeightLayout>(Shape{spec.out_channels, spec.in_channels, spec.kernel, spec.kernel},
-                                              native, forward_format(*state_, c, native, forward),
-                                              by_transposed(spec, compute_)
-                                                  ? bind_transposed_conv2d(*state_, spec, input, compute_).weights
-                                                  : backward.weights_desc(),
-                                              by_transposed(spec, compute_) && spec.kernel > 1);
+                                              native, forward_format(*state_, c, native, forward), backward,
+                                              transposed && spec.kernel > 1);
 }
 
 void OnednnBackend::conv2d_forward(const Conv2dSpec& spec, const Tensor& x, const Weight& w, const Weight* bias,

@@ -97,10 +97,11 @@ std::optional<WeightTiles> weight_tiles(const dnnl::memory::desc& native, const 
   const auto to = pair_format(forward, kIn, kOut);
   auto back = pair_format(backward, kOut, kIn);
   if (!to || !back) return std::nullopt;
-  for (const std::size_t axis : {2U, 3U}) {
-    if (!rotated) continue;
-    back->first += (dims[axis] - 1) * back->strides[axis];
-    back->strides[axis] = -back->strides[axis];
+  if (rotated) {
+    for (const std::size_t axis : {2U, 3U}) {
+      back->first += (dims[axis] - 1) * back->strides[axis];
+      back->strides[axis] = -back->strides[axis];
+    }
   }
   WeightTiles tiles{dims[kOut] / kTile, dims[kIn] / kTile, dims[2], dims[3], strides_of(from), kTile, *to, *back};
   if (from.blocks.empty() && tiles.native[kOut] == 1) {  // output channels lie side by side

@@ -89,9 +89,8 @@ double time_call(Backend& backend, const ConvolutionCall& call) {
   using enum ConvolutionCall::Direction;
   const Conv2dSpec& spec = call.spec;
   const Shape& in = call.input;
-  const auto size = [&](std::int64_t extent) { return (extent + 2 * spec.padding - spec.kernel) / spec.stride + 1; };
   const Tensor x = filled(backend, in);
-  const Tensor y = filled(backend, Shape{in[0], spec.out_channels, size(in[2]), size(in[3])});
+  const Tensor y = filled(backend, spec.output_shape(in));
   const FilledWeight w(backend, backend.conv2d_layout(spec, in));
   const FilledWeight bias(backend, backend.vector_layout(spec.out_channels));
   const Tensor dw = backend.tensor({w.layout->elements()}, DType::kF32);

@@ -3,26 +3,9 @@
 resume; broken files are told once, and end the run when they are too many.
 """
 import os
-import random
 
 from behaviour import DIGITS, Folder, check, close_series, config, main, same_series
-from jpeg_bytes import jpeg
-
-NET = {"name": "sequential", "layers": [
-    {"type": "conv2d", "name": "conv", "out_channels": 8, "kernel_size": 5, "stride": 2},
-    {"type": "relu"}, {"type": "global_avg_pool"}, {"type": "linear", "name": "fc", "out_features": 3}]}
-
-
-def pictures(folder, count=24):
-    """Three classes, which differ in their mean level."""
-    source = random.Random(1)
-    for i in range(count):
-        path = folder.file("pictures", "abc"[i % 3])
-        os.makedirs(path, exist_ok=True)
-        columns, rows = source.randint(4, 12), source.randint(4, 12)
-        levels = [min(255, max(0, 60 + 60 * (i % 3) + source.randint(-50, 50))) for _ in range(columns * rows)]
-        with open(os.path.join(path, f"{i:02}.jpg"), "wb") as file:
-            file.write(jpeg(columns, rows, levels))
+from pictures import NET, pictures
 
 
 def settings(threads=1, microbatches=1, steps=8, **data):
@@ -33,7 +16,7 @@ def settings(threads=1, microbatches=1, steps=8, **data):
 
 def train(name, ranks, threads, microbatches, **options):
     folder = Folder(f"images-{name}", settings(threads, microbatches, **options))
-    pictures(folder)
+    pictures(folder, 24)
     folder.train(ranks)
     return folder
 
@@ -47,7 +30,7 @@ def ranks_and_threads():
     close_series("4 ranks of 3 threads", train("four", 4, 3, 1).losses(), one.losses(), 1e-5)
     other = Folder("images-seed", settings(1, 2))
     other.configure({**settings(1, 2), "run": {"name": "run", "seed": 4}})
-    pictures(other)
+    pictures(other, 24)
     other.train(1)
     check(other.losses() != one.losses(), "another seed gives the same losses")
 
@@ -62,13 +45,13 @@ def resumed():
 
 def broken_files():
     folder = Folder("images-broken", settings(1, 1, steps=9))  # three epochs
-    pictures(folder)
-    with open(folder.file("pictures", "b", "04.jpg"), "w") as file:
+    pictures(folder, 24)
+    with open(folder.file("pictures", "b", "004.jpg"), "w") as file:
         file.write("this is no picture")
-    with open(folder.file("pictures", "a", "00.jpg"), "r+b") as file:
+    with open(folder.file("pictures", "a", "000.jpg"), "r+b") as file:
         file.truncate(160)  # a little behind its header
     folder.train(2)
-    for name in ("pictures/a/00.jpg", "pictures/b/04.jpg"):
+    for name in ("pictures/a/000.jpg", "pictures/b/004.jpg"):
         # Once from training and once from validation, which are data sets of their own.
         for where, text in (("stderr", folder.stderr), ("log.txt", open(folder.file("runs/run/log.txt")).read())):
             lines = [line for line in text.splitlines() if name in line and "warning" in line]
@@ -77,8 +60,8 @@ def broken_files():
     code = folder.run(1)
     errors = [line for line in folder.stderr.splitlines() if line.startswith("convoy: error:")]
     check(code == 1, f"too many broken files: exit code {code}, not 1")
-    check(len(errors) == 1 and "2 broken files are more than the 1" in errors[0] and "a/00.jpg" in errors[0]
-          and "b/04.jpg" in errors[0], f"too many broken files: {errors}")
+    check(len(errors) == 1 and "2 broken files are more than the 1" in errors[0] and "a/000.jpg" in errors[0]
+          and "b/004.jpg" in errors[0], f"too many broken files: {errors}")
 
 
 def refused():
@@ -88,7 +71,7 @@ def refused():
             ("no-classes", lambda folder: os.rename(folder.file("pictures"), folder.file("elsewhere"))
              or os.makedirs(folder.file("pictures")), ["data.train", "pictures"])):
         folder = Folder(f"images-{name}", settings())
-        pictures(folder)
+        pictures(folder, 24)
         change(folder)
         code = folder.run(2)
         errors = [line for line in folder.stderr.splitlines() if line.startswith("convoy: error:")]

@@ -1,46 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """convoy pack: training from the packed file is that from the source, bit for bit; a killed packing goes on; bad input."""
-import copy
 import os
 import random
 import signal
 import struct
 import time
 
-from behaviour import Folder, check, config, h5py, kill_tree, main, same_series
-from jpeg_bytes import jpeg
-
-NET = {"name": "sequential", "layers": [
-    {"type": "conv2d", "name": "conv", "out_channels": 4, "kernel_size": 5, "stride": 2},
-    {"type": "relu"}, {"type": "global_avg_pool"}, {"type": "linear", "name": "fc"}]}
-STEPS = {"steps": 6, "global_batch_size": 8}
-
-
-def pictures(folder, count=30, classes="abc"):
-    source = random.Random(1)
-    for i in range(count):
-        path = folder.file("pictures", classes[i % len(classes)])
-        os.makedirs(path, exist_ok=True)
-        columns, rows = source.randint(6, 12), source.randint(6, 12)
-        with open(os.path.join(path, f"{i:02}.jpg"), "wb") as file:
-            file.write(jpeg(columns, rows, [source.randint(0, 255) for _ in range(columns * rows)]))
-
-
-def packed(folder, *words, code=0, **options):
-    actual = folder.run(1, "pack", *words, **options)
-    check(actual == code, f"pack {words}: exit code {actual}, not {code}\n{folder.stdout}{folder.stderr}")
-    return folder.stdout
-
-
-def losses(folder, classes, **data):
-    net = copy.deepcopy(NET)
-    net["layers"][-1]["out_features"] = classes
-    folder.configure(config(net, data={"validation": None, **data}, train=STEPS, checkpoint={"resume": "never"}))
-    log = folder.file("runs", "run", "metrics.jsonl")
-    if os.path.exists(log):
-        os.remove(log)
-    folder.train(1)
-    return folder.losses(str)
+from behaviour import Folder, check, h5py, kill_tree, main, same_series
+from packing import losses, packed
+from pictures import NET, pictures, slow_pictures
 
 
 def jpegs():
@@ -49,19 +17,20 @@ def jpegs():
     text = packed(folder, "pictures", "out.h5", "--verify")
     check("30 samples, 3 classes" in text, text)
     options = {"image_size": 32, "augment": ["crop", "flip"]}
-    same_series("packed JPEGs", losses(folder, 3, kind="hdf5", train="out.h5", **options),
-                losses(folder, 3, kind="image_folder", train="pictures", **options))
+    same_series("packed JPEGs", losses(folder, NET, kind="hdf5", train="out.h5", **options),
+                losses(folder, NET, kind="image_folder", train="pictures", **options))
     packed(folder, "out.h5", "again.h5")
     same = open(folder.file("out.h5"), "rb").read() == open(folder.file("again.h5"), "rb").read()
     check(same, "a packed file that is packed again differs")
     packed(folder, "pictures", "raw.h5", "--raw", "32", "--threads", "3")
-    same_series("pixels", losses(folder, 3, kind="hdf5", train="raw.h5"),
-                losses(folder, 3, kind="image_folder", train="pictures", image_size=32))
+    same_series("pixels", losses(folder, NET, kind="hdf5", train="raw.h5"),
+                losses(folder, NET, kind="image_folder", train="pictures", image_size=32))
     check(not [name for name in os.listdir(folder.path) if ".part" in name], "temporary files are left")
 
 
 def small_images():
     folder = Folder("pack-small", {})
+    tens = {**NET, "layers": [*NET["layers"][:-1], {**NET["layers"][-1], "out_features": 10}]}
     source = random.Random(2)
     for group, count in (("train", 40), ("t10k", 20)):
         for kind, extents, size in (("images-idx3", (count, 28, 28), count * 784), ("labels-idx1", (count,), count)):
@@ -74,10 +43,10 @@ def small_images():
     text = packed(folder, "mnist", "mnist.h5")
     check("60 samples (40 in /train, 20 in /validation)" in text, text)
     packed(folder, "batch.bin", "cifar.h5")
-    same_series("packed IDX", losses(folder, 10, kind="hdf5", train="mnist.h5:/train", validation="mnist.h5:/validation"),
-                losses(folder, 10, kind="idx", train="mnist", validation="mnist"))
-    same_series("packed CIFAR-10", losses(folder, 10, kind="hdf5", train="cifar.h5"),
-                losses(folder, 10, kind="cifar10", train="batch.bin"))
+    same_series("packed IDX", losses(folder, tens, kind="hdf5", train="mnist.h5:/train", validation="mnist.h5:/validation"),
+                losses(folder, tens, kind="idx", train="mnist", validation="mnist"))
+    same_series("packed CIFAR-10", losses(folder, tens, kind="hdf5", train="cifar.h5"),
+                losses(folder, tens, kind="cifar10", train="batch.bin"))
 
 
 def split():
@@ -106,17 +75,7 @@ def split():
 def killed():
     """Kills a packing once its journal has some blocks; and one that runs into a full disk."""
     folder = Folder("pack-killed", {})
-    side = 96
-    pattern = jpeg(side, side, [(7 * i) % 256 for i in range(side * side)])
-    for name in "ab":
-        os.makedirs(folder.file("pictures", name))
-        for i in range(1500):
-            path = folder.file("pictures", name, f"{i:04}.jpg")
-            if i == 0:
-                with open(path, "wb") as file:
-                    file.write(pattern)
-            else:
-                os.link(folder.file("pictures", name, "0000.jpg"), path)
+    slow_pictures(folder, 1500)
     words = ["pictures", "out.h5", "--resize", "320", "--threads", "1"]
     packed(folder, "pictures", "whole.h5", *words[2:4])
     whole = open(folder.file("whole.h5"), "rb").read()
@@ -174,7 +133,7 @@ def bad_input():
     refused("leaves a part without any", "pictures", "out.h5", "--validation", "0.001")
     refused("text is there already", "pictures", "text")
     refused("--quality", "pictures", "out.h5", "--quality", "50")
-    source = folder.file("pictures", "a", "00.jpg")
+    source = folder.file("pictures", "a", "000.jpg")
     os.truncate(source, 1 << 29)  # a hole, of which the disk is to hold 3000
     for i in range(3000):
         os.link(source, folder.file("pictures", "b", f"link{i}.jpg"))
@@ -182,14 +141,14 @@ def bad_input():
     check(not [name for name in os.listdir(folder.path) if ".part" in name], "no room: temporary files are left")
     for i in range(3000):
         os.remove(folder.file("pictures", "b", f"link{i}.jpg"))
-    with open(folder.file("pictures", "a", "00.jpg"), "r+b") as file:
+    with open(folder.file("pictures", "a", "000.jpg"), "r+b") as file:
         file.truncate(160)  # a little behind its header
     refused("1 broken files among 30", "pictures", "out.h5", "--verify", code=1)
     pictures(folder, 120)
-    with open(folder.file("pictures", "a", "00.jpg"), "r+b") as file:
+    with open(folder.file("pictures", "a", "000.jpg"), "r+b") as file:
         file.truncate(160)
     text = packed(folder, "pictures", "out.h5", "--resize", "40")
-    check("left out: pictures/a/00.jpg" in text and "119 samples, 1 broken ones left out" in text, text)
+    check("left out: pictures/a/000.jpg" in text and "119 samples, 1 broken ones left out" in text, text)
 
 
 main([jpegs, small_images, split, killed, bad_input])

@@ -1,39 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """convoy pack --shards: training from shards is that from the unsharded file, bit for bit; a killed packing goes on
 and never mixes with another; bad sets of shards."""
-import copy
 import glob
 import json
 import os
-import random
 import shutil
 import signal
 import time
 
 from behaviour import Folder, check, config, kill_tree, main, same_series
-from jpeg_bytes import jpeg
+from packing import losses, packed
+from pictures import NET, pictures, slow_pictures
 
-NET = {"name": "sequential", "layers": [
-    {"type": "conv2d", "name": "conv", "out_channels": 4, "kernel_size": 5, "stride": 2},
-    {"type": "relu"}, {"type": "global_avg_pool"}, {"type": "linear", "name": "fc", "out_features": 3}]}
 COUNT = 600  # pictures that take a while
 JPEGS = {"image_size": 32, "augment": ["crop", "flip", "jitter"]}
-
-
-def pictures(folder, count):
-    source = random.Random(1)
-    for i in range(count):
-        path = folder.file("pictures", "abc"[i % 3])
-        os.makedirs(path, exist_ok=True)
-        columns, rows = source.randint(6, 12), source.randint(6, 12)
-        with open(os.path.join(path, f"{i:03}.jpg"), "wb") as file:
-            file.write(jpeg(columns, rows, [source.randint(0, 255) for _ in range(columns * rows)]))
-
-
-def packed(folder, *words, code=0, **options):
-    actual = folder.run(1, "pack", *words, **options)
-    check(actual == code, f"pack {words}: exit code {actual}, not {code}\n{folder.stdout}{folder.stderr}")
-    return folder.stdout
 
 
 def names(folder, pattern="out*"):
@@ -46,18 +26,6 @@ def shards(count, stem="out"):
 
 def contents(folder, files):
     return [open(folder.file(name), "rb").read() for name in files]
-
-
-def losses(folder, ranks=1, **data):
-    """Of one whole epoch, in its shuffled order."""
-    net = copy.deepcopy(NET)
-    folder.configure(config(net, data={"kind": "hdf5", "validation": None, **data},
-                            train={"steps": None, "epochs": 1, "global_batch_size": 8}, checkpoint={"resume": "never"}))
-    log = folder.file("runs", "run", "metrics.jsonl")
-    if os.path.exists(log):
-        os.remove(log)
-    folder.train(ranks)
-    return folder.losses(str)
 
 
 def grid(folder, source, **data):
@@ -79,11 +47,11 @@ def same_as_one_file():
     sizes = [len(data) for data in contents(folder, shards(4))]
     packed(folder, "pictures", "out.h5", *split, "--shards", "4", "--threads", "1", "--force")
     check(sizes == [len(data) for data in contents(folder, shards(4))], "one thread makes other shards")
-    expected = losses(folder, train="whole.h5:/train", validation="whole.h5:/validation", **JPEGS)
+    expected = losses(folder, NET, train="whole.h5:/train", validation="whole.h5:/validation", **JPEGS)
     groups = {"train": "out-*.h5:/train", "validation": "out-*.h5:/validation"}
-    same_series("JPEGs in shards", losses(folder, **groups, **JPEGS), expected)
-    same_series("JPEGs in shards, two ranks", losses(folder, 2, **groups, **JPEGS),
-                losses(folder, 2, train="whole.h5:/train", validation="whole.h5:/validation", **JPEGS))
+    same_series("JPEGs in shards", losses(folder, NET, **groups, **JPEGS), expected)
+    same_series("JPEGs in shards, two ranks", losses(folder, NET, 2, **groups, **JPEGS),
+                losses(folder, NET, 2, train="whole.h5:/train", validation="whole.h5:/validation", **JPEGS))
     check(grid(folder, "out-*.h5:/train", **JPEGS) == grid(folder, "whole.h5:/train", **JPEGS), "JPEGs differ")
     # Shards packed into one file are that file.
     packed(folder, "out-*.h5:/train", "again.h5")
@@ -91,8 +59,8 @@ def same_as_one_file():
     check(contents(folder, ["again.h5"]) == contents(folder, ["once.h5"]), "shards in one file differ from one file")
     packed(folder, "pictures", "raw.h5", "--raw", "32")
     packed(folder, "pictures", "raw.h5", "--raw", "32", "--shards", "61")  # one sample each
-    same_series("pixels in shards", losses(folder, train="raw-*.h5", augment=["crop", "flip"]),
-                losses(folder, train="raw.h5", augment=["crop", "flip"]))
+    same_series("pixels in shards", losses(folder, NET, train="raw-*.h5", augment=["crop", "flip"]),
+                losses(folder, NET, train="raw.h5", augment=["crop", "flip"]))
     check(grid(folder, "raw-*.h5", augment=["flip"]) == grid(folder, "raw.h5", augment=["flip"]), "pixels differ")
     packed(folder, "raw-*-of-00061.h5", "pixels.h5")
     check(contents(folder, ["pixels.h5"]) == contents(folder, ["raw.h5"]), "raw shards in one file differ from one file")
@@ -108,25 +76,16 @@ def broken():
     packed(folder, "pictures", "whole.h5")
     packed(folder, "pictures", "out.h5", "--shards", "7")
     options = {**JPEGS, "max_broken": 0.05}
-    expected = losses(folder, train="whole.h5", **options)
+    expected = losses(folder, NET, train="whole.h5", **options)
     check("broken" in folder.stderr and "whole.h5" in folder.stderr, f"no warning: {folder.stderr}")
-    same_series("a broken file in shards", losses(folder, train="out-*.h5", **options), expected)
+    same_series("a broken file in shards", losses(folder, NET, train="out-*.h5", **options), expected)
     check("out-00002-of-00007.h5:/jpeg/bytes image 4" in folder.stderr, f"the shard is not named: {folder.stderr}")
 
 
 def killed():
     """Kills a packing within a shard; the next one goes on. One of other options leaves nothing of it."""
     folder = Folder("shards-killed", {})
-    side = 96
-    for name in "ab":
-        os.makedirs(folder.file("pictures", name))
-        for i in range(COUNT // 2):
-            path = folder.file("pictures", name, f"{i:04}.jpg")
-            if i == 0:
-                with open(path, "wb") as file:
-                    file.write(jpeg(side, side, [(7 * k) % 256 for k in range(side * side)]))
-            else:
-                os.link(folder.file("pictures", name, "0000.jpg"), path)
+    slow_pictures(folder, COUNT // 2)
     words = ["pictures", "out.h5", "--resize", "320", "--threads", "1"]
     packed(folder, "pictures", "whole.h5", "--resize", "320", "--shards", "5")
     whole = contents(folder, shards(5, "whole"))

@@ -9,7 +9,7 @@ import os
 import re
 
 from behaviour import (SMALL_NET, Folder, check, close_series, config, main, same_checkpoint, same_series)
-from test_images import pictures
+from pictures import pictures
 
 RESNET = {"name": "resnet18", "stem": "small", "classes": 3}
 SIZES, MILESTONES = [8, 16, 12], [1, 2]

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""convoy pack, and training from what it has packed."""
+import os
+
+from behaviour import check, config
+
+
+def packed(folder, *words, code=0, **options):
+    actual = folder.run(1, "pack", *words, **options)
+    check(actual == code, f"pack {words}: exit code {actual}, not {code}\n{folder.stdout}{folder.stderr}")
+    return folder.stdout
+
+
+def losses(folder, net, ranks=1, **data):
+    """Of one whole epoch from this data, in its shuffled order."""
+    folder.configure(config(net, data={"kind": "hdf5", "validation": None, **data},
+                            train={"steps": None, "epochs": 1, "global_batch_size": 8}, checkpoint={"resume": "never"}))
+    log = folder.file("runs", "run", "metrics.jsonl")
+    if os.path.exists(log):
+        os.remove(log)
+    folder.train(ranks)
+    return folder.losses(str)
