@@ -59,10 +59,11 @@ T required(const std::optional<T>& value, const hdf5::File& file, const char* na
   return *value;
 }
 
-// Before HDF5 sees the file. One without a seal has been edited, or comes from elsewhere: HDF5's own checks must do.
-void require_seal(const std::string& path) {
+// HDF5 does not get to see a file with a broken seal. One without a seal has been edited, or comes from elsewhere.
+hdf5::File open_checked(const std::string& path) {
   const SealCheck check = check_seal(path);
   if (check.seal == Seal::kBroken) fail("{}: {}", path, check.problem);
+  return hdf5::File(path, check.seal == Seal::kHolds ? hdf5::Origin::kSealed : hdf5::Origin::kElsewhere);
 }
 
 // The attributes; throws unless the file is a complete checkpoint of a version that is known.
@@ -132,8 +133,7 @@ void write_checkpoint(const std::string& path, const Checkpoint& checkpoint, hdf
 
 Checkpoint read_checkpoint(const std::string& path) {
   return hdf5::input_errors([&] {
-    require_seal(path);
-    const hdf5::File file(path);
+    const hdf5::File file = open_checked(path);
     Checkpoint checkpoint = read_header(file);
     checkpoint.model = read_group(file, "/model");
     for (const auto& slot : file.groups("/optimizer")) {
@@ -145,8 +145,7 @@ Checkpoint read_checkpoint(const std::string& path) {
 
 std::vector<HostTensor> read_model_weights(const std::string& path) {
   return hdf5::input_errors([&] {
-    require_seal(path);
-    const hdf5::File file(path);
+    const hdf5::File file = open_checked(path);
     if (!file.has("/model") || file.is_dataset("/model")) {
       fail("{}: no group /model, which holds the weights under torchvision's names with '.' as '/'", path);
     }
@@ -158,8 +157,7 @@ std::vector<HostTensor> read_model_weights(const std::string& path) {
 
 std::string checkpoint_problem(const std::string& path) {
   try {
-    require_seal(path);
-    const hdf5::File file(path);
+    const hdf5::File file = open_checked(path);
     (void)read_header(file);
     for (const auto& info : file.datasets()) {
       file.verify(info);
@@ -171,8 +169,9 @@ std::string checkpoint_problem(const std::string& path) {
 }
 
 std::vector<DatasetCheck> check_datasets(const std::string& path) {
-  const hdf5::File file = hdf5::input_errors([&] { return hdf5::File(path); });
   const bool sealed = check_seal(path).seal == Seal::kHolds;
+  const hdf5::File file =
+      hdf5::input_errors([&] { return hdf5::File(path, sealed ? hdf5::Origin::kSealed : hdf5::Origin::kElsewhere); });
   std::vector<DatasetCheck> checks;
   for (const auto& info : file.datasets()) {
     DatasetCheck check{info, info.checksummed || sealed, ""};

@@ -7,6 +7,7 @@
 
 #include "io/hdf5_dataset.h"
 #include "io/hdf5_jpegs.h"
+#include "io/hdf5_trial.h"
 #include "io/shards.h"
 
 namespace convoy {
@@ -101,6 +102,10 @@ void check_alike(const Source& one, const std::string& name, const Source& other
 /// Opens each of `sources` as a `File`.
 template <class File, class Source>
 std::vector<std::unique_ptr<Source>> open_parts(const std::vector<std::string>& sources) {
+  std::vector<std::string> paths;
+  paths.reserve(sources.size());
+  for (const std::string& source : sources) paths.push_back(Hdf5Source(source).path);
+  const hdf5::TriedTogether tried(paths);
   std::vector<std::unique_ptr<Source>> parts;
   parts.reserve(sources.size());
   for (const std::string& source : sources) {

@@ -36,6 +36,7 @@ World::World(const Environment& environment) : exceptions_at_start_(std::uncaugh
   MPI_Initialized(&started);
   if (started != 0) fail("MPI was started twice in one process: a program has one World, for its whole life");
   int level = MPI_THREAD_SINGLE;
+  ::setenv("OMPI_MCA_mpi_warn_on_fork", "0", 0);  // the children that there are touch no memory of MPI (io/trial.h)
   [[maybe_unused]] const MpiOwnMemory not_ours;
   CONVOY_MPI_CHECK(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level));
   keep_pmix_mapped();
@@ -92,6 +93,7 @@ void World::find_node() {
 
 World::~World() {
   const bool in_order = std::uncaught_exceptions() <= exceptions_at_start_ && abandoned_operations() == 0;
+  ::setenv("OMPI_MCA_mpi_warn_on_fork", "0", 0);  // the children that there are touch no memory of MPI (io/trial.h)
   [[maybe_unused]] const MpiOwnMemory not_ours;
   launcher_watch_.reset();  // MPI may lose its launcher in order from here on
   try {

@@ -12,6 +12,7 @@
 
 #include "app/commands/commands.h"
 #include "io/checkpoint.h"
+#include "io/hdf5_trial.h"
 #include "io/shards.h"
 #include "layers/base/error.h"
 #include "layers/base/size_words.h"
@@ -137,6 +138,7 @@ int inspect_command(const InspectArguments& arguments) {
     return 0;
   }
   const std::vector<std::string> shards = find_shards(path);
+  const hdf5::TriedTogether tried(shards);
   for (const std::string& shard : shards) {
     inspect_file(shard);
     fmt::print("\n");

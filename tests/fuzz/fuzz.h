@@ -6,6 +6,8 @@
 // sanitizers to notice what goes wrong. Invariant: an input leaves nothing behind for the next.
 #pragma once
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -21,6 +23,8 @@
 #include "layers/base/error.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+/// Of the sanitizers' runtime; libFuzzer has it write the input under test as a finding.
+extern "C" __attribute__((weak)) void __sanitizer_set_death_callback(void (*callback)());
 
 namespace convoy::fuzz {
 
@@ -56,6 +60,13 @@ class Folder {
 inline const Folder& folder() {
   static const Folder shared;
   return shared;
+}
+
+/// For code that tries in a child process what may crash there (io/trial.h): a crash of the child is no finding.
+inline void forgive_children() {
+  [[maybe_unused]] static const int once = pthread_atfork(nullptr, nullptr, [] {
+    if (__sanitizer_set_death_callback != nullptr) __sanitizer_set_death_callback(nullptr);
+  });
 }
 
 /// Bad input is told by an Error; anything else that `body` throws ends the program, which is a finding.

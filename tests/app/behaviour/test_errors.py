@@ -3,12 +3,14 @@
 `convoy: error:` and says what is wrong, and never a hang.
 """
 import os
+import shutil
 import subprocess
 
 from behaviour import DIGITS, MLP, SMALL_NET, Folder, check, config, h5py, main
 
 TIMEOUT = 40  # seconds until a run counts as hanging
 USAGE, FAILURE = 2, 1
+FUZZ = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "fuzz", "corpus")
 
 
 def fails(name, sections, codes, words, ranks=(1, 2), prepare=None, **options):
@@ -85,6 +87,14 @@ def not_hdf5():
         with open(folder.file("text.h5"), "w") as file:
             file.write("this is no HDF5 file\n" * 100)
     fails("not-hdf5", config(data={"train": "text.h5"}), USAGE, ["text.h5"], prepare=write)
+
+
+def hdf5_crashes():
+    """Files that make HDF5 1.10 crash, or loop for ever; with another version they may be damaged in other words."""
+    for corpus, name, ranks in (("hdf5_data", "found-local-heap", (1, 2)), ("checkpoint", "found-global-heap-loop", (2,))):
+        def copy(folder, path=os.path.join(FUZZ, corpus, name)):
+            shutil.copy(path, folder.file("damaged.h5"))
+        fails(name, config(data={"train": "damaged.h5", "validation": ""}), USAGE, ["damaged.h5"], ranks, copy)
 
 
 def labels_outside_classes():
@@ -180,5 +190,5 @@ def one_rank_fails():
 
 
 main([unknown_key, unknown_section, wrong_type, out_of_range, broken_toml, missing_config, batch_does_not_divide, no_cuda,
-      missing_file, no_data_sets, not_hdf5, labels_outside_classes, checkpoint_of_another_model, missing_checkpoint,
+      missing_file, no_data_sets, not_hdf5, hdf5_crashes, labels_outside_classes, checkpoint_of_another_model, missing_checkpoint,
       folder_not_writable, nan_loss, full_disk, file_size_limit, one_rank_fails])

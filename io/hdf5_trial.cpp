@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Walks over a file by the functions with which this program reads one. Elements that lie in the file as they are need
+// no decoding: of those, and of large data sets, the first and the last rows do.
+#include "io/hdf5_trial.h"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <new>
+#include <vector>
+
+#include "io/hdf5.h"
+#include "io/hdf5_check.h"
+#include "io/trial.h"
+
+namespace convoy::hdf5 {
+
+namespace {
+
+constexpr std::int64_t kDecoded = 64 << 20;       // bytes of elements of one file that are all read
+constexpr std::uintmax_t kSecondBytes = 1 << 20;  // of a file: as many give it one more second
+
+struct Object {
+  std::string name;  // "." is the root
+  bool dataset = false;
+};
+
+herr_t collect_object(hid_t, const char* name, const H5O_info_t* info, void* objects) {
+  try {
+    static_cast<std::vector<Object>*>(objects)->push_back({name, info->type == H5O_TYPE_DATASET});
+    return 0;
+  } catch (...) {
+    return -1;  // no exception may pass through the C library
+  }
+}
+
+herr_t collect_attribute(hid_t, const char* name, const H5A_info_t*, void* names) {
+  try {
+    static_cast<std::vector<std::string>*>(names)->emplace_back(name);
+    return 0;
+  } catch (...) {
+    return -1;
+  }
+}
+
+// One problem does not keep the walk from what comes after it.
+template <class Body>
+void go_on(Body&& body) {
+  try {
+    std::forward<Body>(body)();
+  } catch (const std::exception&) {
+  }
+}
+
+void read_attributes(const File& file, const std::string& object) {
+  std::vector<std::string> names;
+  hsize_t at = 0;
+  H5Aiterate_by_name(file.id(), object.c_str(), H5_INDEX_NAME, H5_ITER_NATIVE, &at, collect_attribute, &names,
+                     H5P_DEFAULT);
+  for (const auto& name : names) {
+    go_on([&] { (void)file.int_attribute(object, name); });
+    go_on([&] { (void)file.uint_attribute(object, name); });
+    go_on([&] { (void)file.double_attribute(object, name); });
+    go_on([&] { (void)file.strings_attribute(object, name); });
+  }
+}
+
+// `left`: how many bytes of decoded elements are still to be read of this file.
+void read_elements(const File& file, const std::string& dataset, std::int64_t& left) {
+  const DatasetInfo info = file.info(dataset);
+  const Handle handle(CONVOY_HDF5(H5Dopen2(file.id(), dataset.c_str(), H5P_DEFAULT), dataset));
+  if (info.chunk_rows > 0) {
+    const Handle space(CONVOY_HDF5(H5Dget_space(handle.id()), dataset));
+    hsize_t chunks = 0;
+    H5Dget_num_chunks(handle.id(), space.id(), &chunks);  // goes through the whole index
+  }
+  if (!info.dtype || info.size() == 0) return;
+  const std::int64_t bytes = info.size() * static_cast<std::int64_t>(dtype_size(*info.dtype));
+  const bool decoded = info.file_offset < 0;
+  if (info.dims.empty() || (decoded && bytes <= left)) {
+    left -= bytes;
+    go_on([&] { (void)file.read(dataset, ""); });
+    go_on([&] { file.verify(info); });
+  }
+  if (info.dims.empty()) return;
+  const std::int64_t row = bytes / info.dims[0];
+  if (row > kDecoded) return;
+  std::vector<std::byte> buffer(static_cast<std::size_t>(row));
+  const RowReader reader(file, dataset);
+  for (const std::int64_t index : {std::int64_t{0}, info.dims[0] - 1}) {
+    go_on([&] { reader.read(index, 1, *info.dtype, buffer.data()); });
+  }
+}
+
+void walk(const File& file) {
+  std::vector<Object> objects;
+  H5Ovisit2(file.id(), H5_INDEX_NAME, H5_ITER_INC, collect_object, &objects, H5O_INFO_BASIC);
+  std::int64_t left = kDecoded;
+  for (const Object& object : objects) {
+    const std::string path = object.name == "." ? "/" : "/" + object.name;
+    go_on([&] { read_attributes(file, path); });
+    go_on([&] { object.dataset ? read_elements(file, path, left) : (void)file.groups(path); });
+  }
+}
+
+// Those of the TriedTogether that lives, sorted. Under the library's lock.
+std::vector<std::string>& tried() {
+  static std::vector<std::string> paths;
+  return paths;
+}
+
+TrialLimits limits_for(const std::vector<std::string>& paths) {
+  std::uintmax_t bytes = 0;
+  for (const auto& path : paths) {
+    std::error_code error;
+    const std::uintmax_t size = std::filesystem::file_size(path, error);
+    if (!error) bytes += size;
+  }
+  TrialLimits limits;
+  limits.cpu_seconds += static_cast<unsigned>(std::min<std::uintmax_t>(bytes / kSecondBytes, 1 << 20));
+  return limits;
+}
+
+TrialEnd try_all(const std::vector<std::string>& paths, const TrialLimits& limits) {
+  const auto guard = lock();
+  return run_trial(
+      [&] {
+        // The thread that held the lock is another one by its number here.
+        new (&library_lock()) std::recursive_mutex;
+        for (const auto& path : paths) {
+          go_on([&] { walk(File(path, Origin::kSealed)); });
+        }
+      },
+      limits);
+}
+
+}  // namespace
+
+void try_reading(const std::string& path) {
+  const auto guard = lock();
+  if (std::binary_search(tried().begin(), tried().end(), path)) return;
+  const TrialLimits limits = limits_for({path});
+  const TrialEnd end = try_all({path}, limits);
+  if (end.kind == TrialEnd::kCrashed) {
+    fail("{}: damaged: HDF5 {} crashes when it reads this file ({}); copy or write the file again", path,
+         library_version(), end.signal == 0 ? "no signal" : ::strsignal(end.signal));
+  }
+  if (end.kind == TrialEnd::kTooLong) {
+    fail(
+        "{}: damaged: HDF5 {} reads this file for {} s of processor time and comes to no end; copy or write the file "
+        "again",
+        path, library_version(), limits.cpu_seconds);
+  }
+}
+
+TriedTogether::TriedTogether(const std::vector<std::string>& paths) {
+  const auto guard = lock();
+  if (paths.size() < 2 || try_all(paths, limits_for(paths)).kind != TrialEnd::kReturned) return;
+  tried() = paths;
+  std::sort(tried().begin(), tried().end());
+}
+
+TriedTogether::~TriedTogether() {
+  const auto guard = lock();
+  tried().clear();
+}
+
+}  // namespace convoy::hdf5
