@@ -27,7 +27,7 @@ for name in "${names[@]}"; do
     -artifact_prefix="$findings/" -print_final_stats=1)
   case "$name" in
     # Several children with their seconds (io/trial.h); what HDF5 asks malloc for, and never touches, harms nobody.
-    hdf5_data | checkpoint) options+=(-timeout=60 -report_slow_units=60 -malloc_limit_mb=1000000) ;;
+    hdf5_data | checkpoint) options+=(-timeout=300 -report_slow_units=300 -malloc_limit_mb=1000000) ;;
   esac
   if [[ -e tests/fuzz/$name.dict ]]; then options+=(-dict="tests/fuzz/$name.dict"); fi
   echo "== $name, $seconds s"

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "layers/backend/onednn/column_product.h"
+#include "layers/backend/onednn/column_spread.h"
 #include "layers/backend/onednn/transposed_conv2d.h"
 #include "layers/base/error.h"
 #include "tests/layers/reference.h"
@@ -136,6 +137,33 @@ TEST_CASE("a weight gradient as a product over columns") {
     const double n = static_cast<double>(dy.shape[0] * dy.shape[2] * dy.shape[3]);
     check_close(actual, expected, 0x1p-24, n * n * 0x1p-24 / 16 + 1e-6, "dw");
     CHECK_THROWS_AS(product.run(state, device.backend, input, gradient, dw.raw(), dw.raw()), Error);
+  }
+}
+
+TEST_CASE("an input gradient as a product over columns") {
+  for (const Case& c : kCases) {
+    const std::int64_t taps = c.spec.kernel * c.spec.kernel, in = c.spec.in_channels, out = c.spec.out_channels;
+    Device device(2);
+    OnednnState state;
+    const Array x(Shape{c.images, in, c.height, c.width});
+    Array w = uniform({out, in, c.spec.kernel, c.spec.kernel}, 6);
+    Array dy = uniform(conv2d(c.spec, x, w).shape, 7);
+    const Tensor gradient = device.put(dy);
+    device.put(w);                             // rounded to float32
+    std::vector<float> rows(w.values.size());  // a row of columns for each output channel
+    for (std::int64_t o = 0; o < out; ++o) {
+      for (std::int64_t i = 0; i < in; ++i) {
+        for (std::int64_t tap = 0; tap < taps; ++tap) {
+          rows[static_cast<std::size_t>((o * taps + tap) * in + i)] =
+              static_cast<float>(w.values[static_cast<std::size_t>((o * in + i) * taps + tap)]);
+        }
+      }
+    }
+    const Tensor dx = device.spoiled(x.shape);
+    BoundPrimitive bound = bind_column_spread(state, c.spec, x.shape, DType::kF32);
+    run_column_spread(state, device.backend, bound, c.spec, gradient, rows.data(), dx);
+    const double n = static_cast<double>(out * taps);
+    check_close(device.get(dx), conv2d_backward(c.spec, dy, x, w).dx, 0x1p-24, n * n * 0x1p-24 / 16 + 1e-6, "dx");
   }
 }
 

@@ -18,15 +18,6 @@ using Tag = dnnl::memory::format_tag;
 
 constexpr std::int64_t kGroupBytes = 5 << 19;  // 2.5 MiB; 2 MiB is a core's second-level cache where AMX is
 
-// The most images whose columns fit, as a divisor of all, so that one size of product does.
-std::int64_t group_size(const ColumnShapes& s, std::size_t element_bytes) {
-  if (!s.gathered()) return s.images;
-  const std::int64_t image_bytes = s.pixels() * s.depth() * static_cast<std::int64_t>(element_bytes);
-  std::int64_t group = std::clamp<std::int64_t>(kGroupBytes / image_bytes, 1, s.images);
-  while (s.images % group != 0) --group;
-  return group;
-}
-
 BoundPrimitive bind_product(OnednnState& state, const ColumnShapes& s, DType compute, std::int64_t group, bool add) {
   const auto type = onednn_type(compute);
   const std::int64_t rows = group * s.pixels();
@@ -58,6 +49,13 @@ ColumnShapes::ColumnShapes(const Conv2dSpec& spec, const Shape& x)
       out_height(spec.output_extent(height)),
       out_width(spec.output_extent(width)) {}
 
+std::int64_t ColumnShapes::group_of(std::size_t element_bytes) const {
+  const std::int64_t image_bytes = pixels() * depth() * static_cast<std::int64_t>(element_bytes);
+  std::int64_t group = std::clamp<std::int64_t>(kGroupBytes / image_bytes, 1, images);
+  while (images % group != 0) --group;
+  return group;
+}
+
 void gather_columns(const ColumnShapes& s, const std::byte* x, std::int64_t first, std::int64_t last,
                     std::size_t element_bytes, std::byte* columns) {
   const std::size_t tap = static_cast<std::size_t>(s.in) * element_bytes;
@@ -80,7 +78,7 @@ ColumnProduct::ColumnProduct(OnednnState& state, const Conv2dSpec& spec, const S
     : WeightGradient(weights(spec)),
       shapes_(spec, x),
       element_bytes_(dtype_size(compute)),
-      group_(group_size(shapes_, element_bytes_)) {
+      group_(shapes_.gathered() ? shapes_.group_of(element_bytes_) : shapes_.images) {
   first_ = bind_product(state, shapes_, compute, group_, false);
   if (group_ < shapes_.images) others_ = bind_product(state, shapes_, compute, group_, true);
 }

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "layers/backend/onednn/column_product.h"
+#include "layers/backend/onednn/column_spread.h"
 #include "layers/backend/onednn/dnnl_compat.h"
 #include "layers/backend/onednn/onednn_backend.h"
 #include "layers/backend/onednn/onednn_state.h"
@@ -62,7 +63,26 @@ bool by_columns(const Conv2dSpec& s, DType compute) {
          (s.kernel == 1 || s.in_channels >= 128);
 }
 
-bool by_transposed(const Conv2dSpec& s, DType compute) { return has_transposed_conv2d(s) && by_columns(s, compute); }
+enum class InputWay { kDirect, kTransposed, kColumns };
+
+InputWay input_way(const Conv2dSpec& s, DType compute) {
+  if (!by_columns(s, compute)) return InputWay::kDirect;
+  return has_transposed_conv2d(s) ? InputWay::kTransposed : InputWay::kColumns;
+}
+
+BoundPrimitive bind_backward_input(OnednnState& state, const Conv2dSpec& spec, const Shape& dx, DType compute) {
+  const InputWay way = input_way(spec, compute);
+  if (way == InputWay::kTransposed) return bind_transposed_conv2d(state, spec, dx, compute);
+  if (way == InputWay::kColumns) return bind_column_spread(state, spec, dx, compute);
+  const ConvShapes c = conv_shapes(spec, dx, compute);
+  const auto hint = dnnl_compat::convolution_forward(state.engine, c.src, c.any_weights, memory::desc(), c.dst,
+                                                     c.window, c.attributes);
+  const auto pd =
+      dnnl_compat::convolution_backward_data(state.engine, c.src, c.any_weights, c.dst, c.window, hint, c.attributes);
+  return bind_primitive(
+      state, dnnl::convolution_backward_data(pd), pd.weights_desc(), pd.scratchpad_desc(),
+      {{DNNL_ARG_DIFF_SRC, c.src}, {DNNL_ARG_WEIGHTS, pd.weights_desc()}, {DNNL_ARG_DIFF_DST, c.dst}});
+}
 
 const OnednnWeightLayout& layout_of(const Weight& w) { return static_cast<const OnednnWeightLayout&>(*w.layout); }
 
@@ -77,18 +97,11 @@ std::unique_ptr<WeightLayout> OnednnBackend::conv2d_layout(const Conv2dSpec& spe
                                                      c.window, forward, c.attributes)
         .diff_weights_desc();
   };
-  const auto backward_format = [&] {
-    return dnnl_compat::convolution_backward_data(state_->engine, c.src, c.any_weights, c.dst, c.window, forward,
-                                                  c.attributes)
-        .weights_desc();
-  };
-  const bool transposed = by_transposed(spec, compute_);
   const memory::desc native = by_columns(spec, compute_) ? ColumnProduct::weights(spec) : gradient_format();
-  const memory::desc backward =
-      transposed ? bind_transposed_conv2d(*state_, spec, input, compute_).weights : backward_format();
+  const memory::desc backward = bind_backward_input(*state_, spec, input, compute_).weights;
+  const bool turned = spec.kernel > 1 && input_way(spec, compute_) == InputWay::kTransposed;
   return std::make_unique<OnednnWeightLayout>(Shape{spec.out_channels, spec.in_channels, spec.kernel, spec.kernel},
-                                              native, forward_format(*state_, c, native, forward), backward,
-                                              transposed && spec.kernel > 1);
+                                              native, forward_format(*state_, c, native, forward), backward, turned);
 }
 
 void OnednnBackend::conv2d_forward(const Conv2dSpec& spec, const Tensor& x, const Weight& w, const Weight* bias,
@@ -114,28 +127,16 @@ void OnednnBackend::conv2d_forward(const Conv2dSpec& spec, const Tensor& x, cons
 
 void OnednnBackend::conv2d_backward_input(const Conv2dSpec& spec, const Tensor& dy, const Weight& w, const Tensor& dx) {
   auto& bound = plan_for(*state_, spec, dx.shape(), false).backward_input;
+  if (!bound) bound = std::make_unique<BoundPrimitive>(bind_backward_input(*state_, spec, dx.shape(), compute_));
   Tensor copy;
-  if (by_transposed(spec, compute_)) {
-    if (!bound) {
-      bound = std::make_unique<BoundPrimitive>(bind_transposed_conv2d(*state_, spec, dx.shape(), compute_));
-    }
-    run_transposed_conv2d(*state_, *this, *bound, spec, dy, backward_weight_for(*state_, *this, *bound, w, copy), dx);
-    return;
-  }
-  if (!bound) {
-    const ConvShapes c = conv_shapes(spec, dx.shape(), compute_);
-    const auto hint = dnnl_compat::convolution_forward(state_->engine, c.src, c.any_weights, memory::desc(), c.dst,
-                                                       c.window, c.attributes);
-    const auto pd = dnnl_compat::convolution_backward_data(state_->engine, c.src, c.any_weights, c.dst, c.window, hint,
-                                                           c.attributes);
-    bound = std::make_unique<BoundPrimitive>(bind_primitive(
-        *state_, dnnl::convolution_backward_data(pd), pd.weights_desc(), pd.scratchpad_desc(),
-        {{DNNL_ARG_DIFF_SRC, c.src}, {DNNL_ARG_WEIGHTS, pd.weights_desc()}, {DNNL_ARG_DIFF_DST, c.dst}}));
+  void* weight = backward_weight_for(*state_, *this, *bound, w, copy);
+  switch (input_way(spec, compute_)) {
+    case InputWay::kTransposed: return run_transposed_conv2d(*state_, *this, *bound, spec, dy, weight, dx);
+    case InputWay::kColumns: return run_column_spread(*state_, *this, *bound, spec, dy, weight, dx);
+    case InputWay::kDirect: break;
   }
   run_primitive(*state_, *this, *bound,
-                {{DNNL_ARG_DIFF_DST, dy.raw()},
-                 {DNNL_ARG_WEIGHTS, backward_weight_for(*state_, *this, *bound, w, copy)},
-                 {DNNL_ARG_DIFF_SRC, dx.raw()}});
+                {{DNNL_ARG_DIFF_DST, dy.raw()}, {DNNL_ARG_WEIGHTS, weight}, {DNNL_ARG_DIFF_SRC, dx.raw()}});
 }
 
 void OnednnBackend::conv2d_backward_weight(const Conv2dSpec& spec, const Tensor& x, const Tensor& dy, const Weight& w,
