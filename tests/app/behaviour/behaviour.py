@@ -289,15 +289,15 @@ def check(holds, text):
     return holds
 
 
-def uneven_validation(folder):
-    """Held-out digits whose number does not divide (357 = 3 x 7 x 17) as a data file; all 360 without h5py."""
+def part_of(folder, group, count):
+    """The first digits of "train" or "validation" as a data file; the whole group without h5py."""
     if h5py is None:
-        return DIGITS + ":/validation", 360
-    path = Folder(folder, {}).file("validation.h5")
+        return f"{DIGITS}:/{group}"
+    path = Folder(folder, {}).file(f"{group}.h5")
     with h5py.File(DIGITS, "r") as source, h5py.File(path, "w") as file:
         for name in ("images", "labels"):
-            file[name] = source["validation"][name][:357]
-    return path, 357
+            file[name] = source[group][name][:count]
+    return path
 
 
 def main(cases):

@@ -5,7 +5,7 @@ Bitwise where the parts of a batch are the same (ranks x microbatches), to round
 """
 import re
 
-from behaviour import MLP, SMALL_NET, Folder, check, close_series, config, main, same_series, uneven_validation
+from behaviour import MLP, SMALL_NET, Folder, check, close_series, config, h5py, main, part_of, same_series
 
 
 def train(name, ranks, microbatches, model, **sections):
@@ -51,7 +51,8 @@ def small_buckets():
 
 def evaluation():
     """Every sample counts once, also where the number of samples does not divide (357 = 3 x 7 x 17)."""
-    validation, samples = uneven_validation("ranks-evaluation-data")
+    samples = 357 if h5py else 360
+    validation = part_of("ranks-evaluation-data", "validation", samples)
     sections = config(SMALL_NET, data={"validation": validation}, train={"steps": 60})
     trained = Folder("ranks-evaluation", sections)
     trained.train()
