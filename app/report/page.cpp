@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iterator>
 
 #include "app/report/markup.h"
@@ -97,9 +98,14 @@ std::string run_legend(const std::vector<ReportRun>& runs) {
 }
 
 std::string difference_table(const std::vector<ReportRun>& runs) {
-  if (runs.size() < 2) return "";
+  const auto known =
+      std::count_if(runs.begin(), runs.end(), [](const auto& run) { return run.config_problem.empty(); });
+  if (known < 2) return "";
   const std::vector<std::string> keys = differing_keys(runs);
-  if (keys.empty()) return "<p class=\"note\">All runs have the same config, but for their names.</p>\n";
+  if (keys.empty()) {
+    return fmt::format("<p class=\"note\">All runs{} have the same config, but for their names.</p>\n",
+                       static_cast<std::size_t>(known) < runs.size() ? " that have one" : "");
+  }
   std::string html = "<div class=\"scroll\"><table><thead><tr><th>differs</th>";
   for (const ReportRun& run : runs) fmt::format_to(Out(html), "<th class=\"name\">{}</th>", escape(run.name));
   html += "</tr></thead><tbody>\n";

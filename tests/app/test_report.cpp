@@ -5,6 +5,7 @@
 
 #include "app/report/chart.h"
 #include "app/report/metrics_fields.h"
+#include "app/report/page.h"
 #include "app/report/phases.h"
 #include "app/report/report_run.h"
 #include "app/report/run_charts.h"
@@ -203,6 +204,13 @@ TEST_CASE("configs and names side by side") {
   CHECK(runs[0].name == "a/r");
   CHECK(runs[1].name == "b/r");
   CHECK(runs[2].name == "other");
+  const auto says = [&](const char* text) { return report_page(runs).find(text) != std::string::npos; };
+  CHECK(says("<th>differs</th>"));
+  runs[1].values = runs[0].values;
+  CHECK(says("All runs that have one have the same config"));
+  runs[1].config_problem = "none there";
+  CHECK(!says("the same config"));
+  CHECK(!says("<th>differs</th>"));
   std::vector<ReportRun> twice(2, runs[2]);
   tell_apart(twice);
   CHECK(twice[0].name != twice[1].name);
