@@ -59,11 +59,15 @@ T required(const std::optional<T>& value, const hdf5::File& file, const char* na
   return *value;
 }
 
+hdf5::Origin origin_of(const SealCheck& check) {
+  return check.seal == Seal::kHolds ? hdf5::Origin::kSealed : hdf5::Origin::kElsewhere;
+}
+
 // HDF5 does not get to see a file with a broken seal. One without a seal has been edited, or comes from elsewhere.
 hdf5::File open_checked(const std::string& path) {
   const SealCheck check = check_seal(path);
   if (check.seal == Seal::kBroken) fail("{}: {}", path, check.problem);
-  return hdf5::File(path, check.seal == Seal::kHolds ? hdf5::Origin::kSealed : hdf5::Origin::kElsewhere);
+  return hdf5::File(path, origin_of(check));
 }
 
 // The attributes; throws unless the file is a complete checkpoint of a version that is known.
@@ -169,9 +173,9 @@ std::string checkpoint_problem(const std::string& path) {
 }
 
 std::vector<DatasetCheck> check_datasets(const std::string& path) {
-  const bool sealed = check_seal(path).seal == Seal::kHolds;
-  const hdf5::File file =
-      hdf5::input_errors([&] { return hdf5::File(path, sealed ? hdf5::Origin::kSealed : hdf5::Origin::kElsewhere); });
+  const SealCheck seal = check_seal(path);
+  const bool sealed = seal.seal == Seal::kHolds;
+  const hdf5::File file = hdf5::input_errors([&] { return hdf5::File(path, origin_of(seal)); });
   std::vector<DatasetCheck> checks;
   for (const auto& info : file.datasets()) {
     DatasetCheck check{info, info.checksummed || sealed, ""};

@@ -93,7 +93,6 @@ void World::find_node() {
 
 World::~World() {
   const bool in_order = std::uncaught_exceptions() <= exceptions_at_start_ && abandoned_operations() == 0;
-  ::setenv("OMPI_MCA_mpi_warn_on_fork", "0", 0);  // the children that there are touch no memory of MPI (io/trial.h)
   [[maybe_unused]] const MpiOwnMemory not_ours;
   launcher_watch_.reset();  // MPI may lose its launcher in order from here on
   try {

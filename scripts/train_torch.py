@@ -118,7 +118,8 @@ def main():
         def write(**event):
             print(json.dumps(event), file=file, flush=True)
 
-        write(event="start", step=0, ranks=1, replicas=1, stages=1, device=f"PyTorch {torch.__version__}", total_steps=steps * epochs)
+        write(event="start", step=0, ranks=1, replicas=1, stages=1, device=f"PyTorch {torch.__version__}",
+              total_steps=steps * epochs)
         for epoch in range(epochs):
             order = torch.randperm(len(labels), generator=generator)
             for i in range(steps):
