@@ -10,6 +10,8 @@
 #include <hdf5.h>
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "io/hdf5.h"
 
@@ -28,6 +30,18 @@ T checked(T result, const char* call, const std::string& place) {
 
 /// Takes the lock and, the first time, turns off the library's own printing of errors.
 [[nodiscard]] std::unique_lock<std::recursive_mutex> lock();
+
+/// For callbacks, since no exception may pass through the C library: adds `item` to `list`, a std::vector<T>; -1 when
+/// there is no memory for it.
+template <class T>
+herr_t collect(T item, void* list) {
+  try {
+    static_cast<std::vector<T>*>(list)->push_back(std::move(item));
+    return 0;
+  } catch (...) {
+    return -1;
+  }
+}
 
 /// The type in memory for `dtype`.
 [[nodiscard]] hid_t native_type(DType dtype);

@@ -21,12 +21,7 @@ constexpr std::int64_t kMostPacked = 1100;
 constexpr std::int64_t kMostUnwritten = std::int64_t{256} << 20;
 
 herr_t collect_name(hid_t, const char* name, const H5L_info_t*, void* names) {
-  try {
-    static_cast<std::vector<std::string>*>(names)->emplace_back(name);
-    return 0;
-  } catch (...) {
-    return -1;  // no exception may pass through the C library
-  }
+  return collect<std::string>(name, names);
 }
 
 herr_t collect_dataset(hid_t, const char* name, const H5O_info_t* info, void* names) {

@@ -30,21 +30,11 @@ struct Object {
 };
 
 herr_t collect_object(hid_t, const char* name, const H5O_info_t* info, void* objects) {
-  try {
-    static_cast<std::vector<Object>*>(objects)->push_back({name, info->type == H5O_TYPE_DATASET});
-    return 0;
-  } catch (...) {
-    return -1;  // no exception may pass through the C library
-  }
+  return collect<Object>({name, info->type == H5O_TYPE_DATASET}, objects);
 }
 
 herr_t collect_attribute(hid_t, const char* name, const H5A_info_t*, void* names) {
-  try {
-    static_cast<std::vector<std::string>*>(names)->emplace_back(name);
-    return 0;
-  } catch (...) {
-    return -1;
-  }
+  return collect<std::string>(name, names);
 }
 
 // One problem does not keep the walk from what comes after it.
