@@ -133,10 +133,13 @@ std::string profile_report(const StepProfile& profile) {
       "larger "
       "of both would need over the time taken\n",
       profile.bounds.flops_per_second / 1e9, profile.bounds.bytes_per_second / 1e9);
-  if (profile.convolution_bound > 0) {
-    text += fmt::format("convolution bound: {:.2f} ms, the step's convolutions each alone: {:.1f} % of the step\n",
-                        1e3 * profile.convolution_bound, 100 * profile.convolution_bound / profile.step_seconds);
-  }
+  const auto convolutions = [&](const char* how, double seconds) {
+    if (seconds == 0) return std::string();
+    return fmt::format("{}: {:.2f} ms, the step's convolutions each alone: {:.1f} % of the step\n", how, 1e3 * seconds,
+                       100 * seconds / profile.step_seconds);
+  };
+  text += convolutions("convolution bound", profile.convolution_bound);
+  text += convolutions("by the library's direct algorithm", profile.direct_convolution_bound);
   return text;
 }
 
@@ -149,12 +152,19 @@ StepProfile profile_steps(Run& run, std::int64_t steps, double step_seconds) {
     const LoaderStep batch = feed.next();
     run.runner->train_step(batch.microbatches, batch.global_samples, run.lr.at(i), i, [&] { feed.fetch_ahead(); });
   }
-  StepProfile profile{steps, step_seconds, backend.entries(), {}, 0};
+  StepProfile profile{steps, step_seconds, backend.entries(), {}, 0, 0};
   run.communicator->barrier("end of the profile");  // the bounds want the node for themselves, as far as ranks share it
   profile.bounds = measure_bounds(backend.inner());
-  for (const auto& [call, seconds] : time_alone(backend.inner(), backend.convolutions())) {
-    profile.convolution_bound +=
-        seconds * static_cast<double>(backend.convolutions().at(call)) / static_cast<double>(steps);
+  const auto convolutions_alone = [&](Backend& on) {
+    double sum = 0;
+    for (const auto& [call, seconds] : time_alone(on, backend.convolutions())) {
+      sum += seconds * static_cast<double>(backend.convolutions().at(call)) / static_cast<double>(steps);
+    }
+    return sum;
+  };
+  profile.convolution_bound = convolutions_alone(backend.inner());
+  if (const auto direct = backend.inner().with_direct_convolutions()) {
+    profile.direct_convolution_bound = convolutions_alone(*direct);
   }
   run.communicator->barrier("end of the bounds");
   return profile;

@@ -22,6 +22,8 @@ struct StepProfile {
   std::map<ProfileKey, ProfileEntry> entries;
   DeviceBounds bounds;
   double convolution_bound = 0;  ///< seconds of the step's convolutions, each timed alone; 0: it has none
+  /// The same by the library's direct algorithm; 0 where there is no other way.
+  double direct_convolution_bound = 0;
 };
 
 /// Of a line of the report. Rates are over the whole line; those that mean nothing are 0.

@@ -204,9 +204,9 @@ def measure_point(args, convoy, log, workload, precision, threads, versions):
     if workload.model["name"].startswith("resnet"):
         profiled = convoy.bench("profile", workload, precision, threads, on_cores(pinned), "--steps",
                                 str(3 if args.quick else 10), "--warmup", "2", "--profile")[0]
-        bound = profiled["profile"]["convolution_bound_s"]
-        result["convolution_bound_s"] = bound
-        result["share_of_convolution_bound"] = bound / statistics.median(profiled["step_seconds"])
+        for bound in ("convolution_bound", "direct_convolution_bound"):
+            result[bound + "_s"] = profiled["profile"][bound + "_s"]
+            result["share_of_" + bound] = result[bound + "_s"] / statistics.median(profiled["step_seconds"])
     return result
 
 

@@ -63,16 +63,16 @@ def sentence(entry):
 
 
 COLUMNS = ["workload", "precision", "threads", "convoy images/s", "PyTorch images/s", "ratio (spread)", "convoy MiB",
-           "PyTorch MiB", "of the convolution bound"]
+           "PyTorch MiB", "of the convolution bound: direct", "own"]
 
 
 def rows(figures):
     found = []
     for each in figures["results"]:
-        share = each.get("share_of_convolution_bound")
+        shares = [each.get(f"share_of_{bound}") for bound in ("direct_convolution_bound", "convolution_bound")]
         found.append([each["title"], each["precision"], str(each["threads"]), number(rate(each["convoy"])),
                       variants_text(each), ratio_text(each["ratio"]), memory_text(each["convoy"]),
-                      memory_text(each["torch"][each["best_variant"]]), f"{100 * share:.0f} %" if share else "-"])
+                      memory_text(each["torch"][each["best_variant"]]), *(f"{100 * share:.0f} %" if share else "-" for share in shares)])
     return found
 
 
@@ -170,7 +170,9 @@ def readme(figures, drawn):
     if figures["results"]:
         lines += markdown(COLUMNS, rows(figures))
         lines += ["The convolution bound is the time of the step's convolutions when each runs alone "
-                  "(`convoy bench --profile`); its share of the step is given.", ""]
+                  "(`convoy bench --profile`), over the step's time: by oneDNN's direct algorithm, channels-last, and as "
+                  "convoy runs them (Winograd's, products over columns). More than 100 % of the first is less time than "
+                  "those direct convolutions alone.", ""]
     if drawn:
         lines += ["![ratios](bench_cpu.svg)", ""]
     if figures["scaling"]:

@@ -51,6 +51,7 @@ Json profile_json(const StepProfile& profile) {
   Json json{{"matrix_flops_per_second", profile.bounds.flops_per_second},
             {"stream_bytes_per_second", profile.bounds.bytes_per_second},
             {"convolution_bound_s", profile.convolution_bound},
+            {"direct_convolution_bound_s", profile.direct_convolution_bound},
             {"operations", Json::array()},
             {"layers", Json::array()}};
   for (const ProfileLine& line : lines_by_operation(profile)) {

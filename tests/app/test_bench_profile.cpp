@@ -18,6 +18,7 @@ StepProfile sample() {
   profile.step_seconds = 0.010;
   profile.bounds = {1e9, 1e8};
   profile.convolution_bound = 0.006;
+  profile.direct_convolution_bound = 0.012;
   const std::string conv = "3x3 4 -> 4, [1, 4, 8, 8]", norm = "[1, 4, 8, 8]";
   profile.entries[{"conv2d_forward", "layer1.0", conv}] = {2, 0.004, {2e6, 1e3}};
   profile.entries[{"conv2d_backward_input", "layer1.0", conv}] = {2, 0.006, {2e6, 1e3}};
@@ -69,8 +70,9 @@ TEST_CASE("lines by layer: both halves of backward beside forward") {
 
 TEST_CASE("the report says both tables, the bounds and what of the step is convolutions") {
   const std::string text = profile_report(sample());
-  for (const char* words : {"conv2d_backward_input", "between operations", "layer1.1", "bounds: 1 GFLOP/s", "0.1 GB/s",
-                            "convolution bound: 6.00 ms", "60.0 % of the step"}) {
+  for (const char* words :
+       {"conv2d_backward_input", "between operations", "layer1.1", "bounds: 1 GFLOP/s", "0.1 GB/s",
+        "convolution bound: 6.00 ms", "60.0 % of the step", "direct algorithm: 12.00 ms", "120.0 % of the step"}) {
     CHECK_MESSAGE(text.find(words) != std::string::npos, words);
   }
 }

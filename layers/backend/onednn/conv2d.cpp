@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Convolutions of the CPU backend: oneDNN's direct algorithm on channels-last activations, but for the gradients for
-// which something else is faster, by rules of shape alone: a choice by timing could change the last bits from run to
-// run. The weight formats are chosen once, when the layer is built; a direction that wants another at another batch
-// size converts into it.
+// Convolutions of the CPU backend: oneDNN's direct algorithm on channels-last activations, but where something else is
+// faster, by rules of shape alone: a choice by timing could change the last bits from run to run. The weight formats
+// are chosen once, when the layer is built; a direction that wants another at another batch size converts into it.
 #include <string_view>
 
 #include "layers/backend/onednn/column_product.h"
@@ -12,6 +11,7 @@
 #include "layers/backend/onednn/onednn_backend.h"
 #include "layers/backend/onednn/onednn_state.h"
 #include "layers/backend/onednn/transposed_conv2d.h"
+#include "layers/backend/onednn/winograd.h"
 
 namespace convoy {
 
@@ -41,8 +41,11 @@ ConvShapes conv_shapes(const Conv2dSpec& s, const Shape& x, DType compute) {
   return c;
 }
 
-WeightedPlan& plan_for(OnednnState& state, const Conv2dSpec& s, const Shape& x, bool bias) {
-  return state.plans[{0, s.in_channels, s.out_channels, s.kernel, s.stride, s.padding, x[0], x[2], x[3], bias, 0, 0}];
+const OnednnWeightLayout& layout_of(const Weight& w) { return static_cast<const OnednnWeightLayout&>(*w.layout); }
+
+WeightedPlan& plan_for(OnednnState& state, const Conv2dSpec& s, const Shape& x, const Weight& w, bool bias) {
+  return state.plans[{0, s.in_channels, s.out_channels, s.kernel, s.stride, s.padding, x[0], x[2], x[3], bias,
+                      layout_of(w).winograd, 0}];
 }
 
 // In which format the forward direction reads its weight: in float32 the gradient's, which saves a copy, wherever
@@ -58,20 +61,20 @@ memory::desc forward_format(OnednnState& state, const ConvShapes& c, const memor
 
 // On matrix units oneDNN 2.6's own gradients reach a fifth of a matrix product's speed, 3.13's a half. Whole tiles of
 // channels; a tap of few channels is not worth gathering (ResNet-50's 64 in a 3x3 window: 7.9 ms against 5.0).
-bool by_columns(const Conv2dSpec& s, DType compute) {
-  return compute == DType::kBF16 && has_matrix_units() && s.in_channels % 16 == 0 && s.out_channels % 16 == 0 &&
-         (s.kernel == 1 || s.in_channels >= 128);
+bool by_columns(const OnednnState& state, const Conv2dSpec& s, DType compute) {
+  return !state.direct && compute == DType::kBF16 && has_matrix_units() && s.in_channels % 16 == 0 &&
+         s.out_channels % 16 == 0 && (s.kernel == 1 || s.in_channels >= 128);
 }
 
 enum class InputWay { kDirect, kTransposed, kColumns };
 
-InputWay input_way(const Conv2dSpec& s, DType compute) {
-  if (!by_columns(s, compute)) return InputWay::kDirect;
+InputWay input_way(const OnednnState& state, const Conv2dSpec& s, DType compute) {
+  if (!by_columns(state, s, compute)) return InputWay::kDirect;
   return has_transposed_conv2d(s) ? InputWay::kTransposed : InputWay::kColumns;
 }
 
 BoundPrimitive bind_backward_input(OnednnState& state, const Conv2dSpec& spec, const Shape& dx, DType compute) {
-  const InputWay way = input_way(spec, compute);
+  const InputWay way = input_way(state, spec, compute);
   if (way == InputWay::kTransposed) return bind_transposed_conv2d(state, spec, dx, compute);
   if (way == InputWay::kColumns) return bind_column_spread(state, spec, dx, compute);
   const ConvShapes c = conv_shapes(spec, dx, compute);
@@ -84,39 +87,67 @@ BoundPrimitive bind_backward_input(OnednnState& state, const Conv2dSpec& spec, c
       {{DNNL_ARG_DIFF_SRC, c.src}, {DNNL_ARG_WEIGHTS, pd.weights_desc()}, {DNNL_ARG_DIFF_DST, c.dst}});
 }
 
-const OnednnWeightLayout& layout_of(const Weight& w) { return static_cast<const OnednnWeightLayout&>(*w.layout); }
+BoundPrimitive bind_forward(OnednnState& state, const Conv2dSpec& spec, const Shape& x, DType compute,
+                            const memory::desc& weights, bool bias) {
+  const ConvShapes c = conv_shapes(spec, x, compute);
+  const auto pd = dnnl_compat::convolution_forward(state.engine, c.src, weights, bias ? c.bias_f32 : memory::desc(),
+                                                   c.dst, c.window, c.attributes);
+  std::vector<std::pair<int, memory::desc>> arguments{
+      {DNNL_ARG_SRC, c.src}, {DNNL_ARG_WEIGHTS, pd.weights_desc()}, {DNNL_ARG_DST, c.dst}};
+  if (bias) arguments.emplace_back(DNNL_ARG_BIAS, c.bias_f32);
+  return bind_primitive(state, dnnl::convolution_forward(pd), pd.weights_desc(), pd.scratchpad_desc(), arguments);
+}
+
+std::unique_ptr<WeightGradient> bind_backward_weight(OnednnState& state, const Conv2dSpec& spec, const Shape& x,
+                                                     DType compute, bool bias) {
+  const ConvShapes c = conv_shapes(spec, x, compute);
+  const memory::desc bias_md = bias ? c.bias_f32 : memory::desc();
+  const auto hint =
+      dnnl_compat::convolution_forward(state.engine, c.src, c.any_weights, bias_md, c.dst, c.window, c.attributes);
+  const auto pd = dnnl_compat::convolution_backward_weights(state.engine, c.src, c.any_weights_f32, bias_md, c.dst,
+                                                            c.window, hint, c.attributes);
+  std::vector<std::pair<int, memory::desc>> arguments{
+      {DNNL_ARG_SRC, c.src}, {DNNL_ARG_DIFF_WEIGHTS, pd.diff_weights_desc()}, {DNNL_ARG_DIFF_DST, c.dst}};
+  if (bias) arguments.emplace_back(DNNL_ARG_DIFF_BIAS, c.bias_f32);
+  return std::make_unique<PrimitiveGradient>(bind_primitive(state, dnnl::convolution_backward_weights(pd),
+                                                            pd.diff_weights_desc(), pd.scratchpad_desc(), arguments));
+}
 
 }  // namespace
 
 std::unique_ptr<WeightLayout> OnednnBackend::conv2d_layout(const Conv2dSpec& spec, const Shape& input) {
+  const Shape shape{spec.out_channels, spec.in_channels, spec.kernel, spec.kernel};
+  if (const std::int64_t m = winograd_tile_for(spec, input, compute_); m > 0 && !state_->direct) {
+    const memory::desc points = winograd_weights(spec, m);
+    auto layout = std::make_unique<OnednnWeightLayout>(shape, ColumnProduct::weights(spec), points, points);
+    layout->winograd = m;
+    return layout;
+  }
   const ConvShapes c = conv_shapes(spec, input, compute_);
   const auto forward = dnnl_compat::convolution_forward(state_->engine, c.src, c.any_weights, memory::desc(), c.dst,
                                                         c.window, c.attributes);
-  const auto gradient_format = [&] {
-    return dnnl_compat::convolution_backward_weights(state_->engine, c.src, c.any_weights_f32, memory::desc(), c.dst,
-                                                     c.window, forward, c.attributes)
-        .diff_weights_desc();
-  };
-  const memory::desc native = by_columns(spec, compute_) ? ColumnProduct::weights(spec) : gradient_format();
+  const memory::desc native = by_columns(*state_, spec, compute_)
+                                  ? ColumnProduct::weights(spec)
+                                  : bind_backward_weight(*state_, spec, input, compute_, false)->format();
   const memory::desc backward = bind_backward_input(*state_, spec, input, compute_).weights;
-  const bool turned = spec.kernel > 1 && input_way(spec, compute_) == InputWay::kTransposed;
-  return std::make_unique<OnednnWeightLayout>(Shape{spec.out_channels, spec.in_channels, spec.kernel, spec.kernel},
-                                              native, forward_format(*state_, c, native, forward), backward, turned);
+  const bool turned = spec.kernel > 1 && input_way(*state_, spec, compute_) == InputWay::kTransposed;
+  return std::make_unique<OnednnWeightLayout>(shape, native, forward_format(*state_, c, native, forward), backward,
+                                              turned);
 }
 
 void OnednnBackend::conv2d_forward(const Conv2dSpec& spec, const Tensor& x, const Weight& w, const Weight* bias,
                                    const Tensor& y) {
-  auto& bound = plan_for(*state_, spec, x.shape(), bias != nullptr).forward;
-  if (!bound) {
-    const ConvShapes c = conv_shapes(spec, x.shape(), compute_);
-    const auto pd =
-        dnnl_compat::convolution_forward(state_->engine, c.src, layout_of(w).compute,
-                                         bias != nullptr ? c.bias_f32 : memory::desc(), c.dst, c.window, c.attributes);
-    std::vector<std::pair<int, memory::desc>> arguments{
-        {DNNL_ARG_SRC, c.src}, {DNNL_ARG_WEIGHTS, pd.weights_desc()}, {DNNL_ARG_DST, c.dst}};
-    if (bias != nullptr) arguments.emplace_back(DNNL_ARG_BIAS, c.bias_f32);
+  auto& bound = plan_for(*state_, spec, x.shape(), w, bias != nullptr).forward;
+  const OnednnWeightLayout& layout = layout_of(w);
+  if (layout.winograd > 0) {
+    const TileGrid grid(spec, x.shape(), layout.winograd, false);
+    if (!bound) bound = std::make_unique<BoundPrimitive>(bind_winograd(*state_, grid));
+    const float* shift = bias != nullptr ? bias->master.data<float>() : nullptr;
+    return run_winograd(*state_, *this, *bound, grid, x, w.compute.raw(), shift, y);
+  }
+  if (!bound || bound->weights != layout.compute) {  // a layer that was built for another size may have its own format
     bound = std::make_unique<BoundPrimitive>(
-        bind_primitive(*state_, dnnl::convolution_forward(pd), pd.weights_desc(), pd.scratchpad_desc(), arguments));
+        bind_forward(*state_, spec, x.shape(), compute_, layout.compute, bias != nullptr));
   }
   run_primitive(*state_, *this, *bound,
                 {{DNNL_ARG_SRC, x.raw()},
@@ -126,11 +157,16 @@ void OnednnBackend::conv2d_forward(const Conv2dSpec& spec, const Tensor& x, cons
 }
 
 void OnednnBackend::conv2d_backward_input(const Conv2dSpec& spec, const Tensor& dy, const Weight& w, const Tensor& dx) {
-  auto& bound = plan_for(*state_, spec, dx.shape(), false).backward_input;
+  auto& bound = plan_for(*state_, spec, dx.shape(), w, false).backward_input;
+  if (const std::int64_t m = layout_of(w).winograd; m > 0) {
+    const TileGrid grid(spec, dx.shape(), m, true);
+    if (!bound) bound = std::make_unique<BoundPrimitive>(bind_winograd(*state_, grid));
+    return run_winograd(*state_, *this, *bound, grid, dy, w.backward.raw(), nullptr, dx);
+  }
   if (!bound) bound = std::make_unique<BoundPrimitive>(bind_backward_input(*state_, spec, dx.shape(), compute_));
   Tensor copy;
   void* weight = backward_weight_for(*state_, *this, *bound, w, copy);
-  switch (input_way(spec, compute_)) {
+  switch (input_way(*state_, spec, compute_)) {
     case InputWay::kTransposed: return run_transposed_conv2d(*state_, *this, *bound, spec, dy, weight, dx);
     case InputWay::kColumns: return run_column_spread(*state_, *this, *bound, spec, dy, weight, dx);
     case InputWay::kDirect: break;
@@ -142,22 +178,17 @@ void OnednnBackend::conv2d_backward_input(const Conv2dSpec& spec, const Tensor& 
 void OnednnBackend::conv2d_backward_weight(const Conv2dSpec& spec, const Tensor& x, const Tensor& dy, const Weight& w,
                                            const Tensor& dw, const Tensor& dbias, bool accumulate) {
   const bool bias = static_cast<bool>(dbias);
-  auto& gradient = plan_for(*state_, spec, x.shape(), bias).backward_weight;
-  if (!gradient && !bias && by_columns(spec, compute_)) {
-    gradient = std::make_unique<ColumnProduct>(*state_, spec, x.shape(), compute_);
-  }
+  auto& gradient = plan_for(*state_, spec, x.shape(), w, bias).backward_weight;
   if (!gradient) {
-    const ConvShapes c = conv_shapes(spec, x.shape(), compute_);
-    const memory::desc bias_md = bias ? c.bias_f32 : memory::desc();
-    const auto hint =
-        dnnl_compat::convolution_forward(state_->engine, c.src, c.any_weights, bias_md, c.dst, c.window, c.attributes);
-    const auto pd = dnnl_compat::convolution_backward_weights(state_->engine, c.src, c.any_weights_f32, bias_md, c.dst,
-                                                              c.window, hint, c.attributes);
-    std::vector<std::pair<int, memory::desc>> arguments{
-        {DNNL_ARG_SRC, c.src}, {DNNL_ARG_DIFF_WEIGHTS, pd.diff_weights_desc()}, {DNNL_ARG_DIFF_DST, c.dst}};
-    if (bias) arguments.emplace_back(DNNL_ARG_DIFF_BIAS, c.bias_f32);
-    gradient = std::make_unique<PrimitiveGradient>(bind_primitive(
-        *state_, dnnl::convolution_backward_weights(pd), pd.diff_weights_desc(), pd.scratchpad_desc(), arguments));
+    if (bias) {
+      gradient = bind_backward_weight(*state_, spec, x.shape(), compute_, true);
+    } else if (layout_of(w).winograd > 0) {
+      gradient = std::make_unique<WinogradGradient>(*state_, spec, x.shape(), layout_of(w).winograd);
+    } else if (by_columns(*state_, spec, compute_)) {
+      gradient = std::make_unique<ColumnProduct>(*state_, spec, x.shape(), compute_);
+    } else {
+      gradient = bind_backward_weight(*state_, spec, x.shape(), compute_, false);
+    }
   }
   run_backward_weight(*state_, *this, *gradient, x, dy, layout_of(w), dw, dbias, accumulate);
 }

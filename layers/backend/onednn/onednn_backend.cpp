@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "layers/backend/onednn/onednn_state.h"
+#include "layers/backend/onednn/winograd_transforms.h"
 #include "layers/base/error.h"
 
 namespace convoy {
@@ -49,6 +50,12 @@ OnednnBackend::OnednnBackend(int threads, DType compute)
 }
 
 OnednnBackend::~OnednnBackend() = default;
+
+std::unique_ptr<Backend> OnednnBackend::with_direct_convolutions() const {
+  auto backend = std::make_unique<OnednnBackend>(threads_, compute_);
+  backend->state_->direct = true;
+  return backend;
+}
 
 bool OnednnBackend::supports_bf16() {
 #if defined(__x86_64__)
@@ -97,6 +104,13 @@ void OnednnBackend::refresh_compute(Weight& weight) {
   const auto reserve = [&](const dnnl::memory::desc& md, Tensor& target) {
     if (!target) target = tensor({static_cast<std::int64_t>(md.get_size() / dtype_size(compute_))}, compute_);
   };
+  if (blocked->winograd > 0) {
+    reserve(blocked->compute, weight.compute);
+    winograd_weight(blocked->winograd, weight.master.data<float>(), blocked->shape()[0] * blocked->shape()[1],
+                    weight.compute.data<float>());
+    weight.backward = weight.compute;
+    return;
+  }
   if (blocked->tiles && weight.compute && weight.backward) {
     copy_weight(*blocked->tiles, weight.master.data<float>(), weight.compute.data<BFloat16>(),
                 weight.backward.data<BFloat16>());

@@ -37,6 +37,7 @@ class OnednnBackend final : public Backend {
   void zero(const Tensor& x) override;
   bool all_finite(const Tensor& x) override;
 
+  [[nodiscard]] std::unique_ptr<Backend> with_direct_convolutions() const override;
   std::unique_ptr<WeightLayout> conv2d_layout(const Conv2dSpec& spec, const Shape& input) override;
   std::unique_ptr<WeightLayout> linear_layout(std::int64_t in_features, std::int64_t out_features,
                                               std::int64_t batch) override;

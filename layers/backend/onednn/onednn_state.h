@@ -24,7 +24,8 @@ namespace convoy {
 /// How oneDNN keeps a weight: `native` (float32) in the flat buffers, as the weight-gradient primitive writes it, so
 /// that gradients are never converted; `compute` as the forward primitive and `backward` as the input-gradient
 /// primitive read it. Where these differ there is a copy, converted once after each update. rotated: `backward` has the
-/// window's rows and columns in the opposite order.
+/// window's rows and columns in the opposite order. winograd: where it is not 0, both
+/// copies are one, of the points of tiles of that side (winograd.h).
 class OnednnWeightLayout final : public WeightLayout {
  public:
   OnednnWeightLayout(const Shape& shape, const dnnl::memory::desc& native_md, const dnnl::memory::desc& compute_md,
@@ -37,6 +38,7 @@ class OnednnWeightLayout final : public WeightLayout {
         tiles(weight_tiles(native_md, compute_md, backward_md, rotate)) {}
   dnnl::memory::desc native, compute, backward;
   bool rotated;
+  std::int64_t winograd = 0;
   std::optional<WeightTiles> tiles;  ///< when both copies are bfloat16 in formats that copy_weight() knows
 };
 
@@ -86,6 +88,7 @@ struct OnednnState {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
   std::map<PlanKey, WeightedPlan> plans;
+  bool direct = false;  ///< no convolution goes another way than oneDNN's direct one
 };
 
 /// The oneDNN name of an element type.

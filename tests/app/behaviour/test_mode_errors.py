@@ -257,6 +257,7 @@ def bench_profile():
         units = {line["unit"] for line in profile["layers"]}
         check({"conv", "bn", "block"} <= units, f"units: {units}")
         check(profile["convolution_bound_s"] > 0 and profile["matrix_flops_per_second"] > 0, f"{profile}")
+        check(profile["direct_convolution_bound_s"] > 0, f"{profile}")
         check("convolution bound:" in folder.stdout, folder.stdout)
 
 

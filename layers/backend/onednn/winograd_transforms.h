@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The linear transforms of Winograd's minimal filtering F(m×m, 3×3), m = 2 or 4 (Winograd, 1980; Lavin & Gray, 2016,
+// the matrices of sections 4.1 and 4.2): between pixels, weights or gradients and the (m + 2)² points at which their
+// products are taken. Those of m = 2 add a few roundings; those of m = 4 take half the products, with coefficients up
+// to 8 that cost some 3 bits (relative errors of some 3e-6 for sums of 256 channels). Channels are whole vectors of
+// kWinogradLanes. Private to layers/backend/onednn.
+#pragma once
+
+#include <cstdint>
+
+namespace convoy {
+
+constexpr std::int64_t kWinogradLanes = 16;
+
+/// The points of a tile of m×m.
+constexpr std::int64_t winograd_points(std::int64_t m) { return (m + 2) * (m + 2); }
+
+/// Sets points[p * step + c] = (Bᵀ d B)[p] for the patch d of (m + 2)×(m + 2) pixels of `channels` values each, in
+/// rows.
+void winograd_patch(std::int64_t m, const float* const* pixels, std::int64_t channels, std::int64_t step,
+                    float* points);
+
+/// Sets points[p * step + c] = (A g Aᵀ)[p] for the gradient g of a tile of m×m output pixels.
+void winograd_gradient(std::int64_t m, const float* const* pixels, std::int64_t channels, std::int64_t step,
+                       float* points);
+
+/// Sets the tile of m×m output pixels to Aᵀ u A + bias for the products u[p] = points[p * step + c]; bias: [channels],
+/// or null for none.
+void winograd_tile(std::int64_t m, const float* points, std::int64_t step, std::int64_t channels, const float* bias,
+                   float* const* pixels);
+
+/// Sets points [(m + 2)², count] to G w Gᵀ for the weights [3, 3, count], over all threads; count: in whole vectors.
+void winograd_weight(std::int64_t m, const float* weights, std::int64_t count, float* points);
+
+/// Sets the gradient of the weights [3, 3, count] to Gᵀ u G for the gradient u [(m + 2)², count] of their points, over
+/// all threads.
+void winograd_weight_gradient(std::int64_t m, const float* points, std::int64_t count, float* gradient);
+
+}  // namespace convoy
