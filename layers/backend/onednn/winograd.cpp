@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
 
 #include "layers/backend/onednn/column_product.h"
 #include "layers/backend/onednn/dnnl_compat.h"
@@ -179,7 +178,7 @@ std::int64_t TileGrid::group() const {
   const std::int64_t least = (kLeastRows + tiles() - 1) / tiles();
   std::int64_t group = std::clamp<std::int64_t>(std::max(kGroupBytes / image_bytes, least), 1, images);
   while (images % group != 0) --group;
-  return group;
+  return group < least ? images : group;  // a prime number of small images
 }
 
 BoundPrimitive bind_winograd(OnednnState& state, const TileGrid& g) {

@@ -31,7 +31,8 @@ struct TileGrid {
   /// Of an image.
   [[nodiscard]] std::int64_t tiles() const { return (out_height + side - 1) / side * tile_columns(); }
   [[nodiscard]] std::int64_t points() const { return winograd_points(side); }
-  /// The most images whose points stay in the second-level cache, as a divisor of all.
+  /// The most images whose points stay in the second-level cache, as a divisor of all; all of them where such a group
+  /// would have too few tiles for a matrix product.
   [[nodiscard]] std::int64_t group() const;
 };
 
