@@ -185,7 +185,13 @@ def evaluation():
         if check(code == 0 and numbers, f"eval, {what}: exit code {code}: {folder.stdout} {folder.stderr}"):
             said[what] = numbers.groups()
     check(all(numbers[0] == str(samples) for numbers in said.values()), f"not {samples} samples: {said}")
-    check(len(set(said.values())) == 1, f"eval: {said}")
+    # Microbatches of one size give the same bits. Others may take another algorithm for a convolution, whose roundings
+    # are some 3e-6 of a sum (docs/reproducibility.md), in a mean over all samples far less.
+    check(len({(number, *tops) for number, _, *tops in said.values()}) == 1, f"eval: {said}")
+    losses = {what: float(numbers[1]) for what, numbers in said.items()}
+    check(max(losses.values()) - min(losses.values()) < 1e-6 * min(losses.values()), f"eval: {said}")
+    of_12 = [loss for what, loss in losses.items() if what.startswith("pipeline") or what == "data 1 4"]
+    check(len(of_12) == 4 and len(set(of_12)) == 1, f"eval, microbatches of 12: {said}")
 
 
 main([model_parallel, pipeline, data_parallel, hybrid, hybrid_sync_batch_norm, scatter, other_optimizers,
