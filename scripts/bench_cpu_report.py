@@ -72,7 +72,8 @@ def rows(figures):
         shares = [each.get(f"share_of_{bound}") for bound in ("direct_convolution_bound", "convolution_bound")]
         found.append([each["title"], each["precision"], str(each["threads"]), number(rate(each["convoy"])),
                       variants_text(each), ratio_text(each["ratio"]), memory_text(each["convoy"]),
-                      memory_text(each["torch"][each["best_variant"]]), *(f"{100 * share:.0f} %" if share else "-" for share in shares)])
+                      memory_text(each["torch"][each["best_variant"]]),
+                      *(f"{100 * share:.0f} %" if share else "-" for share in shares)])
     return found
 
 

@@ -139,11 +139,12 @@ class Backend {
   /// Whether no value of x (float32) is infinite or not a number.
   virtual bool all_finite(const Tensor& x) = 0;
 
+  /// A backend on the same device and in the same compute type whose convolutions are all its library's own direct
+  /// ones, to compare with; null where there is no other.
+  [[nodiscard]] virtual std::unique_ptr<Backend> with_direct_convolutions() const { return nullptr; }
+
   // ---- parameter layouts; host arrays are float32, row-major in the logical shape
   /// For input [N, in_channels, H, W]. Shape [out, in, k, k].
-  /// A backend on the same device and in the same compute type whose convolutions are all its library's own direct
-  /// ones, to compare with; null where they are that already.
-  [[nodiscard]] virtual std::unique_ptr<Backend> with_direct_convolutions() const { return nullptr; }
   virtual std::unique_ptr<WeightLayout> conv2d_layout(const Conv2dSpec& spec, const Shape& input) = 0;
   /// Shape [out_features, in_features].
   virtual std::unique_ptr<WeightLayout> linear_layout(std::int64_t in_features, std::int64_t out_features,

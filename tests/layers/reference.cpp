@@ -248,6 +248,35 @@ Array conv2d(const Conv2dSpec& s, const Array& x, const Array& weight) {
   return y;
 }
 
+namespace {
+
+// Calls f(place in [out, in, k, k], place in [k, k, in, out]) for each element of a weight of `shape`.
+template <class F>
+void for_each_weight(const Shape& shape, F&& f) {
+  const std::int64_t out = shape[0], in = shape[1], taps = shape[2] * shape[3];
+  for (std::int64_t o = 0; o < out; ++o) {
+    for (std::int64_t i = 0; i < in; ++i) {
+      for (std::int64_t tap = 0; tap < taps; ++tap) {
+        f(static_cast<std::size_t>((o * in + i) * taps + tap), static_cast<std::size_t>((tap * in + i) * out + o));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+Array to_hwio(const Array& weight) {
+  Array rows(Shape{weight.shape.size()});
+  for_each_weight(weight.shape, [&](std::size_t from, std::size_t to) { rows.values[to] = weight.values[from]; });
+  return rows;
+}
+
+Array from_hwio(const Array& rows, const Shape& shape) {
+  Array weight(shape);
+  for_each_weight(shape, [&](std::size_t to, std::size_t from) { weight.values[to] = rows.values[from]; });
+  return weight;
+}
+
 Conv2dGradients conv2d_backward(const Conv2dSpec& s, const Array& dy, const Array& x, const Array& weight) {
   Conv2dGradients g{Array(x.shape), Array(weight.shape)};
   for_each_product(s, x.shape, dy.shape, [&](std::int64_t to, std::int64_t from, std::int64_t by) {

@@ -78,6 +78,14 @@ Array conv2d(const Conv2dSpec& spec, const Array& x, const Array& weight);
 struct Conv2dGradients {
   Array dx, dweight;
 };
+struct ConvCase {
+  Conv2dSpec spec;  ///< in, out, kernel, stride, padding
+  std::int64_t images, height, width;
+  [[nodiscard]] Shape input() const { return {images, spec.in_channels, height, width}; }
+};
+/// A weight [out, in, k, k] as rows of `out` for each tap and input channel, and back.
+Array to_hwio(const Array& weight);
+Array from_hwio(const Array& rows, const Shape& shape);
 Conv2dGradients conv2d_backward(const Conv2dSpec& spec, const Array& dy, const Array& x, const Array& weight);
 
 struct Pooled {

@@ -15,13 +15,8 @@ using namespace convoy::reference;
 
 namespace {
 
-struct Case {
-  Conv2dSpec spec;  // in, out, kernel, stride, padding
-  std::int64_t images, height, width;
-};
-
 // Whole tiles of channels and none; odd sizes, so that the last rows or columns have no output or no input.
-const std::vector<Case> kCases{
+const std::vector<ConvCase> kCases{
     {{16, 32, 1, 1, 0}, 3, 5, 4},   {{32, 16, 1, 2, 0}, 2, 7, 6},  {{48, 64, 1, 2, 0}, 1, 1, 3},
     {{16, 16, 1, 3, 0}, 2, 8, 7},   {{16, 16, 1, 1, 1}, 2, 3, 4},  {{128, 16, 3, 1, 1}, 3, 4, 5},
     {{128, 32, 3, 2, 1}, 2, 7, 6},  {{144, 16, 5, 1, 2}, 1, 3, 3}, {{128, 16, 3, 2, 0}, 2, 6, 9},
@@ -34,7 +29,7 @@ const std::vector<Case> kCases{
 struct Imported {
   std::unique_ptr<WeightLayout> layout;
   Weight weight;
-  Imported(OnednnBackend& backend, const Case& c, const Array& values)
+  Imported(OnednnBackend& backend, const ConvCase& c, const Array& values)
       : layout(backend.conv2d_layout(c.spec, {c.images, c.spec.in_channels, c.height, c.width})) {
     const std::vector<float> host(values.values.begin(), values.values.end());
     weight.layout = layout.get();
@@ -52,7 +47,7 @@ Array exported(OnednnBackend& backend, const Imported& imported, const Tensor& n
   return array;
 }
 
-void check_case(const Case& c, DType dtype, int threads) {
+void check_case(const ConvCase& c, DType dtype, int threads) {
   const Conv2dSpec& s = c.spec;
   CAPTURE(s.in_channels);
   CAPTURE(s.kernel);
@@ -99,7 +94,7 @@ void check_case(const Case& c, DType dtype, int threads) {
 }  // namespace
 
 TEST_CASE("conv2d and its gradients in float32") {
-  for (const Case& c : kCases) check_case(c, DType::kF32, 2);
+  for (const ConvCase& c : kCases) check_case(c, DType::kF32, 2);
 }
 
 TEST_CASE("conv2d and its gradients in bfloat16") {
@@ -107,13 +102,13 @@ TEST_CASE("conv2d and its gradients in bfloat16") {
     MESSAGE("skipped: this CPU has no bfloat16 instructions");
     return;
   }
-  for (const Case& c : kCases) {
+  for (const ConvCase& c : kCases) {
     for (const int threads : {1, 2}) check_case(c, DType::kBF16, threads);
   }
 }
 
 TEST_CASE("a weight gradient as a product over columns") {
-  for (const Case& c : kCases) {
+  for (const ConvCase& c : kCases) {
     Device device(2);
     OnednnState state;
     Array x = uniform({c.images, c.spec.in_channels, c.height, c.width}, 4);
@@ -123,17 +118,7 @@ TEST_CASE("a weight gradient as a product over columns") {
     const Tensor dw = device.spoiled({w.shape.size()});
     ColumnProduct product(state, c.spec, x.shape, DType::kF32);
     product.run(state, device.backend, input, gradient, dw.raw(), nullptr);
-    const Array native = device.get(dw), expected = conv2d_backward(c.spec, dy, x, w).dweight;
-    const std::int64_t taps = c.spec.kernel * c.spec.kernel, in = c.spec.in_channels, out = c.spec.out_channels;
-    Array actual(w.shape);
-    for (std::int64_t o = 0; o < out; ++o) {
-      for (std::int64_t i = 0; i < in; ++i) {
-        for (std::int64_t tap = 0; tap < taps; ++tap) {
-          actual.values[static_cast<std::size_t>((o * in + i) * taps + tap)] =
-              native.values[static_cast<std::size_t>((tap * in + i) * out + o)];
-        }
-      }
-    }
+    const Array actual = from_hwio(device.get(dw), w.shape), expected = conv2d_backward(c.spec, dy, x, w).dweight;
     const double n = static_cast<double>(dy.shape[0] * dy.shape[2] * dy.shape[3]);
     check_close(actual, expected, 0x1p-24, n * n * 0x1p-24 / 16 + 1e-6, "dw");
     CHECK_THROWS_AS(product.run(state, device.backend, input, gradient, dw.raw(), dw.raw()), Error);
@@ -141,7 +126,7 @@ TEST_CASE("a weight gradient as a product over columns") {
 }
 
 TEST_CASE("an input gradient as a product over columns") {
-  for (const Case& c : kCases) {
+  for (const ConvCase& c : kCases) {
     const std::int64_t taps = c.spec.kernel * c.spec.kernel, in = c.spec.in_channels, out = c.spec.out_channels;
     Device device(2);
     OnednnState state;

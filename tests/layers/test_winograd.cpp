@@ -15,14 +15,8 @@ using namespace convoy::reference;
 
 namespace {
 
-struct Case {
-  Conv2dSpec spec;  // in, out, kernel, stride, padding
-  std::int64_t images, height, width;
-  [[nodiscard]] Shape input() const { return {images, spec.in_channels, height, width}; }
-};
-
 // Points in planes and in rows, one group of images and several, edges that cut tiles, every padding.
-const std::vector<Case> kCases{
+const std::vector<ConvCase> kCases{
     {{48, 64, 3, 1, 1}, 3, 8, 8},    {{64, 48, 3, 1, 0}, 2, 9, 10},   {{64, 64, 3, 1, 2}, 5, 6, 7},
     {{128, 160, 3, 1, 1}, 12, 8, 8}, {{48, 48, 3, 1, 1}, 22, 16, 16}, {{160, 128, 3, 1, 2}, 1, 13, 6},
 };
@@ -31,24 +25,17 @@ struct Results {
   Array y, dx, dw;
 };
 
-// All three directions with a bias of zeros, or of `bias` in every channel.
-Results run(const Case& c, Array x, const Array& w, Array dy, float bias, int threads, std::int64_t m) {
+// All three directions in tiles of m x m, with `bias` in every channel; 0: none.
+Results run(const ConvCase& c, Array x, const Array& w, Array dy, float bias, int threads, std::int64_t m) {
   Device device(threads);
   OnednnState state;
   const Conv2dSpec& s = c.spec;
   const Tensor input = device.put(x), gradient = device.put(dy);
-  std::vector<float> rows(w.values.size());  // [3, 3, in, out]
-  for (std::int64_t o = 0; o < s.out_channels; ++o) {
-    for (std::int64_t i = 0; i < s.in_channels; ++i) {
-      for (std::int64_t tap = 0; tap < 9; ++tap) {
-        rows[static_cast<std::size_t>((tap * s.in_channels + i) * s.out_channels + o)] =
-            static_cast<float>(w.values[static_cast<std::size_t>((o * s.in_channels + i) * 9 + tap)]);
-      }
-    }
-  }
+  Array rows = to_hwio(w);
+  const Tensor native = device.put(rows);
   const std::int64_t pairs = s.in_channels * s.out_channels;
   const Tensor points = device.spoiled({winograd_points(m), pairs});
-  winograd_weight(m, rows.data(), pairs, points.data<float>());
+  winograd_weight(m, native.data<float>(), pairs, points.data<float>());
   const std::vector<float> shift(static_cast<std::size_t>(s.out_channels), bias);
   const Tensor y = device.spoiled(dy.shape), dx = device.spoiled(x.shape), dw = device.spoiled({9 * pairs});
   const TileGrid forward(s, x.shape, m, false), backward(s, x.shape, m, true);
@@ -59,17 +46,7 @@ Results run(const Case& c, Array x, const Array& w, Array dy, float bias, int th
   product.run(state, device.backend, input, gradient, dw.raw(), nullptr);
   CHECK_THROWS_AS(product.run(state, device.backend, input, gradient, dw.raw(), dw.raw()), Error);
 
-  Results results{device.get(y), device.get(dx), Array(w.shape)};
-  const Array native = device.get(dw);
-  for (std::int64_t o = 0; o < s.out_channels; ++o) {
-    for (std::int64_t i = 0; i < s.in_channels; ++i) {
-      for (std::int64_t tap = 0; tap < 9; ++tap) {
-        results.dw.values[static_cast<std::size_t>((o * s.in_channels + i) * 9 + tap)] =
-            native.values[static_cast<std::size_t>((tap * s.in_channels + i) * s.out_channels + o)];
-      }
-    }
-  }
-  return results;
+  return {device.get(y), device.get(dx), from_hwio(device.get(dw), w.shape)};
 }
 
 // Whole numbers up to 3 times `step`.
@@ -91,7 +68,7 @@ double relative_error(const Array& actual, const Array& expected) {
 }  // namespace
 
 TEST_CASE("Winograd's convolutions of whole numbers are exact") {
-  for (const Case& c : kCases) {
+  for (const ConvCase& c : kCases) {
     CAPTURE(c.spec.in_channels);
     CAPTURE(c.spec.padding);
     const Array x = whole(c.input(), 1, 1);
@@ -110,8 +87,8 @@ TEST_CASE("Winograd's convolutions of whole numbers are exact") {
 }
 
 TEST_CASE("Winograd's convolutions lose a few bits") {
-  for (const Case& c :
-       {Case{{256, 256, 3, 1, 1}, 4, 8, 8}, Case{{48, 64, 3, 1, 2}, 6, 17, 10}, Case{{64, 48, 3, 1, 0}, 5, 13, 15}}) {
+  for (const ConvCase& c : {ConvCase{{256, 256, 3, 1, 1}, 4, 8, 8}, ConvCase{{48, 64, 3, 1, 2}, 6, 17, 10},
+                            ConvCase{{64, 48, 3, 1, 0}, 5, 13, 15}}) {
     CAPTURE(c.spec.in_channels);
     Array x = uniform(c.input(), 4), w = uniform({c.spec.out_channels, c.spec.in_channels, 3, 3}, 5);
     Device device(1);
@@ -137,7 +114,7 @@ TEST_CASE("Winograd's convolutions lose a few bits") {
 
 TEST_CASE("Winograd's way is for whole tiles, enough channels and enough tiles") {
   const auto side = [](const Conv2dSpec& spec, std::int64_t images, std::int64_t size, DType compute = DType::kF32) {
-    return winograd_tile_for(spec, {images, spec.in_channels, size, size}, compute);
+    return winograd_side(spec, {images, spec.in_channels, size, size}, compute);
   };
   CHECK(side({64, 64, 3, 1, 1}, 4, 8) == 4);
   CHECK(side({64, 64, 3, 1, 1}, 4, 8, DType::kBF16) == 0);

@@ -5,7 +5,6 @@
 
 #include <cstring>
 
-#include "layers/backend/onednn/dnnl_compat.h"
 #include "layers/base/error.h"
 #include "layers/base/host_loops.h"
 
@@ -18,21 +17,12 @@ using Tag = dnnl::memory::format_tag;
 
 constexpr std::int64_t kGroupBytes = 5 << 19;  // 2.5 MiB; 2 MiB is a core's second-level cache where AMX is
 
-BoundPrimitive bind_product(OnednnState& state, const ColumnShapes& s, DType compute, std::int64_t group, bool add) {
+BoundPrimitive bind_columns(OnednnState& state, const ColumnShapes& s, DType compute, std::int64_t group, bool add) {
   const auto type = onednn_type(compute);
   const std::int64_t rows = group * s.pixels();
   const memory::desc columns({s.depth(), rows}, type, Tag::ba), dy({rows, s.out}, type, Tag::ab),
       dw({s.depth(), s.out}, memory::data_type::f32, Tag::ab);
-  dnnl::primitive_attr attributes;
-  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  if (add) {
-    dnnl::post_ops ops;
-    ops.append_sum(1.0F);
-    attributes.set_post_ops(ops);
-  }
-  const auto pd = dnnl_compat::matmul(state.engine, columns, dy, dw, attributes);
-  return bind_primitive(state, dnnl::matmul(pd), dw, pd.scratchpad_desc(),
-                        {{DNNL_ARG_SRC, columns}, {DNNL_ARG_WEIGHTS, dy}, {DNNL_ARG_DST, dw}});
+  return bind_product(state, columns, dy, dw, add);
 }
 
 }  // namespace
@@ -51,7 +41,11 @@ ColumnShapes::ColumnShapes(const Conv2dSpec& spec, const Shape& x)
 
 std::int64_t ColumnShapes::group_of(std::size_t element_bytes) const {
   const std::int64_t image_bytes = pixels() * depth() * static_cast<std::int64_t>(element_bytes);
-  std::int64_t group = std::clamp<std::int64_t>(kGroupBytes / image_bytes, 1, images);
+  return images_at_a_time(images, kGroupBytes / image_bytes);
+}
+
+std::int64_t images_at_a_time(std::int64_t images, std::int64_t most) {
+  std::int64_t group = std::clamp<std::int64_t>(most, 1, images);
   while (images % group != 0) --group;
   return group;
 }
@@ -79,8 +73,8 @@ ColumnProduct::ColumnProduct(OnednnState& state, const Conv2dSpec& spec, const S
       shapes_(spec, x),
       element_bytes_(dtype_size(compute)),
       group_(shapes_.gathered() ? shapes_.group_of(element_bytes_) : shapes_.images) {
-  first_ = bind_product(state, shapes_, compute, group_, false);
-  if (group_ < shapes_.images) others_ = bind_product(state, shapes_, compute, group_, true);
+  first_ = bind_columns(state, shapes_, compute, group_, false);
+  if (group_ < shapes_.images) others_ = bind_columns(state, shapes_, compute, group_, true);
 }
 
 memory::desc ColumnProduct::weights(const Conv2dSpec& s) {

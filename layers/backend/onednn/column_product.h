@@ -22,10 +22,12 @@ struct ColumnShapes {
   [[nodiscard]] std::int64_t pixels() const { return out_height * out_width; }  ///< of an image's output
   /// The input, as it lies in memory, is its own columns.
   [[nodiscard]] bool gathered() const { return kernel != 1 || stride != 1 || padding != 0; }
-  /// The most images whose columns stay in the second-level cache, as a divisor of all, so that one size of product
-  /// does.
+  /// The most images whose columns stay in the second-level cache, as a divisor of all.
   [[nodiscard]] std::int64_t group_of(std::size_t element_bytes) const;
 };
+
+/// The largest divisor of `images` that is not above `most`, so that one size of product does.
+[[nodiscard]] std::int64_t images_at_a_time(std::int64_t images, std::int64_t most);
 
 /// Sets rows [first, last) of the columns [images * pixels, depth], counted from the first pixel of x, at `columns`;
 /// elements have `element_bytes`.

@@ -4,7 +4,6 @@
 // the sum over taps goes in their order, so it does not depend on the number of threads.
 #include "layers/backend/onednn/column_spread.h"
 
-#include "layers/backend/onednn/dnnl_compat.h"
 #include "layers/backend/onednn/element.h"
 #include "layers/base/host_loops.h"
 
@@ -46,11 +45,7 @@ BoundPrimitive bind_column_spread(OnednnState& state, const Conv2dSpec& spec, co
   const std::int64_t rows = group_size(s) * s.pixels();
   const memory::desc dy({rows, s.out}, type, Tag::ab), weight({s.out, s.depth()}, type, Tag::ab),
       columns({rows, s.depth()}, memory::data_type::f32, Tag::ab);
-  dnnl::primitive_attr attributes;
-  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  const auto pd = dnnl_compat::matmul(state.engine, dy, weight, columns, attributes);
-  auto bound = bind_primitive(state, dnnl::matmul(pd), weight, pd.scratchpad_desc(),
-                              {{DNNL_ARG_SRC, dy}, {DNNL_ARG_WEIGHTS, weight}, {DNNL_ARG_DST, columns}});
+  auto bound = bind_product(state, dy, weight, columns, false);
   bound.weights = memory::desc({s.out, s.in, s.kernel, s.kernel}, type, Tag::ohwi);
   return bound;
 }

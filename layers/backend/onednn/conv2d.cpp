@@ -98,26 +98,28 @@ BoundPrimitive bind_forward(OnednnState& state, const Conv2dSpec& spec, const Sh
   return bind_primitive(state, dnnl::convolution_forward(pd), pd.weights_desc(), pd.scratchpad_desc(), arguments);
 }
 
-std::unique_ptr<WeightGradient> bind_backward_weight(OnednnState& state, const Conv2dSpec& spec, const Shape& x,
-                                                     DType compute, bool bias) {
-  const ConvShapes c = conv_shapes(spec, x, compute);
+dnnl::convolution_backward_weights::primitive_desc weight_gradient(OnednnState& state, const ConvShapes& c, bool bias) {
   const memory::desc bias_md = bias ? c.bias_f32 : memory::desc();
   const auto hint =
       dnnl_compat::convolution_forward(state.engine, c.src, c.any_weights, bias_md, c.dst, c.window, c.attributes);
-  const auto pd = dnnl_compat::convolution_backward_weights(state.engine, c.src, c.any_weights_f32, bias_md, c.dst,
-                                                            c.window, hint, c.attributes);
+  return dnnl_compat::convolution_backward_weights(state.engine, c.src, c.any_weights_f32, bias_md, c.dst, c.window,
+                                                   hint, c.attributes);
+}
+
+BoundPrimitive bind_weight_gradient(OnednnState& state, const ConvShapes& c, bool bias) {
+  const auto pd = weight_gradient(state, c, bias);
   std::vector<std::pair<int, memory::desc>> arguments{
       {DNNL_ARG_SRC, c.src}, {DNNL_ARG_DIFF_WEIGHTS, pd.diff_weights_desc()}, {DNNL_ARG_DIFF_DST, c.dst}};
   if (bias) arguments.emplace_back(DNNL_ARG_DIFF_BIAS, c.bias_f32);
-  return std::make_unique<PrimitiveGradient>(bind_primitive(state, dnnl::convolution_backward_weights(pd),
-                                                            pd.diff_weights_desc(), pd.scratchpad_desc(), arguments));
+  return bind_primitive(state, dnnl::convolution_backward_weights(pd), pd.diff_weights_desc(), pd.scratchpad_desc(),
+                        arguments);
 }
 
 }  // namespace
 
 std::unique_ptr<WeightLayout> OnednnBackend::conv2d_layout(const Conv2dSpec& spec, const Shape& input) {
   const Shape shape{spec.out_channels, spec.in_channels, spec.kernel, spec.kernel};
-  if (const std::int64_t m = winograd_tile_for(spec, input, compute_); m > 0 && !state_->direct) {
+  if (const std::int64_t m = winograd_side(spec, input, compute_); m > 0 && !state_->direct) {
     const memory::desc points = winograd_weights(spec, m);
     auto layout = std::make_unique<OnednnWeightLayout>(shape, ColumnProduct::weights(spec), points, points);
     layout->winograd = m;
@@ -128,7 +130,7 @@ std::unique_ptr<WeightLayout> OnednnBackend::conv2d_layout(const Conv2dSpec& spe
                                                         c.window, c.attributes);
   const memory::desc native = by_columns(*state_, spec, compute_)
                                   ? ColumnProduct::weights(spec)
-                                  : bind_backward_weight(*state_, spec, input, compute_, false)->format();
+                                  : weight_gradient(*state_, c, false).diff_weights_desc();
   const memory::desc backward = bind_backward_input(*state_, spec, input, compute_).weights;
   const bool turned = spec.kernel > 1 && input_way(*state_, spec, compute_) == InputWay::kTransposed;
   return std::make_unique<OnednnWeightLayout>(shape, native, forward_format(*state_, c, native, forward), backward,
@@ -179,16 +181,14 @@ void OnednnBackend::conv2d_backward_weight(const Conv2dSpec& spec, const Tensor&
                                            const Tensor& dw, const Tensor& dbias, bool accumulate) {
   const bool bias = static_cast<bool>(dbias);
   auto& gradient = plan_for(*state_, spec, x.shape(), w, bias).backward_weight;
-  if (!gradient) {
-    if (bias) {
-      gradient = bind_backward_weight(*state_, spec, x.shape(), compute_, true);
-    } else if (layout_of(w).winograd > 0) {
-      gradient = std::make_unique<WinogradGradient>(*state_, spec, x.shape(), layout_of(w).winograd);
-    } else if (by_columns(*state_, spec, compute_)) {
-      gradient = std::make_unique<ColumnProduct>(*state_, spec, x.shape(), compute_);
-    } else {
-      gradient = bind_backward_weight(*state_, spec, x.shape(), compute_, false);
-    }
+  const std::int64_t m = layout_of(w).winograd;
+  if (!gradient && !bias && m > 0) {
+    gradient = std::make_unique<WinogradGradient>(*state_, spec, x.shape(), m);
+  } else if (!gradient && !bias && by_columns(*state_, spec, compute_)) {
+    gradient = std::make_unique<ColumnProduct>(*state_, spec, x.shape(), compute_);
+  } else if (!gradient) {
+    gradient = std::make_unique<PrimitiveGradient>(
+        bind_weight_gradient(*state_, conv_shapes(spec, x.shape(), compute_), bias));
   }
   run_backward_weight(*state_, *this, *gradient, x, dy, layout_of(w), dw, dbias, accumulate);
 }

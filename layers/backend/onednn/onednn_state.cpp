@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "layers/backend/onednn/dnnl_compat.h"
 #include "layers/base/error.h"
 
 namespace convoy {
@@ -32,6 +33,20 @@ BoundPrimitive bind_primitive(OnednnState& state, const dnnl::primitive& primiti
     bound.arguments.emplace(DNNL_ARG_SCRATCHPAD, dnnl::memory(scratchpad, state.engine, DNNL_MEMORY_NONE));
   }
   return bound;
+}
+
+BoundPrimitive bind_product(OnednnState& state, const dnnl::memory::desc& a, const dnnl::memory::desc& b,
+                            const dnnl::memory::desc& c, bool add) {
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  if (add) {
+    dnnl::post_ops ops;
+    ops.append_sum(1.0F);
+    attributes.set_post_ops(ops);
+  }
+  const auto pd = dnnl_compat::matmul(state.engine, a, b, c, attributes);
+  return bind_primitive(state, dnnl::matmul(pd), b, pd.scratchpad_desc(),
+                        {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c}});
 }
 
 void reorder(OnednnState& state, const dnnl::memory::desc& from_md, void* from, const dnnl::memory::desc& to_md,

@@ -24,8 +24,8 @@ namespace convoy {
 /// How oneDNN keeps a weight: `native` (float32) in the flat buffers, as the weight-gradient primitive writes it, so
 /// that gradients are never converted; `compute` as the forward primitive and `backward` as the input-gradient
 /// primitive read it. Where these differ there is a copy, converted once after each update. rotated: `backward` has the
-/// window's rows and columns in the opposite order. winograd: where it is not 0, both
-/// copies are one, of the points of tiles of that side (winograd.h).
+/// window's rows and columns in the opposite order. winograd: where it is not 0, both copies are one, of the
+/// points of tiles of that side (winograd.h).
 class OnednnWeightLayout final : public WeightLayout {
  public:
   OnednnWeightLayout(const Shape& shape, const dnnl::memory::desc& native_md, const dnnl::memory::desc& compute_md,
@@ -98,6 +98,10 @@ dnnl::memory::data_type onednn_type(DType dtype);
 BoundPrimitive bind_primitive(OnednnState& state, const dnnl::primitive& primitive, const dnnl::memory::desc& weights,
                               const dnnl::memory::desc& scratchpad,
                               const std::vector<std::pair<int, dnnl::memory::desc>>& arguments);
+
+/// The matrix product c = a b, or c += a b where `add`; its `weights` are b.
+BoundPrimitive bind_product(OnednnState& state, const dnnl::memory::desc& a, const dnnl::memory::desc& b,
+                            const dnnl::memory::desc& c, bool add);
 
 /// Converts between two memory formats of the same logical tensor.
 void reorder(OnednnState& state, const dnnl::memory::desc& from_md, void* from, const dnnl::memory::desc& to_md,

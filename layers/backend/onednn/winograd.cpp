@@ -8,7 +8,6 @@
 #include <array>
 
 #include "layers/backend/onednn/column_product.h"
-#include "layers/backend/onednn/dnnl_compat.h"
 #include "layers/base/error.h"
 #include "layers/base/host_loops.h"
 
@@ -45,20 +44,6 @@ Points points_of(const TileGrid& g, std::int64_t channels, bool planes) {
 }
 
 memory::desc transposed(const memory::desc& md) { return md.permute_axes({0, 2, 1}); }
-
-BoundPrimitive bind_products(OnednnState& state, const memory::desc& a, const memory::desc& b, const memory::desc& c,
-                             bool add) {
-  dnnl::primitive_attr attributes;
-  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  if (add) {
-    dnnl::post_ops ops;
-    ops.append_sum(1.0F);
-    attributes.set_post_ops(ops);
-  }
-  const auto pd = dnnl_compat::matmul(state.engine, a, b, c, attributes);
-  return bind_primitive(state, dnnl::matmul(pd), b, pd.scratchpad_desc(),
-                        {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c}});
-}
 
 // The tile `index`, counted over all images of a group: its image, and its first output pixel.
 struct TilePlace {
@@ -137,7 +122,7 @@ Tensor zero_pixel(Backend& backend, std::int64_t channels) {
 
 }  // namespace
 
-std::int64_t winograd_tile_for(const Conv2dSpec& s, const Shape& x, DType compute) {
+std::int64_t winograd_side(const Conv2dSpec& s, const Shape& x, DType compute) {
   if (compute != DType::kF32 || s.kernel != 3 || s.stride != 1 || s.padding > 2) return 0;
   if (s.in_channels % kWinogradLanes != 0 || s.out_channels % kWinogradLanes != 0) return 0;
   if (std::min(s.in_channels, s.out_channels) < 48) return 0;
@@ -176,8 +161,7 @@ TileGrid::TileGrid(const Conv2dSpec& spec, const Shape& x, std::int64_t m, bool 
 std::int64_t TileGrid::group() const {
   const std::int64_t image_bytes = tiles() * points() * (in + out) * std::int64_t{sizeof(float)};
   const std::int64_t least = (kLeastRows + tiles() - 1) / tiles();
-  std::int64_t group = std::clamp<std::int64_t>(std::max(kGroupBytes / image_bytes, least), 1, images);
-  while (images % group != 0) --group;
+  const std::int64_t group = images_at_a_time(images, std::max(kGroupBytes / image_bytes, least));
   return group < least ? images : group;  // a prime number of small images
 }
 
@@ -185,8 +169,8 @@ BoundPrimitive bind_winograd(OnednnState& state, const TileGrid& g) {
   const memory::desc weights({g.points(), g.turned ? g.out : g.in, g.turned ? g.in : g.out}, kF32,
                              memory::format_tag::abc);
   auto bound =
-      bind_products(state, points_of(g, g.in, in_planes(g)).matrices(), g.turned ? transposed(weights) : weights,
-                    points_of(g, g.out, in_planes(g)).matrices(), false);
+      bind_product(state, points_of(g, g.in, in_planes(g)).matrices(), g.turned ? transposed(weights) : weights,
+                   points_of(g, g.out, in_planes(g)).matrices(), false);
   bound.weights = weights;
   return bound;
 }
@@ -209,8 +193,8 @@ WinogradGradient::WinogradGradient(OnednnState& state, const Conv2dSpec& spec, c
     : WeightGradient(ColumnProduct::weights(spec)), grid_(spec, x, m, false) {
   const memory::desc a = transposed(points_of(grid_, grid_.in, true).matrices()),
                      b = points_of(grid_, grid_.out, true).matrices(), c = winograd_weights(spec, m);
-  first_ = bind_products(state, a, b, c, false);
-  if (grid_.group() < grid_.images) others_ = bind_products(state, a, b, c, true);
+  first_ = bind_product(state, a, b, c, false);
+  if (grid_.group() < grid_.images) others_ = bind_product(state, a, b, c, true);
 }
 
 void WinogradGradient::run(OnednnState& state, Backend& backend, const Tensor& x, const Tensor& dy, void* dw,

@@ -15,7 +15,7 @@ namespace convoy {
 /// The tile's side m, 2 or 4, by which such a convolution of x is fastest, by shape alone; 0 where the direct way is:
 /// for few channels, tiles half empty, or too few tiles for the weight's points, 16/9 or 4 times the weight, to be read
 /// for.
-[[nodiscard]] std::int64_t winograd_tile_for(const Conv2dSpec& spec, const Shape& x, DType compute);
+[[nodiscard]] std::int64_t winograd_side(const Conv2dSpec& spec, const Shape& x, DType compute);
 
 /// The points [(m + 2)², in, out] of a weight as both directions read them: G w Gᵀ.
 [[nodiscard]] dnnl::memory::desc winograd_weights(const Conv2dSpec& spec, std::int64_t m);
