@@ -83,7 +83,6 @@ Tensor Flatten::forward(const Tensor& x, Cache& cache, Mode mode) {
 }
 
 Tensor Flatten::backward_input(const Tensor& dy, Cache& cache) {
-  if (!needs_input_gradient_) return {};
   if (saved_input_shape(cache).rank() == 2) return dy;
   Tensor dx = output(saved_input_shape(cache));
   backend_->unflatten(dy, dx);

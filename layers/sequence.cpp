@@ -10,7 +10,12 @@ Sequence& Sequence::add(std::string name, std::unique_ptr<Layer> layer) {
 
 Shape Sequence::build(BuildContext& context, const std::string& path, const Shape& input) {
   Shape shape = input;
-  for (auto& [name, layer] : layers_) shape = layer->build(context, join_path(path, name), shape);
+  const std::size_t before = context.store.parameters().size();
+  first_learning_ = 0;
+  for (auto& [name, layer] : layers_) {
+    shape = layer->build(context, join_path(path, name), shape);
+    if (context.store.parameters().size() == before) ++first_learning_;
+  }
   return shape;
 }
 
@@ -28,22 +33,23 @@ Tensor Sequence::forward(const Tensor& x, Cache& cache, Mode mode) {
 
 Tensor Sequence::backward_input(const Tensor& dy, Cache& cache) {
   Tensor dx = dy;
-  for (auto it = layers_.rbegin(); it != layers_.rend(); ++it) dx = it->second->backward_input(dx, cache);
+  for (std::size_t i = layers_.size(); i-- > lowest_;) dx = layers_[i].second->backward_input(dx, cache);
   return dx;
 }
 
 void Sequence::backward_weight(Cache& cache) {
-  for (auto it = layers_.rbegin(); it != layers_.rend(); ++it) it->second->backward_weight(cache);
+  for (std::size_t i = layers_.size(); i-- > lowest_;) layers_[i].second->backward_weight(cache);
 }
 
 Tensor Sequence::backward(const Tensor& dy, Cache& cache) {
   Tensor dx = dy;
-  for (auto it = layers_.rbegin(); it != layers_.rend(); ++it) dx = it->second->backward(dx, cache);
+  for (std::size_t i = layers_.size(); i-- > lowest_;) dx = layers_[i].second->backward(dx, cache);
   return dx;
 }
 
 void Sequence::skip_input_gradient() {
-  if (!layers_.empty()) layers_.front().second->skip_input_gradient();
+  lowest_ = first_learning_;
+  if (lowest_ < layers_.size()) layers_[lowest_].second->skip_input_gradient();
 }
 
 }  // namespace convoy

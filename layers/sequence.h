@@ -21,10 +21,13 @@ class Sequence final : public Layer {
   Tensor backward_input(const Tensor& dy, Cache& cache) override;
   void backward_weight(Cache& cache) override;
   Tensor backward(const Tensor& dy, Cache& cache) override;
+  /// The layers below the first one with parameters take no part in backward then.
   void skip_input_gradient() override;
 
  private:
   std::vector<std::pair<std::string, std::unique_ptr<Layer>>> layers_;
+  std::size_t first_learning_ = 0;  // the first with parameters, once built
+  std::size_t lowest_ = 0;          // where backward ends
 };
 
 }  // namespace convoy

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "layers/backend/onednn/onednn_backend.h"
+#include "layers/backend/profile/profile_backend.h"
 #include "layers/base/error.h"
 #include "layers/models/models.h"
 #include "tests/layers/training.h"
@@ -159,6 +160,31 @@ TEST_CASE("below the lowest unit that learns nothing is kept, computed or sent")
   CHECK_FALSE(model.backward(Tensor(), cache, note, 0));
   CHECK(done == std::vector<std::int64_t>{model.chunk_end(1)});
   CHECK(model.chunk_end(0) == model.chunk_end(1));
+}
+
+TEST_CASE("the lowest layer that learns makes no gradient of its input, also above layers without parameters") {
+  OnednnBackend backend(1, DType::kF32);
+  ProfileBackend profile(backend);
+  Training mlp(profile, mlp_model({16, 8}, 5), kInput);  // fc1 flattens first, in the same unit
+  mlp.load(7);
+  mlp.forward_backward();
+  std::map<std::string, std::int64_t> calls;
+  for (const auto& [key, entry] : profile.entries()) calls[key.operation] += entry.calls;
+  CHECK(calls["linear_backward_weight"] == 3);
+  CHECK(calls["linear_backward_input"] == 2);
+  CHECK(calls["unflatten"] == 0);
+
+  Training apart(backend,
+                 sequential_model({{"flatten", "flat"},
+                                   {"linear", "fc1", 16},
+                                   {"relu", "fc1_relu"},
+                                   {"linear", "fc2", 8},
+                                   {"relu", "fc2_relu"},
+                                   {"linear", "fc3", 5}}),
+                 kInput);
+  apart.load(7);
+  apart.forward_backward();
+  CHECK(gradients_of(mlp) == gradients_of(apart));
 }
 
 TEST_CASE("a model in which nothing learns is refused") {
