@@ -124,7 +124,7 @@ Tensor BatchNorm2d::backward_add(const Tensor& dy, Cache& cache, Tensor* daddend
     backend_->copy_from_host(sums.data(), dgamma);
     backend_->copy_from_host(sums.data() + c, dbeta);
   }
-  Tensor dx = output(x.shape());
+  Tensor dx = in_place_of(x);
   if (daddend != nullptr) *daddend = output(x.shape());
   backend_->batch_norm_backward_apply(dy, x, slots[kOutput], slots[kMean], slots[kVariance], weight_->weight.master,
                                       dgamma, dbeta, count, kEpsilon, dx, daddend != nullptr ? *daddend : Tensor());

@@ -61,6 +61,10 @@ class Layer {
   [[nodiscard]] Shape& saved_input_shape(Cache& cache) const { return cache.input_shape(id_); }
   [[nodiscard]] Tensor output(const Shape& shape) const { return backend_->tensor(shape, backend_->compute_type()); }
 
+  /// Memory for a gradient of the shape of `last`, which the operation that makes it reads for the last time: the same
+  /// memory where nobody else holds it, which spares the caches another tensor.
+  [[nodiscard]] Tensor in_place_of(const Tensor& last) const { return last.unshared() ? last : output(last.shape()); }
+
   Backend* backend_ = nullptr;
   int id_ = -1;
   bool needs_input_gradient_ = true;

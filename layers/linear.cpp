@@ -40,7 +40,7 @@ Tensor Linear::backward_input(const Tensor& dy, Cache& cache) {
   auto& slots = saved(cache);
   Tensor gradient = dy;
   if (relu_) {
-    gradient = output(dy.shape());
+    gradient = in_place_of(slots[kOutput]);
     backend_->relu_backward(dy, slots[kOutput], gradient);
     slots[kOutput].reset();
   }

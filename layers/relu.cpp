@@ -16,7 +16,7 @@ Tensor Relu::forward(const Tensor& x, Cache& cache, Mode mode) {
 }
 
 Tensor Relu::backward_input(const Tensor& dy, Cache& cache) {
-  Tensor dx = output(dy.shape());
+  Tensor dx = in_place_of(saved(cache)[0]);
   backend_->relu_backward(dy, saved(cache)[0], dx);
   saved(cache)[0].reset();
   return dx;

@@ -198,7 +198,8 @@ class Backend {
                                           const Tensor& variance, float epsilon, const Tensor& dgamma,
                                           const Tensor& dbeta) = 0;
   /// Sets dx = gamma / sqrt(variance + epsilon) * (g - dbeta / count - xhat * dgamma / count), and daddend = g
-  /// unless daddend is empty. `count` is the number of values per channel that mean and variance were taken over.
+  /// unless daddend is empty. dx may be x. `count` is the number of values per channel that mean and variance were
+  /// taken over.
   virtual void batch_norm_backward_apply(const Tensor& dy, const Tensor& x, const Tensor& y, const Tensor& mean,
                                          const Tensor& variance, const Tensor& gamma, const Tensor& dgamma,
                                          const Tensor& dbeta, double count, float epsilon, const Tensor& dx,
@@ -206,7 +207,7 @@ class Backend {
 
   // ---- element-wise and pooling
   virtual void relu_forward(const Tensor& x, const Tensor& y) = 0;
-  /// Sets dx = dy where y > 0, else 0. dx may be dy.
+  /// Sets dx = dy where y > 0, else 0. dx may be dy or y.
   virtual void relu_backward(const Tensor& dy, const Tensor& y, const Tensor& dx) = 0;
   /// y += x.
   virtual void add(const Tensor& x, const Tensor& y) = 0;

@@ -45,6 +45,9 @@ class Tensor {
     return static_cast<T*>(raw());
   }
 
+  /// Whether no other tensor holds this memory or a part of it.
+  [[nodiscard]] bool unshared() const { return block_ != nullptr && block_->references == 1; }
+
   /// The same memory under another shape of equally many elements (row-major meaning is the caller's care).
   [[nodiscard]] Tensor reshaped(const Shape& shape) const {
     Tensor view = *this;

@@ -230,7 +230,9 @@ TEST_CASE("batch norm gives the same bits every time, and may work in place") {
     const Parameters p(device, shape[1]);
     const double count = static_cast<double>(shape.size() / shape[1]);
     std::vector<std::uint8_t> first;
-    for (const bool in_place : {false, false, true}) {
+    enum class Place { kOwn, kOverX, kOverDy };
+    for (const Place place : {Place::kOwn, Place::kOwn, Place::kOverX, Place::kOverDy}) {
+      const bool in_place = place != Place::kOwn;
       const Statistics s = statistics(device, x_tensor);
       const Tensor dgamma = device.spoiled({64}), dbeta = device.spoiled({64});
       const Tensor y = device.spoiled(shape), output = in_place ? device.backend.tensor(shape, DType::kF32) : y;
@@ -240,8 +242,9 @@ TEST_CASE("batch norm gives the same bits every time, and may work in place") {
       device.backend.batch_norm_backward_reduce(dy_tensor, x_tensor, output, s.mean, s.variance, kEpsilon, dgamma,
                                                 dbeta);
       const Tensor dx = device.spoiled(shape);
-      if (in_place) device.backend.cast(dy_tensor, dx);
-      device.backend.batch_norm_backward_apply(in_place ? dx : dy_tensor, x_tensor, output, s.mean, s.variance,
+      if (in_place) device.backend.cast(place == Place::kOverX ? x_tensor : dy_tensor, dx);
+      device.backend.batch_norm_backward_apply(place == Place::kOverDy ? dx : dy_tensor,
+                                               place == Place::kOverX ? dx : x_tensor, output, s.mean, s.variance,
                                                p.gamma_tensor, dgamma, dbeta, count, kEpsilon, dx, Tensor());
       std::vector<std::uint8_t> all;
       for (const Tensor& tensor : {s.mean, s.variance, output, dgamma, dbeta, dx}) {

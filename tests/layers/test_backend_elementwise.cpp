@@ -145,8 +145,10 @@ TEST_CASE("relu, its gradient, add and axpy") {
         CHECK(device.get(dx_tensor).values == dx.values);
         device.backend.add(dy_tensor, x_tensor);
         check_close(device.get(x_tensor), sum, rounding(dtype), 0.0, "add");  // one rounding
-        device.backend.relu_backward(dy_tensor, y_tensor, dy_tensor);         // in place
+        device.backend.relu_backward(dy_tensor, y_tensor, dy_tensor);         // in place of the one
         CHECK(device.get(dy_tensor).values == dx.values);
+        device.backend.relu_backward(dy_tensor, y_tensor, y_tensor);  // and of the other
+        CHECK(device.get(y_tensor).values == dx.values);
       }
       Array x = uniform({count}, 9), y = uniform({count}, 10);
       const Tensor x_tensor = device.put(x), y_tensor = device.put(y);

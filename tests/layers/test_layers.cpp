@@ -139,6 +139,15 @@ TEST_CASE("batch norm, alone and fused with relu") {
   }
 }
 
+// The batch norm's input is what the ReLU keeps for itself too, so the one's gradient must not take its place.
+TEST_CASE("batch norm after a relu") {
+  Probe({{.type = "conv2d", .name = "a", .outputs = 5, .kernel = 1},
+         {.type = "relu", .name = "r"},
+         {.type = "batch_norm2d", .name = "n"}},
+        {4, 3, 5, 5})
+      .check(kBlock);
+}
+
 TEST_CASE("relu on its own, after a convolution") {
   Probe({{.type = "conv2d", .name = "a", .outputs = 4, .kernel = 3}, {.type = "relu", .name = "r"}}, {2, 3, 8, 8})
       .check({.step = 1e-3, .tolerance = 2e-2, .kink = 2e-2, .skipped_share = 0.4, .entries = 60});

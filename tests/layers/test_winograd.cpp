@@ -34,7 +34,7 @@ Results run(const ConvCase& c, Array x, const Array& w, Array dy, float bias, in
   Array rows = to_hwio(w);
   const Tensor native = device.put(rows);
   const std::int64_t pairs = s.in_channels * s.out_channels;
-  const Tensor points = device.spoiled({winograd_points(m), pairs});
+  const Tensor points = device.spoiled({static_cast<std::int64_t>(winograd_weights(s, m).get_size() / sizeof(float))});
   winograd_weight(m, native.data<float>(), pairs, points.data<float>());
   const std::vector<float> shift(static_cast<std::size_t>(s.out_channels), bias);
   const Tensor y = device.spoiled(dy.shape), dx = device.spoiled(x.shape), dw = device.spoiled({9 * pairs});

@@ -23,24 +23,23 @@ constexpr std::int64_t kGrain = 16;            // tiles that make a part worth a
 constexpr std::size_t kMostPixels = 36;        // of a patch
 constexpr auto kF32 = memory::data_type::f32;
 
-// Points of `rows` tiles in memory.
+// Planes [rows, columns] of float32, one for each of `count` points.
+memory::desc planes(std::int64_t count, std::int64_t rows, std::int64_t columns) {
+  return {{count, rows, columns}, kF32, {winograd_step(rows * columns), columns, 1}};
+}
+
+// The points of a group's tiles: planes [tiles, channels].
 struct Points {
   std::int64_t count, rows, channels;
-  bool planes;  // [count, rows, channels]; else [rows, count, channels]
 
-  [[nodiscard]] std::int64_t step() const { return planes ? rows * channels : channels; }
-  [[nodiscard]] std::int64_t size() const { return count * rows * channels; }
-  [[nodiscard]] std::int64_t row_step() const { return planes ? channels : count * channels; }
-  [[nodiscard]] memory::desc matrices() const { return {{count, rows, channels}, kF32, {step(), row_step(), 1}}; }
+  [[nodiscard]] std::int64_t step() const { return winograd_step(rows * channels); }
+  [[nodiscard]] memory::desc matrices() const { return planes(count, rows, channels); }
 };
 
-// How the points of a convolution lie: oneDNN's faster kernels are for planes, but they lose on long rows (a
-// 512-channel convolution of 4x4 images: 9 ms against 5.5), as planes of which more than fit the cache's ways fall on
-// one set.
-bool in_planes(const TileGrid& g) { return std::min(g.in, g.out) < 128; }
+Points points_of(const TileGrid& g, std::int64_t channels) { return {g.points(), g.group() * g.tiles(), channels}; }
 
-Points points_of(const TileGrid& g, std::int64_t channels, bool planes) {
-  return {g.points(), g.group() * g.tiles(), channels, planes};
+Tensor tensor_of(Backend& backend, const memory::desc& md) {
+  return backend.tensor({static_cast<std::int64_t>(md.get_size() / sizeof(float))}, DType::kF32);
 }
 
 memory::desc transposed(const memory::desc& md) { return md.permute_axes({0, 2, 1}); }
@@ -91,7 +90,7 @@ void patches(const TileGrid& g, const float* x, const float* zeros, const Points
   for_tiles(g, [&](std::int64_t i, int) {
     const TilePlace at(g, i);
     const auto pixels = images.square(at.image, at.row - g.padding, at.column - g.padding, g.side + 2, g.turned);
-    winograd_patch(g.side, pixels.data(), g.in, to.step(), points + i * to.row_step());
+    winograd_patch(g.side, pixels.data(), g.in, to.step(), points + i * g.in);
   });
 }
 
@@ -100,7 +99,7 @@ void gradients(const TileGrid& g, const float* dy, const float* zeros, const Poi
   for_tiles(g, [&](std::int64_t i, int) {
     const TilePlace at(g, i);
     const auto pixels = images.square(at.image, at.row, at.column, g.side, false);
-    winograd_gradient(g.side, pixels.data(), g.out, to.step(), points + i * to.row_step());
+    winograd_gradient(g.side, pixels.data(), g.out, to.step(), points + i * g.out);
   });
 }
 
@@ -110,7 +109,7 @@ void tiles(const TileGrid& g, const Points& from, const float* points, const flo
     const TilePlace at(g, i);
     const Images<float> images{y, g.out_height, g.out_width, g.out, outside + thread * g.out};
     const auto pixels = images.square(at.image, at.row, at.column, g.side, g.turned);
-    winograd_tile(g.side, points + i * from.row_step(), from.step(), g.out, bias, pixels.data());
+    winograd_tile(g.side, points + i * g.out, from.step(), g.out, bias, pixels.data());
   });
 }
 
@@ -137,7 +136,7 @@ std::int64_t winograd_side(const Conv2dSpec& s, const Shape& x, DType compute) {
 }
 
 memory::desc winograd_weights(const Conv2dSpec& s, std::int64_t m) {
-  return {{winograd_points(m), s.in_channels, s.out_channels}, kF32, memory::format_tag::abc};
+  return planes(winograd_points(m), s.in_channels, s.out_channels);
 }
 
 TileGrid::TileGrid(const Conv2dSpec& spec, const Shape& x, std::int64_t m, bool backward_input)
@@ -166,20 +165,18 @@ std::int64_t TileGrid::group() const {
 }
 
 BoundPrimitive bind_winograd(OnednnState& state, const TileGrid& g) {
-  const memory::desc weights({g.points(), g.turned ? g.out : g.in, g.turned ? g.in : g.out}, kF32,
-                             memory::format_tag::abc);
-  auto bound =
-      bind_product(state, points_of(g, g.in, in_planes(g)).matrices(), g.turned ? transposed(weights) : weights,
-                   points_of(g, g.out, in_planes(g)).matrices(), false);
+  const memory::desc weights = planes(g.points(), g.turned ? g.out : g.in, g.turned ? g.in : g.out);
+  auto bound = bind_product(state, points_of(g, g.in).matrices(), g.turned ? transposed(weights) : weights,
+                            points_of(g, g.out).matrices(), false);
   bound.weights = weights;
   return bound;
 }
 
 void run_winograd(OnednnState& state, Backend& backend, BoundPrimitive& bound, const TileGrid& g, const Tensor& from,
                   void* weight, const float* bias, const Tensor& to) {
-  const Points seen = points_of(g, g.in, in_planes(g)), made = points_of(g, g.out, in_planes(g));
+  const Points seen = points_of(g, g.in), made = points_of(g, g.out);
   const Tensor zeros = zero_pixel(backend, g.in), outside = backend.tensor({omp_get_max_threads(), g.out}, DType::kF32);
-  const Tensor a = backend.tensor({seen.size()}, DType::kF32), c = backend.tensor({made.size()}, DType::kF32);
+  const Tensor a = tensor_of(backend, seen.matrices()), c = tensor_of(backend, made.matrices());
   for (std::int64_t image = 0; image < g.images; image += g.group()) {
     patches(g, from.data<float>() + image * g.height * g.width * g.in, zeros.data<float>(), seen, a.data<float>());
     run_primitive(state, backend, bound,
@@ -191,8 +188,8 @@ void run_winograd(OnednnState& state, Backend& backend, BoundPrimitive& bound, c
 
 WinogradGradient::WinogradGradient(OnednnState& state, const Conv2dSpec& spec, const Shape& x, std::int64_t m)
     : WeightGradient(ColumnProduct::weights(spec)), grid_(spec, x, m, false) {
-  const memory::desc a = transposed(points_of(grid_, grid_.in, true).matrices()),
-                     b = points_of(grid_, grid_.out, true).matrices(), c = winograd_weights(spec, m);
+  const memory::desc a = transposed(points_of(grid_, grid_.in).matrices()), b = points_of(grid_, grid_.out).matrices(),
+                     c = winograd_weights(spec, m);
   first_ = bind_product(state, a, b, c, false);
   if (grid_.group() < grid_.images) others_ = bind_product(state, a, b, c, true);
 }
@@ -201,10 +198,10 @@ void WinogradGradient::run(OnednnState& state, Backend& backend, const Tensor& x
                            void* dbias) {
   if (dbias != nullptr) fail("Winograd's weight gradient gives no gradient of a bias");
   const TileGrid& g = grid_;
-  const Points seen = points_of(g, g.in, true), wanted = points_of(g, g.out, true);
+  const Points seen = points_of(g, g.in), wanted = points_of(g, g.out);
   const Tensor zeros = zero_pixel(backend, std::max(g.in, g.out));
-  const Tensor a = backend.tensor({seen.size()}, DType::kF32), b = backend.tensor({wanted.size()}, DType::kF32);
-  const Tensor sums = backend.tensor({g.points(), g.in * g.out}, DType::kF32);
+  const Tensor a = tensor_of(backend, seen.matrices()), b = tensor_of(backend, wanted.matrices());
+  const Tensor sums = tensor_of(backend, planes(g.points(), g.in, g.out));
   for (std::int64_t image = 0; image < g.images; image += g.group()) {
     patches(g, x.data<float>() + image * g.height * g.width * g.in, zeros.data<float>(), seen, a.data<float>());
     gradients(g, dy.data<float>() + image * g.out_height * g.out_width * g.out, zeros.data<float>(), wanted,

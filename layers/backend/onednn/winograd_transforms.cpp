@@ -166,7 +166,7 @@ CONVOY_VECTORIZED void weight_kernel(const float* weights, std::int64_t first, s
     for (int tap = 0; tap < 9; ++tap) load(weights + tap * count + c, w[tap]);
     for (int j = 0; j < 3; ++j) Axis<m>::weight(w + j, half + j, 3);
     for (int i = 0; i < n; ++i) Axis<m>::weight(half + 3 * i, u + n * i, 1);
-    for (int p = 0; p < n * n; ++p) store(u[p], points + p * count + c);
+    for (int p = 0; p < n * n; ++p) store(u[p], points + p * winograd_step(count) + c);
   }
 }
 
@@ -176,7 +176,7 @@ CONVOY_VECTORIZED void weight_gradient_kernel(const float* points, std::int64_t 
   constexpr int n = m + 2;
   for (std::int64_t c = first; c < last; c += kWinogradLanes) {
     Lanes u[n * n], half[3 * n], w[9];
-    for (int p = 0; p < n * n; ++p) load(points + p * count + c, u[p]);
+    for (int p = 0; p < n * n; ++p) load(points + p * winograd_step(count) + c, u[p]);
     for (int j = 0; j < n; ++j) Axis<m>::taps(u + j, half + j, n);
     for (int i = 0; i < 3; ++i) Axis<m>::taps(half + n * i, w + 3 * i, 1);
     for (int tap = 0; tap < 9; ++tap) store(w[tap], gradient + tap * count + c);

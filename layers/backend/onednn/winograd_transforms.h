@@ -16,6 +16,10 @@ constexpr std::int64_t kWinogradLanes = 16;
 /// The points of a tile of m×m.
 constexpr std::int64_t winograd_points(std::int64_t m) { return (m + 2) * (m + 2); }
 
+/// How far apart the planes of `elements` values lie, one for each point: a cache line more than they need, so that a
+/// place in all planes falls on different sets of the caches.
+constexpr std::int64_t winograd_step(std::int64_t elements) { return elements + kWinogradLanes; }
+
 /// Sets points[p * step + c] = (Bᵀ d B)[p] for the patch d of (m + 2)×(m + 2) pixels of `channels` values each, in
 /// rows.
 void winograd_patch(std::int64_t m, const float* const* pixels, std::int64_t channels, std::int64_t step,
@@ -30,11 +34,12 @@ void winograd_gradient(std::int64_t m, const float* const* pixels, std::int64_t 
 void winograd_tile(std::int64_t m, const float* points, std::int64_t step, std::int64_t channels, const float* bias,
                    float* const* pixels);
 
-/// Sets points [(m + 2)², count] to G w Gᵀ for the weights [3, 3, count], over all threads; count: in whole vectors.
+/// Sets points [(m + 2)², count], in planes winograd_step(count) apart, to G w Gᵀ for the weights [3, 3, count], over
+/// all threads; count: in whole vectors.
 void winograd_weight(std::int64_t m, const float* weights, std::int64_t count, float* points);
 
-/// Sets the gradient of the weights [3, 3, count] to Gᵀ u G for the gradient u [(m + 2)², count] of their points, over
-/// all threads.
+/// Sets the gradient of the weights [3, 3, count] to Gᵀ u G for the gradient u [(m + 2)², count] of their points, in
+/// such planes, over all threads.
 void winograd_weight_gradient(std::int64_t m, const float* points, std::int64_t count, float* gradient);
 
 }  // namespace convoy
