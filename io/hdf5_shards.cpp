@@ -105,7 +105,7 @@ std::vector<std::unique_ptr<Source>> open_parts(const std::vector<std::string>& 
   std::vector<std::string> paths;
   paths.reserve(sources.size());
   for (const std::string& source : sources) paths.push_back(Hdf5Source(source).path);
-  const hdf5::TriedTogether tried(paths);
+  hdf5::try_reading_together(paths);
   std::vector<std::unique_ptr<Source>> parts;
   parts.reserve(sources.size());
   for (const std::string& source : sources) {

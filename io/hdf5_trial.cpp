@@ -4,10 +4,17 @@
 // no decoding: of those, and of large data sets, the first and the last rows do.
 #include "io/hdf5_trial.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
+#include <iterator>
+#include <map>
 #include <new>
+#include <optional>
 #include <vector>
 
 #include "io/hdf5.h"
@@ -97,10 +104,26 @@ void walk(const File& file) {
   }
 }
 
-// Those of the TriedTogether that lives, sorted. Under the library's lock.
-std::vector<std::string>& tried() {
-  static std::vector<std::string> paths;
-  return paths;
+// What tells a file from others that had its name, and from itself before it was written to. None of a file that was
+// written to just now: its time may be that of the next change too.
+using Stamp = std::array<std::uint64_t, 5>;
+
+std::optional<Stamp> stamp_of(const std::string& path) {
+  struct stat s;
+  if (::stat(path.c_str(), &s) != 0 || s.st_mtim.tv_sec + 1 >= std::time(nullptr)) return std::nullopt;
+  return Stamp{s.st_dev, s.st_ino, static_cast<std::uint64_t>(s.st_size), static_cast<std::uint64_t>(s.st_mtim.tv_sec),
+               static_cast<std::uint64_t>(s.st_mtim.tv_nsec)};
+}
+
+// The files that a child has read and lived. Under the library's lock.
+std::map<std::string, Stamp>& survived() {
+  static std::map<std::string, Stamp> files;
+  return files;
+}
+
+bool is_known(const std::string& path) {
+  const auto file = survived().find(path);
+  return file != survived().end() && stamp_of(path) == file->second;
 }
 
 TrialLimits limits_for(const std::vector<std::string>& paths) {
@@ -116,8 +139,11 @@ TrialLimits limits_for(const std::vector<std::string>& paths) {
 }
 
 TrialEnd try_all(const std::vector<std::string>& paths, const TrialLimits& limits) {
-  const auto guard = lock();
-  return run_trial(
+  std::map<std::string, Stamp> files;
+  for (const auto& path : paths) {
+    if (const auto stamp = stamp_of(path)) files.emplace(path, *stamp);
+  }
+  const TrialEnd end = run_trial(
       [&] {
         // The thread that held the lock is another one by its number here.
         new (&library_lock()) std::recursive_mutex;
@@ -126,13 +152,17 @@ TrialEnd try_all(const std::vector<std::string>& paths, const TrialLimits& limit
         }
       },
       limits);
+  if (end.kind == TrialEnd::kReturned) {
+    for (const auto& [path, stamp] : files) survived()[path] = stamp;
+  }
+  return end;
 }
 
 }  // namespace
 
 void try_reading(const std::string& path) {
   const auto guard = lock();
-  if (std::binary_search(tried().begin(), tried().end(), path)) return;
+  if (is_known(path)) return;
   const TrialLimits limits = limits_for({path});
   const TrialEnd end = try_all({path}, limits);
   if (end.kind == TrialEnd::kCrashed) {
@@ -147,16 +177,11 @@ void try_reading(const std::string& path) {
   }
 }
 
-TriedTogether::TriedTogether(const std::vector<std::string>& paths) {
+void try_reading_together(const std::vector<std::string>& paths) {
   const auto guard = lock();
-  if (paths.size() < 2 || try_all(paths, limits_for(paths)).kind != TrialEnd::kReturned) return;
-  tried() = paths;
-  std::sort(tried().begin(), tried().end());
-}
-
-TriedTogether::~TriedTogether() {
-  const auto guard = lock();
-  tried().clear();
+  std::vector<std::string> unknown;
+  std::remove_copy_if(paths.begin(), paths.end(), std::back_inserter(unknown), is_known);
+  if (unknown.size() > 1) static_cast<void>(try_all(unknown, limits_for(unknown)));
 }
 
 }  // namespace convoy::hdf5

@@ -12,17 +12,12 @@
 namespace convoy::hdf5 {
 
 /// An Error that names the file when the library crashes on it, or comes to no end. Of every other problem nothing is
-/// said: who opens the file then meets it. Where the system has no room for a child the file is taken as it is.
+/// said: who opens the file then meets it. A file that has been read once is not tried again until it changes. Where
+/// the system has no room for a child the file is taken as it is.
 void try_reading(const std::string& path);
 
-/// Tries many files in one child, which costs less than one each: as long as this lives, try_reading() knows them. When
-/// the child crashes it knows none, so that the file at fault is found. One at a time, on one thread.
-class TriedTogether {
- public:
-  explicit TriedTogether(const std::vector<std::string>& paths);
-  ~TriedTogether();
-  TriedTogether(const TriedTogether&) = delete;
-  TriedTogether& operator=(const TriedTogether&) = delete;
-};
+/// Tries many files in one child, which costs less than one each, so that try_reading() knows them. When the child
+/// crashes it knows none, and so finds the file at fault.
+void try_reading_together(const std::vector<std::string>& paths);
 
 }  // namespace convoy::hdf5

@@ -138,7 +138,7 @@ int inspect_command(const InspectArguments& arguments) {
     return 0;
   }
   const std::vector<std::string> shards = find_shards(path);
-  const hdf5::TriedTogether tried(shards);
+  hdf5::try_reading_together(shards);
   for (const std::string& shard : shards) {
     inspect_file(shard);
     fmt::print("\n");
