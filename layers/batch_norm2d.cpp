@@ -10,7 +10,7 @@ namespace convoy {
 namespace {
 
 constexpr float kEpsilon = 1e-5F;
-enum Slot { kInput, kOutput, kMean, kVariance, kDgamma, kDbeta };
+enum Slot { kInput, kGate, kMean, kVariance, kDgamma, kDbeta };
 
 }  // namespace
 
@@ -52,13 +52,21 @@ void BatchNorm2d::reduce_statistics(double count, const Tensor& mean, const Tens
   backend_->copy_from_host(v.data(), variance);
 }
 
-Tensor BatchNorm2d::forward_add(const Tensor& x, const Tensor& addend, Cache& cache, Mode mode) {
+Tensor BatchNorm2d::normalize(const Tensor& x, const Tensor& mean, const Tensor& variance, const Tensor& addend,
+                              Cache& cache, Mode mode) {
   Tensor y = output(x.shape());
+  const Tensor &gamma = weight_->weight.master, &beta = bias_->weight.master;
+  if (relu_ && mode == Mode::kTraining) {
+    saved(cache)[kGate] = backend_->batch_norm_apply_relu(x, mean, variance, gamma, beta, kEpsilon, addend, y);
+  } else {
+    backend_->batch_norm_apply(x, mean, variance, gamma, beta, kEpsilon, addend, relu_, y);
+  }
+  return y;
+}
+
+Tensor BatchNorm2d::forward_add(const Tensor& x, const Tensor& addend, Cache& cache, Mode mode) {
   if (mode == Mode::kEvaluation || running_->frozen) {
-    backend_->batch_norm_apply(x, running_->mean, running_->variance, weight_->weight.master, bias_->weight.master,
-                               kEpsilon, addend, relu_, y);
-    if (mode == Mode::kTraining && relu_) saved(cache)[kOutput] = y;
-    return y;
+    return normalize(x, running_->mean, running_->variance, addend, cache, mode);
   }
   auto& slots = saved(cache);
   slots[kMean] = backend_->tensor({channels_}, DType::kF32);
@@ -75,12 +83,10 @@ Tensor BatchNorm2d::forward_add(const Tensor& x, const Tensor& addend, Cache& ca
         "larger images, or data.drop_last = true)",
         path_);
   }
-  backend_->batch_norm_apply(x, slots[kMean], slots[kVariance], weight_->weight.master, bias_->weight.master, kEpsilon,
-                             addend, relu_, y);
+  Tensor y = normalize(x, slots[kMean], slots[kVariance], addend, cache, mode);
   backend_->axpy(cache.share, slots[kMean], running_->step_mean);
   backend_->axpy(static_cast<float>(cache.share * (count / (count - 1))), slots[kVariance], running_->step_variance);
   slots[kInput] = x;
-  if (relu_) slots[kOutput] = y;
   return y;
 }
 
@@ -92,10 +98,9 @@ Tensor BatchNorm2d::backward_frozen(const Tensor& dy, Cache& cache, Tensor* dadd
   backend_->zero(sums);
   Tensor dx = output(dy.shape());
   if (daddend != nullptr) *daddend = output(dy.shape());
-  backend_->batch_norm_backward_apply(dy, dy, slots[kOutput], running_->mean, running_->variance,
-                                      weight_->weight.master, sums, sums, 1, kEpsilon, dx,
-                                      daddend != nullptr ? *daddend : Tensor());
-  slots[kOutput].reset();
+  backend_->batch_norm_backward_apply(dy, dy, slots[kGate], running_->mean, running_->variance, weight_->weight.master,
+                                      sums, sums, 1, kEpsilon, dx, daddend != nullptr ? *daddend : Tensor());
+  slots[kGate].reset();
   return dx;
 }
 
@@ -105,7 +110,7 @@ Tensor BatchNorm2d::backward_add(const Tensor& dy, Cache& cache, Tensor* daddend
   const Tensor& x = slots[kInput];
   slots[kDgamma] = backend_->tensor({channels_}, DType::kF32);
   slots[kDbeta] = backend_->tensor({channels_}, DType::kF32);
-  backend_->batch_norm_backward_reduce(dy, x, slots[kOutput], slots[kMean], slots[kVariance], kEpsilon, slots[kDgamma],
+  backend_->batch_norm_backward_reduce(dy, x, slots[kGate], slots[kMean], slots[kVariance], kEpsilon, slots[kDgamma],
                                        slots[kDbeta]);
   Tensor dgamma = slots[kDgamma], dbeta = slots[kDbeta];
   auto count = static_cast<double>(values_per_channel(x));
@@ -126,10 +131,10 @@ Tensor BatchNorm2d::backward_add(const Tensor& dy, Cache& cache, Tensor* daddend
   }
   Tensor dx = in_place_of(x);
   if (daddend != nullptr) *daddend = output(x.shape());
-  backend_->batch_norm_backward_apply(dy, x, slots[kOutput], slots[kMean], slots[kVariance], weight_->weight.master,
+  backend_->batch_norm_backward_apply(dy, x, slots[kGate], slots[kMean], slots[kVariance], weight_->weight.master,
                                       dgamma, dbeta, count, kEpsilon, dx, daddend != nullptr ? *daddend : Tensor());
   slots[kInput].reset();
-  slots[kOutput].reset();
+  slots[kGate].reset();
   slots[kMean].reset();
   slots[kVariance].reset();
   return dx;

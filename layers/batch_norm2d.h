@@ -29,6 +29,9 @@ class BatchNorm2d final : public Layer {
  private:
   Tensor backward_frozen(const Tensor& dy, Cache& cache, Tensor* daddend);
   void reduce_statistics(double count, const Tensor& mean, const Tensor& variance);
+  // y of these statistics; keeps the gate of ReLU for backward.
+  Tensor normalize(const Tensor& x, const Tensor& mean, const Tensor& variance, const Tensor& addend, Cache& cache,
+                   Mode mode);
   [[nodiscard]] static std::int64_t values_per_channel(const Tensor& x) { return x.size() / x.shape()[1]; }
 
   bool relu_;

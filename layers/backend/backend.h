@@ -192,8 +192,15 @@ class Backend {
   virtual void batch_norm_apply(const Tensor& x, const Tensor& mean, const Tensor& variance, const Tensor& gamma,
                                 const Tensor& beta, float epsilon, const Tensor& addend, bool relu,
                                 const Tensor& y) = 0;
-  /// With g = dy where y > 0 when relu (y is the forward's output; empty when not relu), xhat the normalised input:
-  /// sets dbeta = sum g and dgamma = sum g * xhat.
+  /// The same with relu, for a forward that a backward follows. Returns the gate that lets gradients through where
+  /// y > 0: y itself, or what is less to read.
+  virtual Tensor batch_norm_apply_relu(const Tensor& x, const Tensor& mean, const Tensor& variance, const Tensor& gamma,
+                                       const Tensor& beta, float epsilon, const Tensor& addend, const Tensor& y) {
+    batch_norm_apply(x, mean, variance, gamma, beta, epsilon, addend, true, y);
+    return y;
+  }
+  /// With g = dy where y > 0 when relu (y is the forward's output or its gate; empty when not relu), xhat the
+  /// normalised input: sets dbeta = sum g and dgamma = sum g * xhat.
   virtual void batch_norm_backward_reduce(const Tensor& dy, const Tensor& x, const Tensor& y, const Tensor& mean,
                                           const Tensor& variance, float epsilon, const Tensor& dgamma,
                                           const Tensor& dbeta) = 0;

@@ -256,3 +256,36 @@ TEST_CASE("batch norm gives the same bits every time, and may work in place") {
     }
   }
 }
+
+TEST_CASE("the gate that a forward returns lets through what its output lets through") {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    for (const std::int64_t channels : {5, 16, 48, 128, 144, 1040}) {
+      CAPTURE(channels);
+      Device device(2);
+      const Shape shape{3, channels, 5, 7};
+      Array x = uniform(shape, 51), addend = uniform(shape, 52), dy = uniform(shape, 53);
+      const Tensor x_tensor = device.put(x, dtype), addend_tensor = device.put(addend, dtype),
+                   dy_tensor = device.put(dy, dtype);
+      const Parameters p(device, channels);
+      const Statistics s = statistics(device, x_tensor);
+      const Tensor expected = device.spoiled(shape, dtype), y = device.spoiled(shape, dtype);
+      device.backend.batch_norm_apply(x_tensor, s.mean, s.variance, p.gamma_tensor, p.beta_tensor, kEpsilon,
+                                      addend_tensor, true, expected);
+      const Tensor gate = device.backend.batch_norm_apply_relu(x_tensor, s.mean, s.variance, p.gamma_tensor,
+                                                               p.beta_tensor, kEpsilon, addend_tensor, y);
+      CHECK(device.bytes(y) == device.bytes(expected));
+      if (dtype == DType::kF32 && channels >= 128) CHECK(gate.bytes() < y.bytes() / 15);
+      std::vector<std::vector<std::uint8_t>> results;
+      for (const Tensor& way : {expected, gate}) {
+        const Tensor dgamma = device.spoiled({channels}), dbeta = device.spoiled({channels});
+        const Tensor dx = device.spoiled(shape, dtype), daddend = device.spoiled(shape, dtype);
+        device.backend.batch_norm_backward_reduce(dy_tensor, x_tensor, way, s.mean, s.variance, kEpsilon, dgamma,
+                                                  dbeta);
+        device.backend.batch_norm_backward_apply(dy_tensor, x_tensor, way, s.mean, s.variance, p.gamma_tensor, dgamma,
+                                                 dbeta, 105, kEpsilon, dx, daddend);
+        for (const Tensor& tensor : {dgamma, dbeta, dx, daddend}) results.push_back(device.bytes(tensor));
+      }
+      for (std::size_t i = 0; i < 4; ++i) CHECK(results[i] == results[i + 4]);
+    }
+  }
+}

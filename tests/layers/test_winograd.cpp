@@ -17,8 +17,8 @@ namespace {
 
 // Points in planes and in rows, one group of images and several, edges that cut tiles, every padding.
 const std::vector<ConvCase> kCases{
-    {{48, 64, 3, 1, 1}, 3, 8, 8},    {{64, 48, 3, 1, 0}, 2, 9, 10},   {{64, 64, 3, 1, 2}, 5, 6, 7},
-    {{128, 160, 3, 1, 1}, 12, 8, 8}, {{48, 48, 3, 1, 1}, 22, 16, 16}, {{160, 128, 3, 1, 2}, 1, 13, 6},
+    {{48, 64, 3, 1, 1}, 3, 8, 8},   {{64, 48, 3, 1, 0}, 2, 9, 10},  {{64, 64, 3, 1, 2}, 5, 6, 7},
+    {{128, 160, 3, 1, 1}, 8, 8, 8}, {{48, 48, 3, 1, 1}, 4, 16, 16}, {{160, 128, 3, 1, 2}, 1, 13, 6},
 };
 
 struct Results {
@@ -87,7 +87,7 @@ TEST_CASE("Winograd's convolutions of whole numbers are exact") {
 }
 
 TEST_CASE("Winograd's convolutions lose a few bits") {
-  for (const ConvCase& c : {ConvCase{{256, 256, 3, 1, 1}, 4, 8, 8}, ConvCase{{48, 64, 3, 1, 2}, 6, 17, 10},
+  for (const ConvCase& c : {ConvCase{{256, 256, 3, 1, 1}, 2, 8, 8}, ConvCase{{48, 64, 3, 1, 2}, 6, 17, 10},
                             ConvCase{{64, 48, 3, 1, 0}, 5, 13, 15}}) {
     CAPTURE(c.spec.in_channels);
     Array x = uniform(c.input(), 4), w = uniform({c.spec.out_channels, c.spec.in_channels, 3, 3}, 5);

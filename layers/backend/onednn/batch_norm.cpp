@@ -1,29 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Batch normalisation of the CPU backend, on activations seen as rows of contiguous channels. Sums run in float over
-// a few rows and in double beyond. Variances are sums of squares around a pivot that follows the running mean, merged
-// by Chan's formula: the running mean differs from a block's mean by so little that the squares of all those
-// differences add up to at most twice the total sum of squares, so float is enough whatever |mean| / std is.
-// Partial sums of threads are merged in thread order.
+// Batch normalisation of the CPU backend, forward, on activations seen as rows of contiguous channels. Variances are
+// sums of squares around a pivot that follows the running mean, merged by Chan's formula: the running mean differs from
+// a block's mean by so little that the squares of all those differences add up to at most twice the total sum of
+// squares, so float is enough whatever |mean| / std is. Partial sums of threads are merged in thread order.
 #include <algorithm>
-#include <cmath>
 
+#include "layers/backend/onednn/batch_norm_rows.h"
 #include "layers/backend/onednn/element.h"
 #include "layers/backend/onednn/onednn_backend.h"
+#include "layers/backend/onednn/relu_gate.h"
 #include "layers/base/host_loops.h"
 
 namespace convoy {
 
 namespace {
-
-constexpr std::int64_t kBlockRows = 32;  // summed in float: an error of some 1e-7
-
-// Distance between two threads' or two arrays' parts in a shared buffer: no cache line belongs to two of them.
-std::int64_t padded(std::int64_t channels) { return (channels + 15) / 16 * 16; }
-
-// Whether the summing kernels take several rows at once, which saves stores: narrow rows lie side by side, very wide
-// ones are whole pages apart. Those between go one by one, in the order in which the processor reads memory ahead.
-inline bool together(std::int64_t channels) { return channels <= 64 || channels >= 1024; }
 
 // Adds to sums and squares [channels] those of x - pivot over x [rows, channels].
 template <class T>
@@ -107,75 +98,12 @@ CONVOY_VECTORIZED void apply_kernel(const T* x, const float* scale, const float*
   }
 }
 
-template <bool kRelu, class T>
-inline float gated(T dy, const T* y, std::int64_t at) {
-  const float g = load(dy);
-  if constexpr (kRelu) return load(y[at]) > 0.0F ? g : 0.0F;
-  return g;
+CONVOY_VECTORIZED void gate_kernel(const float* y, std::int64_t rows, std::int64_t channels, std::uint8_t* gate) {
+  set_gate(y, rows, channels, gate);
 }
 
-// Adds to sums [channels] those of g, to products those of g * (x - mean), over [rows, channels].
-template <class T, bool kRelu>
-CONVOY_VECTORIZED void add_gradients(const T* dy, const T* x, const T* y, const float* mean, std::int64_t rows,
-                                     std::int64_t channels, float* sums, float* products) {
-  std::int64_t row = 0;
-  const std::int64_t n = channels;
-  for (; together(n) && row + 2 <= rows; row += 2) {
-    CONVOY_INDEPENDENT
-    for (std::int64_t c = 0; c < n; ++c) {
-      const float g0 = gated<kRelu>(dy[c], y, c), g1 = gated<kRelu>(dy[c + n], y, c + n);
-      sums[c] += g0 + g1;
-      products[c] += g0 * (load(x[c]) - mean[c]) + g1 * (load(x[c + n]) - mean[c]);
-    }
-    dy += 2 * n;
-    x += 2 * n;
-    if constexpr (kRelu) y += 2 * n;
-  }
-  for (; row < rows; ++row) {
-    CONVOY_INDEPENDENT
-    for (std::int64_t c = 0; c < n; ++c) {
-      const float g = gated<kRelu>(dy[c], y, c);
-      sums[c] += g;
-      products[c] += g * (load(x[c]) - mean[c]);
-    }
-    dy += n;
-    x += n;
-    if constexpr (kRelu) y += n;
-  }
-}
-
-// Adds the float sums to the double ones and clears them.
-CONVOY_VECTORIZED void flush(std::int64_t count, float* sums, double* totals) {
-  CONVOY_INDEPENDENT
-  for (std::int64_t i = 0; i < count; ++i) {
-    totals[i] += sums[i];
-    sums[i] = 0.0F;
-  }
-}
-
-// What the backward pass needs of each channel: dx = scale * g + slope * (x - mean) + shift.
-struct BackwardCoefficients {
-  const float *scale, *slope, *shift, *mean;
-};
-
-template <class T, bool kRelu, bool kAddend>
-CONVOY_VECTORIZED void backward_kernel(const T* dy, const T* x, const T* y, BackwardCoefficients k, std::int64_t rows,
-                                       std::int64_t channels, T* dx, T* daddend) {
-  for (std::int64_t row = 0; row < rows; ++row) {
-    CONVOY_INDEPENDENT
-    for (std::int64_t c = 0; c < channels; ++c) {
-      const float g = gated<kRelu>(dy[c], y, c);
-      const float value = k.scale[c] * g + (k.slope[c] * (load(x[c]) - k.mean[c]) + k.shift[c]);
-      if constexpr (kAddend) store(g, daddend + c);
-      store(value, dx + c);
-    }
-    dy += channels;
-    x += channels;
-    dx += channels;
-    if constexpr (kRelu) y += channels;
-    if constexpr (kAddend) daddend += channels;
-  }
-}
+// So few that they are still in the first-level cache when the gate is made of them.
+std::int64_t gate_rows_at_a_time(std::int64_t channels) { return 1 + 2048 / channels; }
 
 // Calls f with two std::bool_constants.
 template <class F>
@@ -185,10 +113,6 @@ void dispatch_flags(bool first, bool second, F&& f) {
   } else {
     second ? f(std::false_type{}, std::true_type{}) : f(std::false_type{}, std::false_type{});
   }
-}
-
-double inverse_std(float variance, float epsilon) {
-  return 1.0 / std::sqrt(static_cast<double>(variance) + static_cast<double>(epsilon));
 }
 
 }  // namespace
@@ -230,6 +154,25 @@ void OnednnBackend::batch_norm_statistics(const Tensor& x, const Tensor& mean, c
 void OnednnBackend::batch_norm_apply(const Tensor& x, const Tensor& mean, const Tensor& variance, const Tensor& gamma,
                                      const Tensor& beta, float epsilon, const Tensor& addend, bool relu,
                                      const Tensor& y) {
+  apply_batch_norm(x, mean, variance, gamma, beta, epsilon, addend, relu, y, Tensor());
+}
+
+Tensor OnednnBackend::batch_norm_apply_relu(const Tensor& x, const Tensor& mean, const Tensor& variance,
+                                            const Tensor& gamma, const Tensor& beta, float epsilon,
+                                            const Tensor& addend, const Tensor& y) {
+  const ChannelRows view(x.shape());
+  // Rows of whole vectors have one of bits; in bfloat16 making and reading it costs more than the bytes that it saves.
+  Tensor gate;
+  if (view.channels % kLanes == 0 && x.dtype() == DType::kF32)
+    gate = tensor({view.rows, gate_row(view.channels)}, DType::kU8);
+  apply_batch_norm(x, mean, variance, gamma, beta, epsilon, addend, true, y, gate);
+  return gate ? gate : y;
+}
+
+// gate: of bits, or empty.
+void OnednnBackend::apply_batch_norm(const Tensor& x, const Tensor& mean, const Tensor& variance, const Tensor& gamma,
+                                     const Tensor& beta, float epsilon, const Tensor& addend, bool relu,
+                                     const Tensor& y, const Tensor& gate) {
   const ChannelRows view(x.shape());
   const std::int64_t channels = view.channels;
   const Tensor coefficients = tensor({2, padded(channels)}, DType::kF32);
@@ -245,80 +188,17 @@ void OnednnBackend::batch_norm_apply(const Tensor& x, const Tensor& mean, const 
       constexpr bool kAddend = decltype(has_addend)::value, kRelu = decltype(has_relu)::value;
       const T *input = x.data<T>(), *other = addend.data<T>();
       T* output = y.data<T>();
+      auto* bits = gate.data<std::uint8_t>();
       parallel_ranges(view.rows, view.grain(), [=](std::int64_t first, std::int64_t last, int) {
-        const std::int64_t at = first * channels;
-        apply_kernel<T, kAddend, kRelu>(input + at, scale, shift, kAddend ? other + at : nullptr, last - first,
-                                        channels, output + at);
-      });
-    });
-  });
-}
-
-void OnednnBackend::batch_norm_backward_reduce(const Tensor& dy, const Tensor& x, const Tensor& y, const Tensor& mean,
-                                               const Tensor& variance, float epsilon, const Tensor& dgamma,
-                                               const Tensor& dbeta) {
-  const ChannelRows view(x.shape());
-  const std::int64_t channels = view.channels, threads = omp_get_max_threads();
-  const std::int64_t stride = 2 * padded(channels);  // per thread: sums of g, sums of g * (x - mean)
-  double* partial = scratch(static_cast<std::size_t>(threads * stride));
-  std::fill_n(partial, threads * stride, 0.0);
-  const Tensor work = tensor({threads, stride}, DType::kF32);
-  const float* center = mean.data<float>();
-  dispatch_activation(x.dtype(), [&](auto type) {
-    using T = decltype(type);
-    dispatch_flags(static_cast<bool>(y), false, [&](auto has_relu, auto) {
-      constexpr bool kRelu = decltype(has_relu)::value;
-      const T *gradient = dy.data<T>(), *input = x.data<T>(), *output = y.data<T>();
-      float* floats = work.data<float>();
-      parallel_ranges(view.rows, view.grain(), [=](std::int64_t first, std::int64_t last, int thread) {
-        float* sums = floats + thread * stride;
-        std::fill_n(sums, stride, 0.0F);
-        for (std::int64_t row = first; row < last; row += kBlockRows) {
-          const std::int64_t at = row * channels;
-          add_gradients<T, kRelu>(gradient + at, input + at, kRelu ? output + at : nullptr, center,
-                                  std::min(kBlockRows, last - row), channels, sums, sums + stride / 2);
-          flush(stride, sums, partial + thread * stride);
+        const std::int64_t block = bits != nullptr ? gate_rows_at_a_time(channels) : last - first;
+        for (std::int64_t row = first; row < last; row += block) {
+          const std::int64_t at = row * channels, rows = std::min(block, last - row);
+          apply_kernel<T, kAddend, kRelu>(input + at, scale, shift, kAddend ? other + at : nullptr, rows, channels,
+                                          output + at);
+          if constexpr (std::is_same_v<T, float>) {
+            if (bits != nullptr) gate_kernel(output + at, rows, channels, bits + row * gate_row(channels));
+          }
         }
-      });
-    });
-  });
-  for (std::int64_t c = 0; c < channels; ++c) {
-    double sum = 0.0, product = 0.0;
-    for (std::int64_t t = 0; t < threads; ++t) {
-      sum += partial[t * stride + c];
-      product += partial[t * stride + stride / 2 + c];
-    }
-    dbeta.data<float>()[c] = static_cast<float>(sum);
-    dgamma.data<float>()[c] = static_cast<float>(product * inverse_std(variance.data<float>()[c], epsilon));
-  }
-}
-
-void OnednnBackend::batch_norm_backward_apply(const Tensor& dy, const Tensor& x, const Tensor& y, const Tensor& mean,
-                                              const Tensor& variance, const Tensor& gamma, const Tensor& dgamma,
-                                              const Tensor& dbeta, double count, float epsilon, const Tensor& dx,
-                                              const Tensor& daddend) {
-  const ChannelRows view(x.shape());
-  const std::int64_t channels = view.channels;
-  const Tensor coefficients = tensor({3, padded(channels)}, DType::kF32);
-  float *scale = coefficients.data<float>(), *slope = scale + padded(channels), *shift = slope + padded(channels);
-  for (std::int64_t c = 0; c < channels; ++c) {
-    const double inverse = inverse_std(variance.data<float>()[c], epsilon);
-    const double factor = gamma.data<float>()[c] * inverse;
-    scale[c] = static_cast<float>(factor);
-    slope[c] = static_cast<float>(-factor * inverse * dgamma.data<float>()[c] / count);
-    shift[c] = static_cast<float>(-factor * dbeta.data<float>()[c] / count);
-  }
-  const BackwardCoefficients k{scale, slope, shift, mean.data<float>()};
-  dispatch_activation(x.dtype(), [&](auto type) {
-    using T = decltype(type);
-    dispatch_flags(static_cast<bool>(y), static_cast<bool>(daddend), [&](auto has_relu, auto has_addend) {
-      constexpr bool kRelu = decltype(has_relu)::value, kAddend = decltype(has_addend)::value;
-      const T *gradient = dy.data<T>(), *input = x.data<T>(), *output = y.data<T>();
-      T *dinput = dx.data<T>(), *dother = daddend.data<T>();
-      parallel_ranges(view.rows, view.grain(), [=](std::int64_t first, std::int64_t last, int) {
-        const std::int64_t at = first * channels;
-        backward_kernel<T, kRelu, kAddend>(gradient + at, input + at, kRelu ? output + at : nullptr, k, last - first,
-                                           channels, dinput + at, kAddend ? dother + at : nullptr);
       });
     });
   });

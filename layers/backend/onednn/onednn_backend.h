@@ -65,6 +65,8 @@ class OnednnBackend final : public Backend {
   void batch_norm_statistics(const Tensor& x, const Tensor& mean, const Tensor& variance) override;
   void batch_norm_apply(const Tensor& x, const Tensor& mean, const Tensor& variance, const Tensor& gamma,
                         const Tensor& beta, float epsilon, const Tensor& addend, bool relu, const Tensor& y) override;
+  Tensor batch_norm_apply_relu(const Tensor& x, const Tensor& mean, const Tensor& variance, const Tensor& gamma,
+                               const Tensor& beta, float epsilon, const Tensor& addend, const Tensor& y) override;
   void batch_norm_backward_reduce(const Tensor& dy, const Tensor& x, const Tensor& y, const Tensor& mean,
                                   const Tensor& variance, float epsilon, const Tensor& dgamma,
                                   const Tensor& dbeta) override;
@@ -95,6 +97,10 @@ class OnednnBackend final : public Backend {
                    const Tensor& gradients, const Tensor& momentum) override;
 
  private:
+  void apply_batch_norm(const Tensor& x, const Tensor& mean, const Tensor& variance, const Tensor& gamma,
+                        const Tensor& beta, float epsilon, const Tensor& addend, bool relu, const Tensor& y,
+                        const Tensor& gate);
+
   /// Host memory for per-thread partial sums: at least `count` doubles, kept between calls.
   double* scratch(std::size_t count);
 

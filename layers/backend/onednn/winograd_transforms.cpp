@@ -4,20 +4,14 @@
 // vectors of neighbouring channels, which the compiler keeps in registers as far as they go.
 #include "layers/backend/onednn/winograd_transforms.h"
 
-#include <cstring>
-
+#include "layers/backend/onednn/lanes.h"
 #include "layers/base/host_loops.h"
 
 namespace convoy {
 
 namespace {
 
-using Lanes = float __attribute__((vector_size(kWinogradLanes * sizeof(float))));
-
-#define CONVOY_INLINE inline __attribute__((always_inline))  // part of what is compiled for several instruction sets
-
-CONVOY_INLINE void load(const float* from, Lanes& to) { std::memcpy(&to, from, sizeof(Lanes)); }
-CONVOY_INLINE void store(const Lanes& from, float* to) { std::memcpy(to, &from, sizeof(Lanes)); }
+static_assert(kWinogradLanes == kLanes);
 
 // One axis of each transform; elements are `step` apart.
 template <int m>

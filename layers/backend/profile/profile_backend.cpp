@@ -136,6 +136,15 @@ void ProfileBackend::batch_norm_apply(const Tensor& x, const Tensor& mean, const
         [&] { inner_.batch_norm_apply(x, mean, variance, gamma, beta, epsilon, addend, relu, y); });
 }
 
+Tensor ProfileBackend::batch_norm_apply_relu(const Tensor& x, const Tensor& mean, const Tensor& variance,
+                                             const Tensor& gamma, const Tensor& beta, float epsilon,
+                                             const Tensor& addend, const Tensor& y) {
+  Tensor gate;
+  timed("batch_norm_apply", shape_text(x), {0, bytes_of(x, addend, y)},
+        [&] { gate = inner_.batch_norm_apply_relu(x, mean, variance, gamma, beta, epsilon, addend, y); });
+  return gate;
+}
+
 void ProfileBackend::batch_norm_backward_reduce(const Tensor& dy, const Tensor& x, const Tensor& y, const Tensor& mean,
                                                 const Tensor& variance, float epsilon, const Tensor& dgamma,
                                                 const Tensor& dbeta) {

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Batch normalisation of the CPU backend, backward: one pass for the two sums per channel, one for the gradients of
+// input and addend. Sums run in float over a few rows and in double beyond; those of threads are merged in thread
+// order.
+#include <algorithm>
+
+#include "layers/backend/onednn/batch_norm_rows.h"
+#include "layers/backend/onednn/element.h"
+#include "layers/backend/onednn/onednn_backend.h"
+#include "layers/backend/onednn/relu_gate.h"
+#include "layers/base/host_loops.h"
+
+namespace convoy {
+
+namespace {
+
+// Adds to sums [channels] those of g, to products those of g * (x - mean), over rows [first, last).
+template <class T, class Gate>
+CONVOY_VECTORIZED void add_gradients(const T* dy, const T* x, Gate gate, const float* mean, std::int64_t first,
+                                     std::int64_t last, std::int64_t channels, float* sums, float* products) {
+  float g0[kGated], g1[kGated];
+  std::int64_t row = first;
+  for (; together(channels) && row + 2 <= last; row += 2) {
+    for (std::int64_t block = 0; block < channels; block += kGated) {
+      const std::int64_t count = std::min(kGated, channels - block), at = row * channels + block;
+      gate.pass(dy + at, row, block, count, g0);
+      gate.pass(dy + at + channels, row + 1, block, count, g1);
+      const T *x0 = x + at, *x1 = x0 + channels;
+      CONVOY_INDEPENDENT
+      for (std::int64_t c = 0; c < count; ++c) {
+        sums[block + c] += g0[c] + g1[c];
+        products[block + c] += g0[c] * (load(x0[c]) - mean[block + c]) + g1[c] * (load(x1[c]) - mean[block + c]);
+      }
+    }
+  }
+  for (; row < last; ++row) {
+    for (std::int64_t block = 0; block < channels; block += kGated) {
+      const std::int64_t count = std::min(kGated, channels - block), at = row * channels + block;
+      gate.pass(dy + at, row, block, count, g0);
+      CONVOY_INDEPENDENT
+      for (std::int64_t c = 0; c < count; ++c) {
+        sums[block + c] += g0[c];
+        products[block + c] += g0[c] * (load(x[at + c]) - mean[block + c]);
+      }
+    }
+  }
+}
+
+// Adds the float sums to the double ones and clears them.
+CONVOY_VECTORIZED void flush(std::int64_t count, float* sums, double* totals) {
+  CONVOY_INDEPENDENT
+  for (std::int64_t i = 0; i < count; ++i) {
+    totals[i] += sums[i];
+    sums[i] = 0.0F;
+  }
+}
+
+// What the backward pass needs of each channel: dx = scale * g + slope * (x - mean) + shift.
+struct BackwardCoefficients {
+  const float *scale, *slope, *shift, *mean;
+};
+
+// Sets rows [first, last) of dx, and of daddend when kAddend.
+template <class T, class Gate, bool kAddend>
+CONVOY_VECTORIZED void backward_kernel(const T* dy, const T* x, Gate gate, BackwardCoefficients k, std::int64_t first,
+                                       std::int64_t last, std::int64_t channels, T* dx, T* daddend) {
+  float g[kGated];
+  for (std::int64_t row = first; row < last; ++row) {
+    for (std::int64_t block = 0; block < channels; block += kGated) {
+      const std::int64_t count = std::min(kGated, channels - block), at = row * channels + block;
+      gate.pass(dy + at, row, block, count, g);
+      CONVOY_INDEPENDENT
+      for (std::int64_t lane = 0; lane < count; ++lane) {
+        const std::int64_t c = block + lane;
+        const float value = k.scale[c] * g[lane] + (k.slope[c] * (load(x[at + lane]) - k.mean[c]) + k.shift[c]);
+        if constexpr (kAddend) store(g[lane], daddend + at + lane);
+        store(value, dx + at + lane);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void OnednnBackend::batch_norm_backward_reduce(const Tensor& dy, const Tensor& x, const Tensor& y, const Tensor& mean,
+                                               const Tensor& variance, float epsilon, const Tensor& dgamma,
+                                               const Tensor& dbeta) {
+  const ChannelRows view(x.shape());
+  const std::int64_t channels = view.channels, threads = omp_get_max_threads();
+  const std::int64_t stride = 2 * padded(channels);  // per thread: sums of g, sums of g * (x - mean)
+  double* partial = scratch(static_cast<std::size_t>(threads * stride));
+  std::fill_n(partial, threads * stride, 0.0);
+  const Tensor work = tensor({threads, stride}, DType::kF32);
+  const float* center = mean.data<float>();
+  dispatch_gate(x, y, [&](auto type, auto gate) {
+    using T = decltype(type);
+    const T *gradient = dy.data<T>(), *input = x.data<T>();
+    float* floats = work.data<float>();
+    parallel_ranges(view.rows, view.grain(), [=](std::int64_t first, std::int64_t last, int thread) {
+      float* sums = floats + thread * stride;
+      std::fill_n(sums, stride, 0.0F);
+      for (std::int64_t row = first; row < last; row += kBlockRows) {
+        add_gradients(gradient, input, gate, center, row, std::min(row + kBlockRows, last), channels, sums,
+                      sums + stride / 2);
+        flush(stride, sums, partial + thread * stride);
+      }
+    });
+  });
+  for (std::int64_t c = 0; c < channels; ++c) {
+    double sum = 0.0, product = 0.0;
+    for (std::int64_t t = 0; t < threads; ++t) {
+      sum += partial[t * stride + c];
+      product += partial[t * stride + stride / 2 + c];
+    }
+    dbeta.data<float>()[c] = static_cast<float>(sum);
+    dgamma.data<float>()[c] = static_cast<float>(product * inverse_std(variance.data<float>()[c], epsilon));
+  }
+}
+
+void OnednnBackend::batch_norm_backward_apply(const Tensor& dy, const Tensor& x, const Tensor& y, const Tensor& mean,
+                                              const Tensor& variance, const Tensor& gamma, const Tensor& dgamma,
+                                              const Tensor& dbeta, double count, float epsilon, const Tensor& dx,
+                                              const Tensor& daddend) {
+  const ChannelRows view(x.shape());
+  const std::int64_t channels = view.channels;
+  const Tensor coefficients = tensor({3, padded(channels)}, DType::kF32);
+  float *scale = coefficients.data<float>(), *slope = scale + padded(channels), *shift = slope + padded(channels);
+  for (std::int64_t c = 0; c < channels; ++c) {
+    const double inverse = inverse_std(variance.data<float>()[c], epsilon);
+    const double factor = gamma.data<float>()[c] * inverse;
+    scale[c] = static_cast<float>(factor);
+    slope[c] = static_cast<float>(-factor * inverse * dgamma.data<float>()[c] / count);
+    shift[c] = static_cast<float>(-factor * dbeta.data<float>()[c] / count);
+  }
+  const BackwardCoefficients k{scale, slope, shift, mean.data<float>()};
+  dispatch_gate(x, y, [&](auto type, auto gate) {
+    using T = decltype(type);
+    const T *gradient = dy.data<T>(), *input = x.data<T>();
+    T *dinput = dx.data<T>(), *dother = daddend.data<T>();
+    const auto kernel =
+        dother != nullptr ? backward_kernel<T, decltype(gate), true> : backward_kernel<T, decltype(gate), false>;
+    parallel_ranges(view.rows, view.grain(), [=](std::int64_t first, std::int64_t last, int) {
+      kernel(gradient, input, gate, k, first, last, channels, dinput, dother);
+    });
+  });
+}
+
+}  // namespace convoy

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What batch normalisation's forward and backward share: how rows of channels are summed. Private to
+// layers/backend/onednn.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+namespace convoy {
+
+constexpr std::int64_t kBlockRows = 32;  // summed in float: an error of some 1e-7
+
+/// Distance between two threads' or two arrays' parts in a shared buffer: no cache line belongs to two of them.
+inline std::int64_t padded(std::int64_t channels) { return (channels + 15) / 16 * 16; }
+
+/// Whether the summing kernels take several rows at once, which saves stores: narrow rows lie side by side, very wide
+/// ones are whole pages apart. Those between go one by one, in the order in which the processor reads memory ahead.
+inline bool together(std::int64_t channels) { return channels <= 64 || channels >= 1024; }
+
+inline double inverse_std(float variance, float epsilon) {
+  return 1.0 / std::sqrt(static_cast<double>(variance) + static_cast<double>(epsilon));
+}
+
+}  // namespace convoy

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What lets a gradient through a ReLU: where its output is above 0. Each kind of gate has pass(), which sets g to what
+// becomes of the gradients dy of `count` channels of a row, from channel `first` on: a multiple of kGated, and at most
+// kGated of them. A gate of bits holds an eighth of a byte an element and is what backward reads instead of
+// the output. Private to layers/backend/onednn.
+#pragma once
+
+#include <algorithm>
+#include <type_traits>
+
+#include "layers/backend/onednn/element.h"
+#include "layers/backend/onednn/lanes.h"
+#include "layers/base/host_loops.h"
+#include "layers/base/tensor.h"
+
+namespace convoy {
+
+constexpr std::int64_t kGated = 8 * kLanes;  // channels whose bits are in kLanes bytes
+
+/// Bytes of a gate of bits for a row of `channels`, a multiple of kLanes. Bit b of byte l of a block is of its channel
+/// b * kLanes + l.
+inline std::int64_t gate_row(std::int64_t channels) { return (channels + kGated - 1) / kGated * kLanes; }
+
+struct NoGate {
+  template <class T>
+  CONVOY_INLINE void pass(const T* dy, std::int64_t, std::int64_t, std::int64_t count, float* g) const {
+    CONVOY_INDEPENDENT
+    for (std::int64_t c = 0; c < count; ++c) g[c] = load(dy[c]);
+  }
+};
+
+template <class T>
+struct OutputGate {
+  const T* y;
+  std::int64_t channels;
+  CONVOY_INLINE void pass(const T* dy, std::int64_t row, std::int64_t first, std::int64_t count, float* g) const {
+    const T* output = y + row * channels + first;
+    CONVOY_INDEPENDENT
+    for (std::int64_t c = 0; c < count; ++c) g[c] = load(output[c]) > 0.0F ? load(dy[c]) : 0.0F;
+  }
+};
+
+struct BitGate {
+  const std::uint8_t* bytes;
+  std::int64_t row_bytes;
+  CONVOY_INLINE void pass(const float* dy, std::int64_t row, std::int64_t first, std::int64_t count, float* g) const {
+    LaneBytes packed;
+    std::memcpy(&packed, bytes + row * row_bytes + first / 8, sizeof(packed));
+    const LaneWords bits = __builtin_convertvector(packed, LaneWords);
+    LaneWords bit = LaneWords{} + 1;
+    for (std::int64_t c = 0; c < count; c += kLanes, bit += bit) {
+      Lanes gradient;
+      load(dy + c, gradient);
+      const Lanes passed = (bits & bit) != 0 ? gradient : Lanes{};
+      store(passed, g + c);
+    }
+  }
+};
+
+/// Sets gate [rows, gate_row(channels)] to where y [rows, channels] is above 0.
+CONVOY_INLINE void set_gate(const float* y, std::int64_t rows, std::int64_t channels, std::uint8_t* gate) {
+  for (std::int64_t row = 0; row < rows; ++row, y += channels) {
+    for (std::int64_t block = 0; block < channels; block += kGated) {
+      const std::int64_t count = std::min(kGated, channels - block);
+      LaneWords bits{}, bit = LaneWords{} + 1;
+      for (std::int64_t c = 0; c < count; c += kLanes, bit += bit) {
+        Lanes value;
+        load(y + block + c, value);
+        bits |= value > 0.0F ? bit : LaneWords{};
+      }
+      const LaneBytes packed = __builtin_convertvector(bits, LaneBytes);
+      std::memcpy(gate, &packed, sizeof(packed));
+      gate += sizeof(packed);
+    }
+  }
+}
+
+/// Calls f with T{}, for activations of x's type, and the gate that y is: an output, bits, or none.
+template <class F>
+void dispatch_gate(const Tensor& x, const Tensor& y, F&& f) {
+  dispatch_activation(x.dtype(), [&](auto type) {
+    using T = decltype(type);
+    if (!y) return f(type, NoGate{});
+    if constexpr (std::is_same_v<T, float>) {
+      if (y.dtype() == DType::kU8) return f(type, BitGate{y.data<std::uint8_t>(), gate_row(x.shape()[1])});
+    }
+    f(type, OutputGate<T>{y.data<T>(), x.shape()[1]});
+  });
+}
+
+}  // namespace convoy
