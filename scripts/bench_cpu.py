@@ -13,6 +13,7 @@ programs print goes to OUT/bench_cpu.log, of a run into docs/results to build/be
 (default: build/app/convoy).
 """
 import argparse
+import concurrent.futures
 import contextlib
 import datetime
 import json
@@ -210,6 +211,18 @@ def measure_point(args, convoy, log, workload, precision, threads, versions):
     return result
 
 
+def measure_processes(args, convoy, workload, precision, steps, warmup):
+    """Images/s of two processes of one thread each that have nothing to do with each other, at the same time, over those
+    of one alone: what the machine leaves to two ranks.
+    """
+    def rate(core):
+        answer = convoy.steps(workload, precision, 1, [core], steps, warmup)
+        return workload.batch / statistics.median(answer["step_seconds"])
+
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        return [sum(pool.map(rate, args.cores[:2])) / rate(args.cores[0]) for _ in range(args.repeat)]
+
+
 def measure_scaling(args, convoy, workload, precision):
     """Images/s of two ranks over those of one, one thread each, the same batch for each rank."""
     cases = [f"ranks={ranks} train.global_batch_size={ranks * workload.batch}" for ranks in (1, 2)]
@@ -226,7 +239,8 @@ def measure_scaling(args, convoy, workload, precision):
                      if each["ranks"] == ranks] for ranks in (1, 2)}
     return {"workload": workload.name, "title": workload.title, "precision": precision,
             "batch_per_rank": workload.batch, "images_per_second": {str(ranks): each for ranks, each in rates.items()},
-            "ratio": spread([two / one for one, two in zip(rates[1], rates[2])])}
+            "ratio": spread([two / one for one, two in zip(rates[1], rates[2])]),
+            "processes_ratio": spread(measure_processes(args, convoy, workload, precision, *plan))}
 
 
 # ---- All of it ------------------------------------------------------------------------------------------------------

@@ -66,6 +66,9 @@ inline void call_batch_norm(Backend& backend, const Shape& shape) {
                                         kEpsilon, data.output(shape), add ? data.output(shape) : Tensor());
     }
   }
+  const Tensor in_place = data.activations(shape, -1, 2);
+  backend.batch_norm_backward_apply(dy, in_place, dy, mean, variance, gamma, gamma, beta, static_cast<double>(values),
+                                    kEpsilon, in_place, data.output(shape));
 }
 
 inline void call_max_pool(Backend& backend, const PoolSpec& spec, const Shape& input) {
@@ -99,6 +102,7 @@ inline void call_elementwise(Backend& backend, std::int64_t count) {
   backend.relu_forward(x, y);
   backend.relu_backward(data.activations(shape), y, data.output(shape));
   backend.relu_backward(dx, y, dx);
+  backend.relu_backward(dx, y, y);
   backend.add(x, y);
   const Tensor a = data.floats(shape), b = data.floats(shape);
   backend.cast(a, data.output(shape));
