@@ -163,8 +163,9 @@ Tensor OnednnBackend::batch_norm_apply_relu(const Tensor& x, const Tensor& mean,
   const ChannelRows view(x.shape());
   // Rows of whole vectors have one of bits; in bfloat16 making and reading it costs more than the bytes that it saves.
   Tensor gate;
-  if (view.channels % kLanes == 0 && x.dtype() == DType::kF32)
+  if (view.channels % kLanes == 0 && x.dtype() == DType::kF32) {
     gate = tensor({view.rows, gate_row(view.channels)}, DType::kU8);
+  }
   apply_batch_norm(x, mean, variance, gamma, beta, epsilon, addend, true, y, gate);
   return gate ? gate : y;
 }

@@ -2,8 +2,8 @@
 //
 // What lets a gradient through a ReLU: where its output is above 0. Each kind of gate has pass(), which sets g to what
 // becomes of the gradients dy of `count` channels of a row, from channel `first` on: a multiple of kGated, and at most
-// kGated of them. A gate of bits holds an eighth of a byte an element and is what backward reads instead of
-// the output. Private to layers/backend/onednn.
+// kGated of them. A gate of bits is a 32nd of the output that backward would read else. Private to
+// layers/backend/onednn.
 #pragma once
 
 #include <algorithm>

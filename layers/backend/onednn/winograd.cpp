@@ -123,7 +123,7 @@ Tensor zero_pixel(Backend& backend, std::int64_t channels) {
 
 std::int64_t winograd_side(const Conv2dSpec& s, const Shape& x, DType compute) {
   if (compute != DType::kF32 || s.kernel != 3 || s.stride != 1 || s.padding > 2) return 0;
-  if (s.in_channels % kWinogradLanes != 0 || s.out_channels % kWinogradLanes != 0) return 0;
+  if (s.in_channels % kLanes != 0 || s.out_channels % kLanes != 0) return 0;
   if (std::min(s.in_channels, s.out_channels) < 48) return 0;
   for (const std::int64_t m : {4, 2}) {
     const TileGrid grid(s, x, m, false);

@@ -4,14 +4,11 @@
 // vectors of neighbouring channels, which the compiler keeps in registers as far as they go.
 #include "layers/backend/onednn/winograd_transforms.h"
 
-#include "layers/backend/onednn/lanes.h"
 #include "layers/base/host_loops.h"
 
 namespace convoy {
 
 namespace {
-
-static_assert(kWinogradLanes == kLanes);
 
 // One axis of each transform; elements are `step` apart.
 template <int m>
@@ -115,7 +112,7 @@ template <int m>
 CONVOY_VECTORIZED void patch_kernel(const float* const* pixels, std::int64_t channels, std::int64_t step,
                                     float* points) {
   constexpr int n = m + 2;
-  for (std::int64_t c = 0; c < channels; c += kWinogradLanes) {
+  for (std::int64_t c = 0; c < channels; c += kLanes) {
     Lanes d[n * n];
     for (int i = 0; i < n * n; ++i) load(pixels[i] + c, d[i]);
     for (int j = 0; j < n; ++j) Axis<m>::patch(d + j, n);
@@ -128,7 +125,7 @@ template <int m>
 CONVOY_VECTORIZED void gradient_kernel(const float* const* pixels, std::int64_t channels, std::int64_t step,
                                        float* points) {
   constexpr int n = m + 2;
-  for (std::int64_t c = 0; c < channels; c += kWinogradLanes) {
+  for (std::int64_t c = 0; c < channels; c += kLanes) {
     Lanes g[m * m], half[n * m], u[n * n];
     for (int i = 0; i < m * m; ++i) load(pixels[i] + c, g[i]);
     for (int j = 0; j < m; ++j) Axis<m>::gradient(g + j, half + j, m);
@@ -141,7 +138,7 @@ template <int m>
 CONVOY_VECTORIZED void tile_kernel(const float* points, std::int64_t step, std::int64_t channels, const float* bias,
                                    float* const* pixels) {
   constexpr int n = m + 2;
-  for (std::int64_t c = 0; c < channels; c += kWinogradLanes) {
+  for (std::int64_t c = 0; c < channels; c += kLanes) {
     Lanes u[n * n], half[m * n], y[m * m], shift{};
     if (bias != nullptr) load(bias + c, shift);
     for (int p = 0; p < n * n; ++p) load(points + p * step + c, u[p]);
@@ -155,7 +152,7 @@ template <int m>
 CONVOY_VECTORIZED void weight_kernel(const float* weights, std::int64_t first, std::int64_t last, std::int64_t count,
                                      float* points) {
   constexpr int n = m + 2;
-  for (std::int64_t c = first; c < last; c += kWinogradLanes) {
+  for (std::int64_t c = first; c < last; c += kLanes) {
     Lanes w[9], half[n * 3], u[n * n];
     for (int tap = 0; tap < 9; ++tap) load(weights + tap * count + c, w[tap]);
     for (int j = 0; j < 3; ++j) Axis<m>::weight(w + j, half + j, 3);
@@ -168,7 +165,7 @@ template <int m>
 CONVOY_VECTORIZED void weight_gradient_kernel(const float* points, std::int64_t first, std::int64_t last,
                                               std::int64_t count, float* gradient) {
   constexpr int n = m + 2;
-  for (std::int64_t c = first; c < last; c += kWinogradLanes) {
+  for (std::int64_t c = first; c < last; c += kLanes) {
     Lanes u[n * n], half[3 * n], w[9];
     for (int p = 0; p < n * n; ++p) load(points + p * winograd_step(count) + c, u[p]);
     for (int j = 0; j < n; ++j) Axis<m>::taps(u + j, half + j, n);
@@ -180,9 +177,8 @@ CONVOY_VECTORIZED void weight_gradient_kernel(const float* points, std::int64_t 
 // Calls range(first, last) for each thread's whole vectors of `count`.
 template <class Range>
 void for_vectors(std::int64_t count, const Range& range) {
-  parallel_ranges(count / kWinogradLanes, 64, [&](std::int64_t first, std::int64_t last, int) {
-    range(first * kWinogradLanes, last * kWinogradLanes);
-  });
+  parallel_ranges(count / kLanes, 64,
+                  [&](std::int64_t first, std::int64_t last, int) { range(first * kLanes, last * kLanes); });
 }
 
 }  // namespace

@@ -4,21 +4,21 @@
 // the matrices of sections 4.1 and 4.2): between pixels, weights or gradients and the (m + 2)² points at which their
 // products are taken. Those of m = 2 add a few roundings; those of m = 4 take half the products, with coefficients up
 // to 8 that cost some 3 bits (relative errors of some 3e-6 for sums of 256 channels). Channels are whole vectors of
-// kWinogradLanes. Private to layers/backend/onednn.
+// kLanes. Private to layers/backend/onednn.
 #pragma once
 
 #include <cstdint>
 
-namespace convoy {
+#include "layers/backend/onednn/lanes.h"
 
-constexpr std::int64_t kWinogradLanes = 16;
+namespace convoy {
 
 /// The points of a tile of m×m.
 constexpr std::int64_t winograd_points(std::int64_t m) { return (m + 2) * (m + 2); }
 
 /// How far apart the planes of `elements` values lie, one for each point: a cache line more than they need, so that a
 /// place in all planes falls on different sets of the caches.
-constexpr std::int64_t winograd_step(std::int64_t elements) { return elements + kWinogradLanes; }
+constexpr std::int64_t winograd_step(std::int64_t elements) { return elements + kLanes; }
 
 /// Sets points[p * step + c] = (Bᵀ d B)[p] for the patch d of (m + 2)×(m + 2) pixels of `channels` values each, in
 /// rows.
