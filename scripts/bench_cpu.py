@@ -43,6 +43,7 @@ def arguments():
                                      formatter_class=argparse.RawDescriptionHelpFormatter,
                                      epilog="workloads: " + ", ".join(WORKLOADS))
     parser.add_argument("--only", default="", metavar="NAME,...", help="these workloads, or scaling alone (all)")
+    parser.add_argument("--scaling-only", action="store_true", help="two ranks beside one, and nothing beside PyTorch")
     parser.add_argument("--threads", default="1,2", metavar="N,...", help="numbers of threads (1,2)")
     parser.add_argument("--precision", default="fp32,bf16", metavar="P,...", help="(fp32,bf16)")
     parser.add_argument("--repeat", type=int, help="times that both are measured (5; with --quick 2)")
@@ -59,7 +60,7 @@ def arguments():
     unknown = [name for name in names if name not in WORKLOADS and name != "scaling"]
     if unknown:
         parser.error(f"--only: there is no '{unknown[0]}' ({', '.join(WORKLOADS)}, scaling)")
-    args.scaling = "scaling" in names
+    args.scaling = args.scaling_only or "scaling" in names
     args.workloads = [WORKLOADS[name] for name in names if name != "scaling"]
     args.precisions = list(filter(None, args.precision.split(",")))
     if not args.precisions or set(args.precisions) - {"fp32", "bf16"}:
@@ -269,7 +270,7 @@ def run(args, convoy, log, figures):
         figures["commands"] = convoy.commands
         store(args.out, figures)
 
-    for workload in args.workloads:
+    for workload in [] if args.scaling_only else args.workloads:
         for precision in args.precisions:
             for threads in args.threads:
                 attempt(f"{workload.title}, {precision}, threads: {threads}", "results",

@@ -195,8 +195,9 @@ def readme(figures, drawn):
               f"{figures['date']}, {machine['cpu']}, {machine['cores']} cores, "
               f"{machine['memory_bytes'] / 2**30:.0f} GiB, Linux {machine['kernel']}, load before it "
               f"{machine['load_before']:.2f}. convoy {versions['convoy'].get('convoy', '?')} "
-              f"({versions['convoy'].get('CPU', '?')}); PyTorch {pytorch.get('torch', '?')} "
-              f"(oneDNN {pytorch.get('onednn', '?')}).", "", "```console", f"$ {figures['command']}", "```", ""]
+              f"({versions['convoy'].get('CPU', '?')})"
+              + (f"; PyTorch {pytorch['torch']} (oneDNN {pytorch.get('onednn', '?')})." if pytorch else "."), "",
+              "```console", f"$ {figures['command']}", "```", ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
