@@ -5,6 +5,7 @@
 // a block's mean by so little that the squares of all those differences add up to at most twice the total sum of
 // squares, so float is enough whatever |mean| / std is. Partial sums of threads are merged in thread order.
 #include <algorithm>
+#include <cstring>
 
 #include "layers/backend/onednn/batch_norm_rows.h"
 #include "layers/backend/onednn/element.h"
@@ -98,8 +99,22 @@ CONVOY_VECTORIZED void apply_kernel(const T* x, const float* scale, const float*
   }
 }
 
+// Sets gate [rows, gate_row(channels)] to where y [rows, channels] is above 0.
 CONVOY_VECTORIZED void gate_kernel(const float* y, std::int64_t rows, std::int64_t channels, std::uint8_t* gate) {
-  set_gate(y, rows, channels, gate);
+  for (std::int64_t row = 0; row < rows; ++row, y += channels) {
+    for (std::int64_t block = 0; block < channels; block += kGated) {
+      const std::int64_t count = std::min(kGated, channels - block);
+      LaneWords bits{}, bit = LaneWords{} + 1;
+      for (std::int64_t c = 0; c < count; c += kLanes, bit += bit) {
+        Lanes value;
+        load(y + block + c, value);
+        bits |= value > 0.0F ? bit : LaneWords{};
+      }
+      const LaneBytes packed = __builtin_convertvector(bits, LaneBytes);
+      std::memcpy(gate, &packed, sizeof(packed));
+      gate += sizeof(packed);
+    }
+  }
 }
 
 // So few that they are still in the first-level cache when the gate is made of them.

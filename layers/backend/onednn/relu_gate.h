@@ -6,7 +6,6 @@
 // layers/backend/onednn.
 #pragma once
 
-#include <algorithm>
 #include <type_traits>
 
 #include "layers/backend/onednn/element.h"
@@ -57,24 +56,6 @@ struct BitGate {
     }
   }
 };
-
-/// Sets gate [rows, gate_row(channels)] to where y [rows, channels] is above 0.
-CONVOY_INLINE void set_gate(const float* y, std::int64_t rows, std::int64_t channels, std::uint8_t* gate) {
-  for (std::int64_t row = 0; row < rows; ++row, y += channels) {
-    for (std::int64_t block = 0; block < channels; block += kGated) {
-      const std::int64_t count = std::min(kGated, channels - block);
-      LaneWords bits{}, bit = LaneWords{} + 1;
-      for (std::int64_t c = 0; c < count; c += kLanes, bit += bit) {
-        Lanes value;
-        load(y + block + c, value);
-        bits |= value > 0.0F ? bit : LaneWords{};
-      }
-      const LaneBytes packed = __builtin_convertvector(bits, LaneBytes);
-      std::memcpy(gate, &packed, sizeof(packed));
-      gate += sizeof(packed);
-    }
-  }
-}
 
 /// Calls f with T{}, for activations of x's type, and the gate that y is: an output, bits, or none.
 template <class F>
