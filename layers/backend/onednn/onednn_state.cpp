@@ -49,6 +49,10 @@ BoundPrimitive bind_product(OnednnState& state, const dnnl::memory::desc& a, con
                         {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c}});
 }
 
+Tensor tensor_of(Backend& backend, const dnnl::memory::desc& md) {
+  return backend.tensor({static_cast<std::int64_t>(md.get_size() / sizeof(float))}, DType::kF32);
+}
+
 void reorder(OnednnState& state, const dnnl::memory::desc& from_md, void* from, const dnnl::memory::desc& to_md,
              void* to) {
   dnnl::memory source(from_md, state.engine, from);
@@ -104,7 +108,7 @@ void run_backward_weight(OnednnState& state, Backend& backend, WeightGradient& g
   const bool same_format = gradient.format() == layout.native;
   Tensor result = dw;
   if (accumulate || !same_format) {
-    result = backend.tensor({static_cast<std::int64_t>(gradient.format().get_size() / sizeof(float))}, DType::kF32);
+    result = tensor_of(backend, gradient.format());
   }
   Tensor bias_result = dbias;
   if (dbias && accumulate) bias_result = backend.tensor(dbias.shape(), DType::kF32);

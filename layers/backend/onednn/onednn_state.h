@@ -103,6 +103,9 @@ BoundPrimitive bind_primitive(OnednnState& state, const dnnl::primitive& primiti
 BoundPrimitive bind_product(OnednnState& state, const dnnl::memory::desc& a, const dnnl::memory::desc& b,
                             const dnnl::memory::desc& c, bool add);
 
+/// Memory for the float32 tensor that `md` describes, its padding too.
+Tensor tensor_of(Backend& backend, const dnnl::memory::desc& md);
+
 /// Converts between two memory formats of the same logical tensor.
 void reorder(OnednnState& state, const dnnl::memory::desc& from_md, void* from, const dnnl::memory::desc& to_md,
              void* to);

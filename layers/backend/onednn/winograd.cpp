@@ -38,10 +38,6 @@ struct Points {
 
 Points points_of(const TileGrid& g, std::int64_t channels) { return {g.points(), g.group() * g.tiles(), channels}; }
 
-Tensor tensor_of(Backend& backend, const memory::desc& md) {
-  return backend.tensor({static_cast<std::int64_t>(md.get_size() / sizeof(float))}, DType::kF32);
-}
-
 memory::desc transposed(const memory::desc& md) { return md.permute_axes({0, 2, 1}); }
 
 // The tile `index`, counted over all images of a group: its image, and its first output pixel.
