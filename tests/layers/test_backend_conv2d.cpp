@@ -6,7 +6,7 @@
 
 #include "layers/backend/onednn/column_product.h"
 #include "layers/backend/onednn/column_spread.h"
-#include "layers/backend/onednn/transposed_conv2d.h"
+#include "layers/backend/onednn/pointwise_conv2d.h"
 #include "layers/base/error.h"
 #include "tests/layers/reference.h"
 
@@ -17,12 +17,13 @@ namespace {
 
 // Whole tiles of channels and none; odd sizes, so that the last rows or columns have no output or no input.
 const std::vector<ConvCase> kCases{
-    {{16, 32, 1, 1, 0}, 3, 5, 4},   {{32, 16, 1, 2, 0}, 2, 7, 6},  {{48, 64, 1, 2, 0}, 1, 1, 3},
-    {{16, 16, 1, 3, 0}, 2, 8, 7},   {{16, 16, 1, 1, 1}, 2, 3, 4},  {{128, 16, 3, 1, 1}, 3, 4, 5},
-    {{128, 32, 3, 2, 1}, 2, 7, 6},  {{144, 16, 5, 1, 2}, 1, 3, 3}, {{128, 16, 3, 2, 0}, 2, 6, 9},
-    {{128, 16, 3, 1, 1}, 6, 32, 9}, {{16, 16, 3, 1, 1}, 2, 5, 5},  {{3, 24, 7, 2, 3}, 2, 9, 11},
-    {{20, 12, 1, 1, 0}, 2, 3, 3},   {{128, 32, 3, 1, 0}, 2, 5, 6}, {{128, 16, 3, 1, 2}, 2, 4, 3},
-    {{128, 48, 5, 1, 1}, 1, 6, 7},
+    {{16, 32, 1, 1, 0}, 3, 5, 4},   {{32, 16, 1, 2, 0}, 2, 7, 6},    {{48, 64, 1, 2, 0}, 1, 1, 3},
+    {{16, 16, 1, 3, 0}, 2, 8, 7},   {{16, 16, 1, 1, 1}, 2, 3, 4},    {{128, 16, 3, 1, 1}, 3, 4, 5},
+    {{128, 32, 3, 2, 1}, 2, 7, 6},  {{144, 16, 5, 1, 2}, 1, 3, 3},   {{128, 16, 3, 2, 0}, 2, 6, 9},
+    {{128, 16, 3, 1, 1}, 6, 32, 9}, {{16, 16, 3, 1, 1}, 2, 5, 5},    {{3, 24, 7, 2, 3}, 2, 9, 11},
+    {{20, 12, 1, 1, 0}, 2, 3, 3},   {{128, 32, 3, 1, 0}, 2, 5, 6},   {{128, 16, 3, 1, 2}, 2, 4, 3},
+    {{128, 48, 5, 1, 1}, 1, 6, 7},  {{96, 80, 1, 1, 0}, 2, 9, 8},    {{48, 96, 1, 1, 0}, 3, 7, 7},
+    {{72, 64, 1, 2, 0}, 4, 13, 12}, {{40, 136, 1, 3, 0}, 8, 14, 15},
 };
 
 // The stored weight as the backend keeps it.
@@ -153,9 +154,14 @@ TEST_CASE("an input gradient as a product over columns") {
 }
 
 TEST_CASE("spread pixels lie a stride apart, with zeros between them") {
-  const std::vector<std::uint16_t> packed{1, 2, 3, 4, 5, 6, 7, 8};  // 2 images of 1 x 2 pixels of 2 channels
-  std::vector<std::uint16_t> spread(std::size_t{2} * 2 * 3 * 2, 99);
-  spread_pixels(reinterpret_cast<const std::byte*>(packed.data()), 2, 2, 3, 2, 4,
-                reinterpret_cast<std::byte*>(spread.data()));
+  Device device(1, DType::kF32);
+  const std::vector<std::uint16_t> values{1, 2, 3, 4, 5, 6, 7, 8};  // 2 images of 1 x 2 pixels of 2 channels
+  const Tensor packed = device.backend.tensor({2, 2, 1, 2}, DType::kBF16);
+  device.backend.copy_from_host(values.data(), packed);
+  const Tensor x = device.backend.tensor({2, 2, 2, 3}, DType::kBF16);
+  std::vector<std::uint16_t> spread(static_cast<std::size_t>(x.size()), 99);
+  device.backend.copy_from_host(spread.data(), x);
+  spread_pixels(packed, 2, x);
+  device.backend.copy_to_host(x, spread.data());
   CHECK(spread == std::vector<std::uint16_t>{1, 2, 0, 0, 3, 4, 0, 0, 0, 0, 0, 0, 5, 6, 0, 0, 7, 8, 0, 0, 0, 0, 0, 0});
 }

@@ -10,6 +10,7 @@
 #include "layers/backend/onednn/dnnl_compat.h"
 #include "layers/backend/onednn/onednn_backend.h"
 #include "layers/backend/onednn/onednn_state.h"
+#include "layers/backend/onednn/pointwise_conv2d.h"
 #include "layers/backend/onednn/transposed_conv2d.h"
 #include "layers/backend/onednn/winograd.h"
 
@@ -125,6 +126,12 @@ std::unique_ptr<WeightLayout> OnednnBackend::conv2d_layout(const Conv2dSpec& spe
     layout->winograd = m;
     return layout;
   }
+  if (!state_->direct && has_row_product(spec, input, compute_)) {
+    const Shape y = spec.output_shape(input);
+    const auto linear = linear_layout(spec.in_channels, spec.out_channels, y[0] * y[2] * y[3]);
+    const auto& md = static_cast<const OnednnWeightLayout&>(*linear);
+    return std::make_unique<OnednnWeightLayout>(shape, md.native, md.compute, md.backward);
+  }
   const ConvShapes c = conv_shapes(spec, input, compute_);
   const auto forward = dnnl_compat::convolution_forward(state_->engine, c.src, c.any_weights, memory::desc(), c.dst,
                                                         c.window, c.attributes);
@@ -139,6 +146,7 @@ std::unique_ptr<WeightLayout> OnednnBackend::conv2d_layout(const Conv2dSpec& spe
 
 void OnednnBackend::conv2d_forward(const Conv2dSpec& spec, const Tensor& x, const Weight& w, const Weight* bias,
                                    const Tensor& y) {
+  if (layout_of(w).of_rows()) return linear_forward(pixel_rows(*this, spec, x), w, bias, false, as_rows(y));
   auto& bound = plan_for(*state_, spec, x.shape(), w, bias != nullptr).forward;
   const OnednnWeightLayout& layout = layout_of(w);
   if (layout.winograd > 0) {
@@ -159,6 +167,12 @@ void OnednnBackend::conv2d_forward(const Conv2dSpec& spec, const Tensor& x, cons
 }
 
 void OnednnBackend::conv2d_backward_input(const Conv2dSpec& spec, const Tensor& dy, const Weight& w, const Tensor& dx) {
+  if (layout_of(w).of_rows()) {
+    if (spec.stride == 1) return linear_backward_input(as_rows(dy), w, as_rows(dx));
+    const Tensor packed = tensor({dx.shape()[0], dx.shape()[1], dy.shape()[2], dy.shape()[3]}, dx.dtype());
+    linear_backward_input(as_rows(dy), w, as_rows(packed));
+    return spread_pixels(packed, spec.stride, dx);
+  }
   auto& bound = plan_for(*state_, spec, dx.shape(), w, false).backward_input;
   if (const std::int64_t m = layout_of(w).winograd; m > 0) {
     const TileGrid grid(spec, dx.shape(), m, true);
@@ -179,6 +193,9 @@ void OnednnBackend::conv2d_backward_input(const Conv2dSpec& spec, const Tensor& 
 
 void OnednnBackend::conv2d_backward_weight(const Conv2dSpec& spec, const Tensor& x, const Tensor& dy, const Weight& w,
                                            const Tensor& dw, const Tensor& dbias, bool accumulate) {
+  if (layout_of(w).of_rows()) {
+    return linear_backward_weight(pixel_rows(*this, spec, x), as_rows(dy), w, dw, dbias, accumulate);
+  }
   const bool bias = static_cast<bool>(dbias);
   auto& gradient = plan_for(*state_, spec, x.shape(), w, bias).backward_weight;
   const std::int64_t m = layout_of(w).winograd;

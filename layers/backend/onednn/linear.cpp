@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Linear layers of the CPU backend: oneDNN's inner product, bias and ReLU in its epilogue. The weight formats are
-// chosen once, as in conv2d.cpp.
+// chosen once, as in conv2d.cpp, by rules of shape alone.
 #include "layers/backend/onednn/dnnl_compat.h"
 #include "layers/backend/onednn/onednn_backend.h"
 #include "layers/backend/onednn/onednn_state.h"
+#include "layers/backend/onednn/pointwise_conv2d.h"
 
 namespace convoy {
 
@@ -14,16 +15,17 @@ using dnnl::memory;
 using Tag = dnnl::memory::format_tag;
 
 struct LinearShapes {
-  memory::desc src, dst, any_weights, any_weights_f32, bias_f32;
+  memory::desc src, dst, weights, weights_f32, bias_f32;
   dnnl::primitive_attr attributes;
 };
 
 LinearShapes linear_shapes(std::int64_t batch, std::int64_t in, std::int64_t out, DType compute, bool relu) {
   const auto type = onednn_type(compute);
+  const Tag format = row_product_format(batch, in, out, compute);
   LinearShapes s{memory::desc({batch, in}, type, Tag::nc),
                  memory::desc({batch, out}, type, Tag::nc),
-                 memory::desc({out, in}, type, Tag::any),
-                 memory::desc({out, in}, memory::data_type::f32, Tag::any),
+                 memory::desc({out, in}, type, format),
+                 memory::desc({out, in}, memory::data_type::f32, format),
                  memory::desc({out}, memory::data_type::f32, Tag::a),
                  {}};
   s.attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
@@ -47,11 +49,11 @@ std::unique_ptr<WeightLayout> OnednnBackend::linear_layout(std::int64_t in_featu
                                                            std::int64_t batch) {
   const LinearShapes s = linear_shapes(batch, in_features, out_features, compute_, false);
   const auto forward =
-      dnnl_compat::inner_product_forward(state_->engine, s.src, s.any_weights, s.bias_f32, s.dst, s.attributes);
-  const auto gradient = dnnl_compat::inner_product_backward_weights(state_->engine, s.src, s.any_weights_f32,
-                                                                    s.bias_f32, s.dst, forward, s.attributes);
+      dnnl_compat::inner_product_forward(state_->engine, s.src, s.weights, s.bias_f32, s.dst, s.attributes);
+  const auto gradient = dnnl_compat::inner_product_backward_weights(state_->engine, s.src, s.weights_f32, s.bias_f32,
+                                                                    s.dst, forward, s.attributes);
   const auto backward =
-      dnnl_compat::inner_product_backward_data(state_->engine, s.src, s.any_weights, s.dst, forward, s.attributes);
+      dnnl_compat::inner_product_backward_data(state_->engine, s.src, s.weights, s.dst, forward, s.attributes);
   return std::make_unique<OnednnWeightLayout>(Shape{out_features, in_features}, gradient.diff_weights_desc(),
                                               forward.weights_desc(), backward.weights_desc());
 }
@@ -59,7 +61,7 @@ std::unique_ptr<WeightLayout> OnednnBackend::linear_layout(std::int64_t in_featu
 void OnednnBackend::linear_forward(const Tensor& x, const Weight& w, const Weight* bias, bool relu, const Tensor& y) {
   const std::int64_t batch = x.shape()[0];
   auto& bound = plan_for(*state_, batch, w, bias != nullptr, relu).forward;
-  if (!bound) {
+  if (!bound || bound->weights != layout_of(w).compute) {  // layers built for different batches may have two formats
     const LinearShapes s = linear_shapes(batch, x.shape()[1], y.shape()[1], compute_, relu);
     const auto pd =
         dnnl_compat::inner_product_forward(state_->engine, s.src, layout_of(w).compute,
@@ -83,9 +85,9 @@ void OnednnBackend::linear_backward_input(const Tensor& dy, const Weight& w, con
   if (!bound) {
     const LinearShapes s = linear_shapes(batch, dx.shape()[1], dy.shape()[1], compute_, false);
     const auto hint =
-        dnnl_compat::inner_product_forward(state_->engine, s.src, s.any_weights, memory::desc(), s.dst, s.attributes);
+        dnnl_compat::inner_product_forward(state_->engine, s.src, s.weights, memory::desc(), s.dst, s.attributes);
     const auto pd =
-        dnnl_compat::inner_product_backward_data(state_->engine, s.src, s.any_weights, s.dst, hint, s.attributes);
+        dnnl_compat::inner_product_backward_data(state_->engine, s.src, s.weights, s.dst, hint, s.attributes);
     bound = std::make_unique<BoundPrimitive>(bind_primitive(
         *state_, dnnl::inner_product_backward_data(pd), pd.weights_desc(), pd.scratchpad_desc(),
         {{DNNL_ARG_DIFF_SRC, s.src}, {DNNL_ARG_WEIGHTS, pd.weights_desc()}, {DNNL_ARG_DIFF_DST, s.dst}}));
@@ -106,9 +108,9 @@ void OnednnBackend::linear_backward_weight(const Tensor& x, const Tensor& dy, co
     const LinearShapes s = linear_shapes(batch, x.shape()[1], dy.shape()[1], compute_, false);
     const memory::desc bias_md = bias ? s.bias_f32 : memory::desc();
     const auto hint =
-        dnnl_compat::inner_product_forward(state_->engine, s.src, s.any_weights, bias_md, s.dst, s.attributes);
-    const auto pd = dnnl_compat::inner_product_backward_weights(state_->engine, s.src, s.any_weights_f32, bias_md,
-                                                                s.dst, hint, s.attributes);
+        dnnl_compat::inner_product_forward(state_->engine, s.src, s.weights, bias_md, s.dst, s.attributes);
+    const auto pd = dnnl_compat::inner_product_backward_weights(state_->engine, s.src, s.weights_f32, bias_md, s.dst,
+                                                                hint, s.attributes);
     std::vector<std::pair<int, memory::desc>> arguments{
         {DNNL_ARG_SRC, s.src}, {DNNL_ARG_DIFF_WEIGHTS, pd.diff_weights_desc()}, {DNNL_ARG_DIFF_DST, s.dst}};
     if (bias) arguments.emplace_back(DNNL_ARG_DIFF_BIAS, s.bias_f32);

@@ -30,10 +30,10 @@ std::string isa_name() {
   }
 }
 
-dnnl::memory::desc row_major(const Shape& shape) {
+// The same tensor row by row.
+dnnl::memory::desc row_major(const dnnl::memory::desc& md) {
   using Tag = dnnl::memory::format_tag;
-  if (shape.rank() == 4) return {{shape[0], shape[1], shape[2], shape[3]}, dnnl::memory::data_type::f32, Tag::oihw};
-  return {{shape[0], shape[1]}, dnnl::memory::data_type::f32, Tag::oi};
+  return {md.dims(), dnnl::memory::data_type::f32, md.dims().size() == 4 ? Tag::abcd : Tag::ab};
 }
 
 }  // namespace
@@ -81,7 +81,7 @@ void OnednnBackend::import_weight(const WeightLayout& layout, const float* host,
     copy_from_host(host, native);
     return;
   }
-  const dnnl::memory::desc plain_md = row_major(layout.shape());
+  const dnnl::memory::desc plain_md = row_major(blocked->native);
   reorder(*state_, plain_md, const_cast<float*>(host), blocked->native, native.raw());
 }
 
@@ -91,7 +91,7 @@ void OnednnBackend::export_weight(const WeightLayout& layout, const Tensor& nati
     copy_to_host(native, host);
     return;
   }
-  const dnnl::memory::desc plain_md = row_major(layout.shape());
+  const dnnl::memory::desc plain_md = row_major(blocked->native);
   reorder(*state_, blocked->native, native.raw(), plain_md, host);
 }
 

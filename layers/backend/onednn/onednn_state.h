@@ -36,6 +36,8 @@ class OnednnWeightLayout final : public WeightLayout {
         backward(backward_md),
         rotated(rotate),
         tiles(weight_tiles(native_md, compute_md, backward_md, rotate)) {}
+  /// Whether these are of a matrix [out, in]: a linear layer's, or a 1x1 convolution's that is run as one.
+  [[nodiscard]] bool of_rows() const { return native.dims().size() == 2; }
   dnnl::memory::desc native, compute, backward;
   bool rotated;
   std::int64_t winograd = 0;

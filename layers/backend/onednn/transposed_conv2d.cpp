@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers/backend/onednn/transposed_conv2d.h"
 
-#include <cstring>
-
 #include "layers/backend/onednn/dnnl_compat.h"
-#include "layers/base/host_loops.h"
+#include "layers/backend/onednn/pointwise_conv2d.h"
 
 namespace convoy {
 
@@ -42,29 +40,7 @@ void run_transposed_conv2d(OnednnState& state, Backend& backend, BoundPrimitive&
   }
   run_primitive(state, backend, bound,
                 {{DNNL_ARG_SRC, dy.raw()}, {DNNL_ARG_WEIGHTS, weight}, {DNNL_ARG_DST, packed.raw()}});
-  if (spec.stride > 1) {
-    spread_pixels(static_cast<const std::byte*>(packed.raw()), shape[0], shape[2], shape[3], spec.stride,
-                  static_cast<std::size_t>(shape[1]) * dtype_size(dx.dtype()), static_cast<std::byte*>(dx.raw()));
-  }
-}
-
-void spread_pixels(const std::byte* packed, std::int64_t images, std::int64_t height, std::int64_t width,
-                   std::int64_t stride, std::size_t pixel_bytes, std::byte* spread) {
-  const std::int64_t packed_height = (height - 1) / stride + 1, packed_width = (width - 1) / stride + 1;
-  parallel_ranges(images * height, 16, [=](std::int64_t first, std::int64_t last, int) {
-    for (std::int64_t line = first; line < last; ++line) {
-      const std::int64_t image = line / height, row = line % height;
-      std::byte* to = spread + static_cast<std::size_t>(line * width) * pixel_bytes;
-      std::memset(to, 0, static_cast<std::size_t>(width) * pixel_bytes);
-      if (row % stride != 0) continue;
-      const std::byte* from =
-          packed + static_cast<std::size_t>((image * packed_height + row / stride) * packed_width) * pixel_bytes;
-      for (std::int64_t i = 0; i < packed_width; ++i) {
-        std::memcpy(to + static_cast<std::size_t>(i * stride) * pixel_bytes,
-                    from + static_cast<std::size_t>(i) * pixel_bytes, pixel_bytes);
-      }
-    }
-  });
+  if (spec.stride > 1) spread_pixels(packed, spec.stride, dx);
 }
 
 }  // namespace convoy

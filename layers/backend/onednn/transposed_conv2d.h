@@ -24,8 +24,4 @@ BoundPrimitive bind_transposed_conv2d(OnednnState& state, const Conv2dSpec& spec
 void run_transposed_conv2d(OnednnState& state, Backend& backend, BoundPrimitive& bound, const Conv2dSpec& spec,
                            const Tensor& dy, void* weight, const Tensor& dx);
 
-/// Sets images [n, height, width] of pixels of `pixel_bytes` to every stride-th pixel and row from `packed`, and zeros.
-void spread_pixels(const std::byte* packed, std::int64_t images, std::int64_t height, std::int64_t width,
-                   std::int64_t stride, std::size_t pixel_bytes, std::byte* spread);
-
 }  // namespace convoy
