@@ -17,13 +17,14 @@ namespace {
 
 // Whole tiles of channels and none; odd sizes, so that the last rows or columns have no output or no input.
 const std::vector<ConvCase> kCases{
-    {{16, 32, 1, 1, 0}, 3, 5, 4},   {{32, 16, 1, 2, 0}, 2, 7, 6},    {{48, 64, 1, 2, 0}, 1, 1, 3},
-    {{16, 16, 1, 3, 0}, 2, 8, 7},   {{16, 16, 1, 1, 1}, 2, 3, 4},    {{128, 16, 3, 1, 1}, 3, 4, 5},
-    {{128, 32, 3, 2, 1}, 2, 7, 6},  {{144, 16, 5, 1, 2}, 1, 3, 3},   {{128, 16, 3, 2, 0}, 2, 6, 9},
-    {{128, 16, 3, 1, 1}, 6, 32, 9}, {{16, 16, 3, 1, 1}, 2, 5, 5},    {{3, 24, 7, 2, 3}, 2, 9, 11},
-    {{20, 12, 1, 1, 0}, 2, 3, 3},   {{128, 32, 3, 1, 0}, 2, 5, 6},   {{128, 16, 3, 1, 2}, 2, 4, 3},
-    {{128, 48, 5, 1, 1}, 1, 6, 7},  {{96, 80, 1, 1, 0}, 2, 9, 8},    {{48, 96, 1, 1, 0}, 3, 7, 7},
-    {{72, 64, 1, 2, 0}, 4, 13, 12}, {{40, 136, 1, 3, 0}, 8, 14, 15},
+    {{16, 32, 1, 1, 0}, 3, 5, 4},     {{32, 16, 1, 2, 0}, 2, 7, 6},    {{48, 64, 1, 2, 0}, 1, 1, 3},
+    {{16, 16, 1, 3, 0}, 2, 8, 7},     {{16, 16, 1, 1, 1}, 2, 3, 4},    {{128, 16, 3, 1, 1}, 3, 4, 5},
+    {{128, 32, 3, 2, 1}, 2, 7, 6},    {{144, 16, 5, 1, 2}, 1, 3, 3},   {{128, 16, 3, 2, 0}, 2, 6, 9},
+    {{128, 16, 3, 1, 1}, 6, 32, 9},   {{16, 16, 3, 1, 1}, 2, 5, 5},    {{3, 24, 7, 2, 3}, 2, 9, 11},
+    {{20, 12, 1, 1, 0}, 2, 3, 3},     {{128, 32, 3, 1, 0}, 2, 5, 6},   {{128, 16, 3, 1, 2}, 2, 4, 3},
+    {{128, 48, 5, 1, 1}, 1, 6, 7},    {{96, 80, 1, 1, 0}, 2, 9, 8},    {{48, 96, 1, 1, 0}, 3, 7, 7},
+    {{72, 64, 1, 2, 0}, 4, 13, 12},   {{40, 136, 1, 3, 0}, 8, 14, 15}, {{64, 512, 3, 2, 1}, 5, 7, 8},
+    {{72, 520, 3, 3, 0}, 12, 20, 19},
 };
 
 // The stored weight as the backend keeps it.
@@ -90,6 +91,26 @@ void check_case(const ConvCase& c, DType dtype, int threads) {
   for (double& value : twice.values) value *= 2;
   check_close(weight_gradient(true), twice, 0x1p-23, 2 * dw_sums, "dw added to dw");
   CHECK(weight_gradient(false).values == once.values);  // the same bits again
+
+  Array shift = uniform({s.out_channels}, 8), moved = y, sum(shift.shape);
+  Weight bias;
+  bias.master = bias.compute = bias.backward = device.put(shift);
+  const std::int64_t pixels = y.shape[2] * y.shape[3];
+  for (std::size_t i = 0; i < moved.values.size(); ++i) {
+    const auto channel = i / static_cast<std::size_t>(pixels) % static_cast<std::size_t>(s.out_channels);
+    moved.values[i] += shift.values[channel];
+    sum.values[channel] += dy.values[i];
+  }
+  backend.conv2d_forward(s, input, imported.weight, &bias, output);
+  check_close(device.get(output), moved, rounding(dtype),
+              sums(static_cast<double>(s.in_channels * s.kernel * s.kernel + 1)), "y with a bias");
+  const Tensor dbias = device.spoiled(shift.shape);
+  backend.conv2d_backward_weight(s, input, gradient, imported.weight, dw, dbias, false);
+  check_close(exported(backend, imported, dw), expected.dweight, 0x1p-24, dw_sums, "dw beside dbias");
+  check_close(device.get(dbias), sum, 0x1p-24, dw_sums, "dbias");
+  backend.conv2d_backward_weight(s, input, gradient, imported.weight, dw, dbias, true);
+  for (double& value : sum.values) value *= 2;
+  check_close(device.get(dbias), sum, 0x1p-23, 2 * dw_sums, "dbias added to dbias");
 }
 
 }  // namespace
@@ -135,19 +156,19 @@ TEST_CASE("an input gradient as a product over columns") {
     Array w = uniform({out, in, c.spec.kernel, c.spec.kernel}, 6);
     Array dy = uniform(conv2d(c.spec, x, w).shape, 7);
     const Tensor gradient = device.put(dy);
-    device.put(w);                             // rounded to float32
-    std::vector<float> rows(w.values.size());  // a row of columns for each output channel
+    device.put(w);                               // rounded to float32
+    std::vector<float> native(w.values.size());  // a row of output channels for each input in a column
     for (std::int64_t o = 0; o < out; ++o) {
       for (std::int64_t i = 0; i < in; ++i) {
         for (std::int64_t tap = 0; tap < taps; ++tap) {
-          rows[static_cast<std::size_t>((o * taps + tap) * in + i)] =
+          native[static_cast<std::size_t>((tap * in + i) * out + o)] =
               static_cast<float>(w.values[static_cast<std::size_t>((o * in + i) * taps + tap)]);
         }
       }
     }
     const Tensor dx = device.spoiled(x.shape);
     BoundPrimitive bound = bind_column_spread(state, c.spec, x.shape, DType::kF32);
-    run_column_spread(state, device.backend, bound, c.spec, gradient, rows.data(), dx);
+    run_column_spread(state, device.backend, bound, c.spec, gradient, native.data(), dx);
     const double n = static_cast<double>(out * taps);
     check_close(device.get(dx), conv2d_backward(c.spec, dy, x, w).dx, 0x1p-24, n * n * 0x1p-24 / 16 + 1e-6, "dx");
   }

@@ -16,6 +16,7 @@ using dnnl::memory;
 using Tag = dnnl::memory::format_tag;
 
 constexpr std::int64_t kGroupBytes = 5 << 19;  // 2.5 MiB; 2 MiB is a core's second-level cache where AMX is
+constexpr std::int64_t kGroupRows = 256;       // fewer read the weight, or write its gradient, too often
 
 BoundPrimitive bind_columns(OnednnState& state, const ColumnShapes& s, DType compute, std::int64_t group, bool add) {
   const auto type = onednn_type(compute);
@@ -23,6 +24,28 @@ BoundPrimitive bind_columns(OnednnState& state, const ColumnShapes& s, DType com
   const memory::desc columns({s.depth(), rows}, type, Tag::ba), dy({rows, s.out}, type, Tag::ab),
       dw({s.depth(), s.out}, memory::data_type::f32, Tag::ab);
   return bind_product(state, columns, dy, dw, add);
+}
+
+// Calls f(columns, first pixel) for each group of images, with that group's columns.
+template <class F>
+void for_each_group(Backend& backend, const ColumnShapes& s, std::int64_t group, const Tensor& x, F&& f) {
+  const std::int64_t rows = group * s.pixels();
+  const std::size_t element_bytes = dtype_size(x.dtype()),
+                    row_bytes = static_cast<std::size_t>(s.depth()) * element_bytes;
+  auto* input = static_cast<std::byte*>(x.raw());
+  Tensor gathered;
+  if (s.gathered()) gathered = backend.tensor({rows, s.depth()}, x.dtype());
+  for (std::int64_t from = 0; from < s.images * s.pixels(); from += rows) {
+    std::byte* columns = input + static_cast<std::size_t>(from) * row_bytes;
+    if (gathered) {
+      columns = static_cast<std::byte*>(gathered.raw());
+      parallel_ranges(rows, 16, [&](std::int64_t first, std::int64_t last, int) {
+        gather_columns(s, input, from + first, from + last, element_bytes,
+                       columns + static_cast<std::size_t>(first) * row_bytes);
+      });
+    }
+    f(columns, from);
+  }
 }
 
 }  // namespace
@@ -41,7 +64,7 @@ ColumnShapes::ColumnShapes(const Conv2dSpec& spec, const Shape& x)
 
 std::int64_t ColumnShapes::group_of(std::size_t element_bytes) const {
   const std::int64_t image_bytes = pixels() * depth() * static_cast<std::int64_t>(element_bytes);
-  return images_at_a_time(images, kGroupBytes / image_bytes);
+  return images_at_a_time(images, std::max(kGroupBytes / image_bytes, (kGroupRows + pixels() - 1) / pixels()));
 }
 
 std::int64_t images_at_a_time(std::int64_t images, std::int64_t most) {
@@ -68,11 +91,34 @@ void gather_columns(const ColumnShapes& s, const std::byte* x, std::int64_t firs
   }
 }
 
+BoundPrimitive bind_column_forward(OnednnState& state, const Conv2dSpec& spec, const Shape& x, DType compute) {
+  const ColumnShapes s(spec, x);
+  const auto type = onednn_type(compute);
+  const std::int64_t rows = s.group_of(dtype_size(compute)) * s.pixels();
+  const memory::desc columns({rows, s.depth()}, type, Tag::ab), weight({s.depth(), s.out}, type, Tag::ab),
+      y({rows, s.out}, type, Tag::ab);
+  auto bound = bind_product(state, columns, weight, y, false);
+  bound.weights = ColumnProduct::weights(spec);
+  return bound;
+}
+
+void run_column_forward(OnednnState& state, Backend& backend, BoundPrimitive& bound, const Conv2dSpec& spec,
+                        const Tensor& x, void* weight, const Tensor& y) {
+  const ColumnShapes s(spec, x.shape());
+  auto* output = static_cast<std::byte*>(y.raw());
+  const std::size_t pixel_bytes = static_cast<std::size_t>(s.out) * dtype_size(y.dtype());
+  for_each_group(backend, s, s.group_of(dtype_size(x.dtype())), x, [&](std::byte* columns, std::int64_t from) {
+    run_primitive(state, backend, bound,
+                  {{DNNL_ARG_SRC, columns},
+                   {DNNL_ARG_WEIGHTS, weight},
+                   {DNNL_ARG_DST, output + static_cast<std::size_t>(from) * pixel_bytes}});
+  });
+}
+
 ColumnProduct::ColumnProduct(OnednnState& state, const Conv2dSpec& spec, const Shape& x, DType compute)
     : WeightGradient(weights(spec)),
       shapes_(spec, x),
-      element_bytes_(dtype_size(compute)),
-      group_(shapes_.gathered() ? shapes_.group_of(element_bytes_) : shapes_.images) {
+      group_(shapes_.gathered() ? shapes_.group_of(dtype_size(compute)) : shapes_.images) {
   first_ = bind_columns(state, shapes_, compute, group_, false);
   if (group_ < shapes_.images) others_ = bind_columns(state, shapes_, compute, group_, true);
 }
@@ -84,28 +130,14 @@ memory::desc ColumnProduct::weights(const Conv2dSpec& s) {
 void ColumnProduct::run(OnednnState& state, Backend& backend, const Tensor& x, const Tensor& dy, void* dw,
                         void* dbias) {
   if (dbias != nullptr) fail("a product over columns gives no gradient of a bias");
-  const std::int64_t rows = group_ * shapes_.pixels();
-  const auto row_bytes = static_cast<std::size_t>(shapes_.depth()) * element_bytes_;
-  Tensor gathered;
-  if (shapes_.gathered()) {
-    gathered = backend.tensor({static_cast<std::int64_t>(row_bytes) * rows}, DType::kU8);
-  }
-  auto* input = static_cast<std::byte*>(x.raw());
   auto* gradient = static_cast<std::byte*>(dy.raw());
-  for (std::int64_t from = 0; from < shapes_.images * shapes_.pixels(); from += rows) {
-    std::byte* columns = input + static_cast<std::size_t>(from) * row_bytes;
-    if (gathered) {
-      columns = static_cast<std::byte*>(gathered.raw());
-      parallel_ranges(rows, 16, [&](std::int64_t first, std::int64_t last, int) {
-        gather_columns(shapes_, input, from + first, from + last, element_bytes_,
-                       columns + static_cast<std::size_t>(first) * row_bytes);
-      });
-    }
+  const std::size_t pixel_bytes = static_cast<std::size_t>(shapes_.out) * dtype_size(dy.dtype());
+  for_each_group(backend, shapes_, group_, x, [&](std::byte* columns, std::int64_t from) {
     run_primitive(state, backend, from == 0 ? first_ : others_,
                   {{DNNL_ARG_SRC, columns},
-                   {DNNL_ARG_WEIGHTS, gradient + static_cast<std::size_t>(from * shapes_.out) * element_bytes_},
+                   {DNNL_ARG_WEIGHTS, gradient + static_cast<std::size_t>(from) * pixel_bytes},
                    {DNNL_ARG_DST, dw}});
-  }
+  });
 }
 
 }  // namespace convoy

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The weight gradient of a convolution as matrix products over its columns (im2col; Chellapilla et al., 2006): dW is
-// columns^T dy, where row p of the columns holds what output pixel p saw. oneDNN's matrix product has kernels for
-// matrix units (AMX) that reach several times what its weight gradients do there. Private to layers/backend/onednn.
+// A convolution and its weight gradient as matrix products over its columns (im2col; Chellapilla et al., 2006): y is
+// columns W and dW is columns^T dy, where row p of the columns holds what output pixel p saw. oneDNN's matrix product
+// has kernels for matrix units (AMX) that reach several times what its weight gradients do there, and in float32 twice
+// what its strided convolutions to many channels do. Private to layers/backend/onednn.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,8 @@ struct ColumnShapes {
   [[nodiscard]] std::int64_t pixels() const { return out_height * out_width; }  ///< of an image's output
   /// The input, as it lies in memory, is its own columns.
   [[nodiscard]] bool gathered() const { return kernel != 1 || stride != 1 || padding != 0; }
-  /// The most images whose columns stay in the second-level cache, as a divisor of all.
+  /// The most images whose columns stay in the second-level cache, or that give products enough rows, as a divisor of
+  /// all.
   [[nodiscard]] std::int64_t group_of(std::size_t element_bytes) const;
 };
 
@@ -33,6 +35,13 @@ struct ColumnShapes {
 /// elements have `element_bytes`.
 void gather_columns(const ColumnShapes& shapes, const std::byte* x, std::int64_t first, std::int64_t last,
                     std::size_t element_bytes, std::byte* columns);
+
+/// The plan for y of x: the product for some images at a time. Its `weights` are ColumnProduct's.
+BoundPrimitive bind_column_forward(OnednnState& state, const Conv2dSpec& spec, const Shape& x, DType compute);
+
+/// Sets y. weight: in the format of `bound`. The columns of some images at a time come from `backend`'s pool.
+void run_column_forward(OnednnState& state, Backend& backend, BoundPrimitive& bound, const Conv2dSpec& spec,
+                        const Tensor& x, void* weight, const Tensor& y);
 
 class ColumnProduct final : public WeightGradient {
  public:
@@ -46,7 +55,6 @@ class ColumnProduct final : public WeightGradient {
 
  private:
   ColumnShapes shapes_;
-  std::size_t element_bytes_;
   std::int64_t group_;             // images whose columns are there at a time; divides their number
   BoundPrimitive first_, others_;  // the first sets dw, the others add to it
 };

@@ -43,10 +43,11 @@ BoundPrimitive bind_column_spread(OnednnState& state, const Conv2dSpec& spec, co
   const ColumnShapes s(spec, dx);
   const auto type = onednn_type(compute);
   const std::int64_t rows = group_size(s) * s.pixels();
-  const memory::desc dy({rows, s.out}, type, Tag::ab), weight({s.out, s.depth()}, type, Tag::ab),
+  const bool native = compute == DType::kF32;  // the stored weight itself, transposed: no copy
+  const memory::desc dy({rows, s.out}, type, Tag::ab), weight({s.out, s.depth()}, type, native ? Tag::ba : Tag::ab),
       columns({rows, s.depth()}, memory::data_type::f32, Tag::ab);
   auto bound = bind_product(state, dy, weight, columns, false);
-  bound.weights = memory::desc({s.out, s.in, s.kernel, s.kernel}, type, Tag::ohwi);
+  bound.weights = memory::desc({s.out, s.in, s.kernel, s.kernel}, type, native ? Tag::hwio : Tag::ohwi);
   return bound;
 }
 

@@ -13,7 +13,7 @@
 namespace convoy {
 
 /// The plan for dx [n, in, h, w]: the product for some images at a time. Its `weights` is the format of the layer's
-/// own weight [out, in, k, k]: a row of columns for each output channel.
+/// own weight [out, in, k, k]: a row of columns for each output channel, or in float32 the native one.
 BoundPrimitive bind_column_spread(OnednnState& state, const Conv2dSpec& spec, const Shape& dx, DType compute);
 
 /// Sets dx. weight: in the format of `bound`. The columns of some images at a time come from `backend`'s pool.

@@ -61,10 +61,19 @@ memory::desc forward_format(OnednnState& state, const ConvShapes& c, const memor
 }
 
 // On matrix units oneDNN 2.6's own gradients reach a fifth of a matrix product's speed, 3.13's a half. Whole tiles of
-// channels; a tap of few channels is not worth gathering (ResNet-50's 64 in a 3x3 window: 7.9 ms against 5.0).
+// channels; a tap of few channels is not worth gathering (ResNet-50's 64 in a 3x3 window: 7.9 ms against 5.0). In
+// float32 its strided kernels to 512 channels and more take 2 to 3 times as long as products, forward and weight
+// gradient, whose pixels lie in the same lines of a cache; to 256 they win.
 bool by_columns(const OnednnState& state, const Conv2dSpec& s, DType compute) {
-  return !state.direct && compute == DType::kBF16 && has_matrix_units() && s.in_channels % 16 == 0 &&
-         s.out_channels % 16 == 0 && (s.kernel == 1 || s.in_channels >= 128);
+  if (state.direct) return false;
+  if (compute == DType::kF32) return s.kernel > 1 && s.stride > 1 && s.in_channels >= 64 && s.out_channels >= 512;
+  return has_matrix_units() && s.in_channels % 16 == 0 && s.out_channels % 16 == 0 &&
+         (s.kernel == 1 || s.in_channels >= 128);
+}
+
+// Forward as well.
+bool all_by_columns(const OnednnState& state, const Conv2dSpec& s, DType compute) {
+  return compute == DType::kF32 && by_columns(state, s, compute);
 }
 
 enum class InputWay { kDirect, kTransposed, kColumns };
@@ -132,6 +141,10 @@ std::unique_ptr<WeightLayout> OnednnBackend::conv2d_layout(const Conv2dSpec& spe
     const auto& md = static_cast<const OnednnWeightLayout&>(*linear);
     return std::make_unique<OnednnWeightLayout>(shape, md.native, md.compute, md.backward);
   }
+  if (all_by_columns(*state_, spec, compute_)) {
+    const memory::desc native = ColumnProduct::weights(spec);
+    return std::make_unique<OnednnWeightLayout>(shape, native, native, native);
+  }
   const ConvShapes c = conv_shapes(spec, input, compute_);
   const auto forward = dnnl_compat::convolution_forward(state_->engine, c.src, c.any_weights, memory::desc(), c.dst,
                                                         c.window, c.attributes);
@@ -154,6 +167,10 @@ void OnednnBackend::conv2d_forward(const Conv2dSpec& spec, const Tensor& x, cons
     if (!bound) bound = std::make_unique<BoundPrimitive>(bind_winograd(*state_, grid));
     const float* shift = bias != nullptr ? bias->master.data<float>() : nullptr;
     return run_winograd(*state_, *this, *bound, grid, x, w.compute.raw(), shift, y);
+  }
+  if (bias == nullptr && all_by_columns(*state_, spec, compute_)) {
+    if (!bound) bound = std::make_unique<BoundPrimitive>(bind_column_forward(*state_, spec, x.shape(), compute_));
+    return run_column_forward(*state_, *this, *bound, spec, x, w.compute.raw(), y);
   }
   if (!bound || bound->weights != layout.compute) {  // a layer that was built for another size may have its own format
     bound = std::make_unique<BoundPrimitive>(
