@@ -53,7 +53,7 @@ WeightedPlan& plan_for(OnednnState& state, const Conv2dSpec& s, const Shape& x, 
 // oneDNN has a compiled kernel for it (as fast as that of its own choice, within 2 % for the layers of ResNet-50).
 memory::desc forward_format(OnednnState& state, const ConvShapes& c, const memory::desc& native,
                             const dnnl::convolution_forward::primitive_desc& chosen) {
-  if (native.data_type() != c.src.data_type()) return chosen.weights_desc();
+  if (dnnl_compat::type_of(native) != dnnl_compat::type_of(c.src)) return chosen.weights_desc();
   const auto direct =
       dnnl_compat::convolution_forward(state.engine, c.src, native, memory::desc(), c.dst, c.window, c.attributes);
   const bool compiled = std::string_view(direct.impl_info_str()).find("jit") != std::string_view::npos;

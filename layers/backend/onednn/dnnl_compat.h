@@ -25,6 +25,8 @@ struct Blocking {
 
 #if DNNL_VERSION_MAJOR >= 3
 
+inline memory::dims dims_of(const memory::desc& md) { return md.get_dims(); }
+inline memory::data_type type_of(const memory::desc& md) { return md.get_data_type(); }
 inline Blocking blocking_of(const memory::desc& md) {
   if (md.get_format_kind() != memory::format_kind::blocked) return {};
   Blocking result{md.get_strides(), {}};
@@ -90,6 +92,8 @@ inline void append_relu(dnnl::post_ops& ops) { ops.append_eltwise(dnnl::algorith
 
 #else
 
+inline memory::dims dims_of(const memory::desc& md) { return md.dims(); }
+inline memory::data_type type_of(const memory::desc& md) { return md.data_type(); }
 inline Blocking blocking_of(const memory::desc& md) {
   if (md.data.format_kind != dnnl_blocked || md.data.extra.flags != 0) return {};
   const auto& blocking = md.data.format_desc.blocking;

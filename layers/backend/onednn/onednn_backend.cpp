@@ -33,7 +33,8 @@ std::string isa_name() {
 // The same tensor row by row.
 dnnl::memory::desc row_major(const dnnl::memory::desc& md) {
   using Tag = dnnl::memory::format_tag;
-  return {md.dims(), dnnl::memory::data_type::f32, md.dims().size() == 4 ? Tag::abcd : Tag::ab};
+  const auto dims = dnnl_compat::dims_of(md);
+  return {dims, dnnl::memory::data_type::f32, dims.size() == 4 ? Tag::abcd : Tag::ab};
 }
 
 }  // namespace

@@ -68,7 +68,7 @@ void reorder_backward(OnednnState& state, const OnednnWeightLayout& layout, void
     return;
   }
   std::memset(to, 0, to_md.get_size());  // what pads the format
-  const auto dims = to_md.dims();
+  const auto dims = dnnl_compat::dims_of(to_md);
   const dnnl::memory::dims one{dims[0], dims[1], 1, 1};
   for (std::int64_t h = 0; h < dims[2]; ++h) {
     for (std::int64_t w = 0; w < dims[3]; ++w) {

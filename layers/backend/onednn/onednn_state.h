@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "layers/backend/backend.h"
+#include "layers/backend/onednn/dnnl_compat.h"
 #include "layers/backend/onednn/weight_copy.h"
 
 namespace convoy {
@@ -37,7 +38,7 @@ class OnednnWeightLayout final : public WeightLayout {
         rotated(rotate),
         tiles(weight_tiles(native_md, compute_md, backward_md, rotate)) {}
   /// Whether these are of a matrix [out, in]: a linear layer's, or a 1x1 convolution's that is run as one.
-  [[nodiscard]] bool of_rows() const { return native.dims().size() == 2; }
+  [[nodiscard]] bool of_rows() const { return dnnl_compat::dims_of(native).size() == 2; }
   dnnl::memory::desc native, compute, backward;
   bool rotated;
   std::int64_t winograd = 0;

@@ -89,7 +89,7 @@ CONVOY_VECTORIZED void copy_tile(const float* native, std::int64_t native_row, s
 
 std::optional<WeightTiles> weight_tiles(const dnnl::memory::desc& native, const dnnl::memory::desc& forward,
                                         const dnnl::memory::desc& backward, bool rotated) {
-  const auto dims = native.dims();
+  const auto dims = dnnl_compat::dims_of(native);
   const auto from = dnnl_compat::blocking_of(native);
   if (dims.size() != 4 || from.strides.size() != 4 || dims[kOut] % kTile != 0 || dims[kIn] % kTile != 0) {
     return std::nullopt;
