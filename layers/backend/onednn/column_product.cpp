@@ -64,13 +64,13 @@ ColumnShapes::ColumnShapes(const Conv2dSpec& spec, const Shape& x)
 
 std::int64_t ColumnShapes::group_of(std::size_t element_bytes) const {
   const std::int64_t image_bytes = pixels() * depth() * static_cast<std::int64_t>(element_bytes);
-  return images_at_a_time(images, std::max(kGroupBytes / image_bytes, (kGroupRows + pixels() - 1) / pixels()));
+  return images_at_a_time(images, kGroupBytes / image_bytes, (kGroupRows + pixels() - 1) / pixels());
 }
 
-std::int64_t images_at_a_time(std::int64_t images, std::int64_t most) {
-  std::int64_t group = std::clamp<std::int64_t>(most, 1, images);
+std::int64_t images_at_a_time(std::int64_t images, std::int64_t most, std::int64_t least) {
+  std::int64_t group = std::clamp<std::int64_t>(std::max(most, least), 1, images);
   while (images % group != 0) --group;
-  return group;
+  return group < least ? images : group;
 }
 
 void gather_columns(const ColumnShapes& s, const std::byte* x, std::int64_t first, std::int64_t last,

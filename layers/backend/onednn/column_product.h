@@ -28,8 +28,9 @@ struct ColumnShapes {
   [[nodiscard]] std::int64_t group_of(std::size_t element_bytes) const;
 };
 
-/// The largest divisor of `images` that is not above `most`, so that one size of product does.
-[[nodiscard]] std::int64_t images_at_a_time(std::int64_t images, std::int64_t most);
+/// The largest divisor of `images` that is not above `most` or `least`, so that one size of product does; all of them
+/// where it would be below `least`, as of a prime number of small images.
+[[nodiscard]] std::int64_t images_at_a_time(std::int64_t images, std::int64_t most, std::int64_t least);
 
 /// Sets rows [first, last) of the columns [images * pixels, depth], counted from the first pixel of x, at `columns`;
 /// elements have `element_bytes`.

@@ -6,9 +6,6 @@
 // layers/backend/onednn.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-
 #include "layers/backend/backend.h"
 #include "layers/backend/onednn/onednn_state.h"
 

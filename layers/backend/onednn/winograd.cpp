@@ -155,9 +155,7 @@ TileGrid::TileGrid(const Conv2dSpec& spec, const Shape& x, std::int64_t m, bool 
 
 std::int64_t TileGrid::group() const {
   const std::int64_t image_bytes = tiles() * points() * (in + out) * std::int64_t{sizeof(float)};
-  const std::int64_t least = (kLeastRows + tiles() - 1) / tiles();
-  const std::int64_t group = images_at_a_time(images, std::max(kGroupBytes / image_bytes, least));
-  return group < least ? images : group;  // a prime number of small images
+  return images_at_a_time(images, kGroupBytes / image_bytes, (kLeastRows + tiles() - 1) / tiles());
 }
 
 BoundPrimitive bind_winograd(OnednnState& state, const TileGrid& g) {
