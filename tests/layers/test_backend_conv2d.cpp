@@ -6,6 +6,7 @@
 
 #include "layers/backend/onednn/column_product.h"
 #include "layers/backend/onednn/column_spread.h"
+#include "layers/backend/onednn/onednn_state.h"
 #include "layers/backend/onednn/pointwise_conv2d.h"
 #include "layers/base/error.h"
 #include "tests/layers/reference.h"
@@ -138,38 +139,29 @@ TEST_CASE("a weight gradient as a product over columns") {
     Array dy = uniform(conv2d(c.spec, x, w).shape, 5);
     const Tensor input = device.put(x), gradient = device.put(dy);
     const Tensor dw = device.spoiled({w.shape.size()});
-    ColumnProduct product(state, c.spec, x.shape, DType::kF32);
-    product.run(state, device.backend, input, gradient, dw.raw(), nullptr);
+    const auto product = make_column_gradient(state, c.spec, x.shape, DType::kF32);
+    product->run(state, device.backend, input, gradient, dw.raw(), nullptr);
     const Array actual = from_hwio(device.get(dw), w.shape), expected = conv2d_backward(c.spec, dy, x, w).dweight;
     const double n = static_cast<double>(dy.shape[0] * dy.shape[2] * dy.shape[3]);
     check_close(actual, expected, 0x1p-24, n * n * 0x1p-24 / 16 + 1e-6, "dw");
-    CHECK_THROWS_AS(product.run(state, device.backend, input, gradient, dw.raw(), dw.raw()), Error);
+    CHECK_THROWS_AS(product->run(state, device.backend, input, gradient, dw.raw(), dw.raw()), Error);
   }
 }
 
 TEST_CASE("an input gradient as a product over columns") {
   for (const ConvCase& c : kCases) {
-    const std::int64_t taps = c.spec.kernel * c.spec.kernel, in = c.spec.in_channels, out = c.spec.out_channels;
     Device device(2);
     OnednnState state;
-    const Array x(Shape{c.images, in, c.height, c.width});
-    Array w = uniform({out, in, c.spec.kernel, c.spec.kernel}, 6);
+    const Array x(Shape{c.images, c.spec.in_channels, c.height, c.width});
+    Array w = uniform({c.spec.out_channels, c.spec.in_channels, c.spec.kernel, c.spec.kernel}, 6);
     Array dy = uniform(conv2d(c.spec, x, w).shape, 7);
     const Tensor gradient = device.put(dy);
-    device.put(w);                               // rounded to float32
-    std::vector<float> native(w.values.size());  // a row of output channels for each input in a column
-    for (std::int64_t o = 0; o < out; ++o) {
-      for (std::int64_t i = 0; i < in; ++i) {
-        for (std::int64_t tap = 0; tap < taps; ++tap) {
-          native[static_cast<std::size_t>((tap * in + i) * out + o)] =
-              static_cast<float>(w.values[static_cast<std::size_t>((o * in + i) * taps + tap)]);
-        }
-      }
-    }
-    const Tensor dx = device.spoiled(x.shape);
-    BoundPrimitive bound = bind_column_spread(state, c.spec, x.shape, DType::kF32);
-    run_column_spread(state, device.backend, bound, c.spec, gradient, native.data(), dx);
-    const double n = static_cast<double>(out * taps);
+    device.put(w);  // rounded to float32
+    Array rows = to_hwio(w);
+    const Tensor native = device.put(rows), dx = device.spoiled(x.shape);
+    make_column_spread(state, c.spec, x.shape, DType::kF32)
+        ->run(state, device.backend, gradient, native.raw(), nullptr, dx);
+    const double n = static_cast<double>(c.spec.out_channels * c.spec.kernel * c.spec.kernel);
     check_close(device.get(dx), conv2d_backward(c.spec, dy, x, w).dx, 0x1p-24, n * n * 0x1p-24 / 16 + 1e-6, "dx");
   }
 }

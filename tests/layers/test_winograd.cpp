@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "layers/backend/onednn/onednn_state.h"
 #include "layers/backend/onednn/winograd.h"
 #include "layers/backend/onednn/winograd_transforms.h"
 #include "layers/base/error.h"
@@ -36,15 +37,14 @@ Results run(const ConvCase& c, Array x, const Array& w, Array dy, float bias, in
   const std::int64_t pairs = s.in_channels * s.out_channels;
   const Tensor points = device.spoiled({static_cast<std::int64_t>(winograd_weights(s, m).get_size() / sizeof(float))});
   winograd_weight(m, native.data<float>(), pairs, points.data<float>());
-  const std::vector<float> shift(static_cast<std::size_t>(s.out_channels), bias);
+  std::vector<float> shift(static_cast<std::size_t>(s.out_channels), bias);
   const Tensor y = device.spoiled(dy.shape), dx = device.spoiled(x.shape), dw = device.spoiled({9 * pairs});
-  const TileGrid forward(s, x.shape, m, false), backward(s, x.shape, m, true);
-  BoundPrimitive plan = bind_winograd(state, forward), back = bind_winograd(state, backward);
-  run_winograd(state, device.backend, plan, forward, input, points.raw(), bias == 0 ? nullptr : shift.data(), y);
-  run_winograd(state, device.backend, back, backward, gradient, points.raw(), nullptr, dx);
-  WinogradGradient product(state, s, x.shape, m);
-  product.run(state, device.backend, input, gradient, dw.raw(), nullptr);
-  CHECK_THROWS_AS(product.run(state, device.backend, input, gradient, dw.raw(), dw.raw()), Error);
+  make_winograd(state, s, x.shape, m, false)
+      ->run(state, device.backend, input, points.raw(), bias == 0 ? nullptr : shift.data(), y);
+  make_winograd(state, s, x.shape, m, true)->run(state, device.backend, gradient, points.raw(), nullptr, dx);
+  const auto product = make_winograd_gradient(state, s, x.shape, m);
+  product->run(state, device.backend, input, gradient, dw.raw(), nullptr);
+  CHECK_THROWS_AS(product->run(state, device.backend, input, gradient, dw.raw(), dw.raw()), Error);
 
   return {device.get(y), device.get(dx), from_hwio(device.get(dw), w.shape)};
 }

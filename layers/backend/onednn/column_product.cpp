@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "layers/backend/onednn/onednn_state.h"
 #include "layers/base/error.h"
 #include "layers/base/host_loops.h"
 
@@ -17,14 +18,6 @@ using Tag = dnnl::memory::format_tag;
 
 constexpr std::int64_t kGroupBytes = 5 << 19;  // 2.5 MiB; 2 MiB is a core's second-level cache where AMX is
 constexpr std::int64_t kGroupRows = 256;       // fewer read the weight, or write its gradient, too often
-
-BoundPrimitive bind_columns(OnednnState& state, const ColumnShapes& s, DType compute, std::int64_t group, bool add) {
-  const auto type = onednn_type(compute);
-  const std::int64_t rows = group * s.pixels();
-  const memory::desc columns({s.depth(), rows}, type, Tag::ba), dy({rows, s.out}, type, Tag::ab),
-      dw({s.depth(), s.out}, memory::data_type::f32, Tag::ab);
-  return bind_product(state, columns, dy, dw, add);
-}
 
 // Calls f(columns, first pixel) for each group of images, with that group's columns.
 template <class F>
@@ -47,6 +40,64 @@ void for_each_group(Backend& backend, const ColumnShapes& s, std::int64_t group,
     f(columns, from);
   }
 }
+
+class ColumnForward final : public Direction {
+ public:
+  ColumnForward(OnednnState& state, const Conv2dSpec& spec, const Shape& x)
+      : Direction(column_weights(spec)), shapes_(spec, x), group_(shapes_.group_of(sizeof(float))) {
+    const std::int64_t rows = group_ * shapes_.pixels();
+    const auto type = memory::data_type::f32;
+    const memory::desc columns({rows, shapes_.depth()}, type, Tag::ab),
+        weight({shapes_.depth(), shapes_.out}, type, Tag::ab), y({rows, shapes_.out}, type, Tag::ab);
+    product_ = bind_product(state, columns, weight, y, false);
+  }
+
+  void run(OnednnState& state, Backend& backend, const Tensor& x, void* weight, void* bias, const Tensor& y) override {
+    if (bias != nullptr) fail("a product over columns adds no bias");
+    auto* output = y.data<float>();
+    for_each_group(backend, shapes_, group_, x, [&](std::byte* columns, std::int64_t from) {
+      run_primitive(state, backend, product_,
+                    {{DNNL_ARG_SRC, columns}, {DNNL_ARG_WEIGHTS, weight}, {DNNL_ARG_DST, output + from * shapes_.out}});
+    });
+  }
+
+ private:
+  ColumnShapes shapes_;
+  std::int64_t group_;  // images whose columns are there at a time; divides their number
+  BoundPrimitive product_;
+};
+
+class ColumnGradient final : public WeightGradient {
+ public:
+  ColumnGradient(OnednnState& state, const Conv2dSpec& spec, const Shape& x, DType compute)
+      : WeightGradient(column_weights(spec)),
+        shapes_(spec, x),
+        group_(shapes_.gathered() ? shapes_.group_of(dtype_size(compute)) : shapes_.images) {
+    const auto type = onednn_type(compute);
+    const std::int64_t rows = group_ * shapes_.pixels();
+    const memory::desc columns({shapes_.depth(), rows}, type, Tag::ba), dy({rows, shapes_.out}, type, Tag::ab),
+        dw({shapes_.depth(), shapes_.out}, memory::data_type::f32, Tag::ab);
+    first_ = bind_product(state, columns, dy, dw, false);
+    if (group_ < shapes_.images) others_ = bind_product(state, columns, dy, dw, true);
+  }
+
+  void run(OnednnState& state, Backend& backend, const Tensor& x, const Tensor& dy, void* dw, void* dbias) override {
+    if (dbias != nullptr) fail("a product over columns gives no gradient of a bias");
+    auto* gradient = static_cast<std::byte*>(dy.raw());
+    const std::size_t pixel_bytes = static_cast<std::size_t>(shapes_.out) * dtype_size(dy.dtype());
+    for_each_group(backend, shapes_, group_, x, [&](std::byte* columns, std::int64_t from) {
+      run_primitive(state, backend, from == 0 ? first_ : others_,
+                    {{DNNL_ARG_SRC, columns},
+                     {DNNL_ARG_WEIGHTS, gradient + static_cast<std::size_t>(from) * pixel_bytes},
+                     {DNNL_ARG_DST, dw}});
+    });
+  }
+
+ private:
+  ColumnShapes shapes_;
+  std::int64_t group_;             // as above; all of them where x is its own columns
+  BoundPrimitive first_, others_;  // the first sets dw, the others add to it
+};
 
 }  // namespace
 
@@ -91,53 +142,17 @@ void gather_columns(const ColumnShapes& s, const std::byte* x, std::int64_t firs
   }
 }
 
-BoundPrimitive bind_column_forward(OnednnState& state, const Conv2dSpec& spec, const Shape& x, DType compute) {
-  const ColumnShapes s(spec, x);
-  const auto type = onednn_type(compute);
-  const std::int64_t rows = s.group_of(dtype_size(compute)) * s.pixels();
-  const memory::desc columns({rows, s.depth()}, type, Tag::ab), weight({s.depth(), s.out}, type, Tag::ab),
-      y({rows, s.out}, type, Tag::ab);
-  auto bound = bind_product(state, columns, weight, y, false);
-  bound.weights = ColumnProduct::weights(spec);
-  return bound;
-}
-
-void run_column_forward(OnednnState& state, Backend& backend, BoundPrimitive& bound, const Conv2dSpec& spec,
-                        const Tensor& x, void* weight, const Tensor& y) {
-  const ColumnShapes s(spec, x.shape());
-  auto* output = static_cast<std::byte*>(y.raw());
-  const std::size_t pixel_bytes = static_cast<std::size_t>(s.out) * dtype_size(y.dtype());
-  for_each_group(backend, s, s.group_of(dtype_size(x.dtype())), x, [&](std::byte* columns, std::int64_t from) {
-    run_primitive(state, backend, bound,
-                  {{DNNL_ARG_SRC, columns},
-                   {DNNL_ARG_WEIGHTS, weight},
-                   {DNNL_ARG_DST, output + static_cast<std::size_t>(from) * pixel_bytes}});
-  });
-}
-
-ColumnProduct::ColumnProduct(OnednnState& state, const Conv2dSpec& spec, const Shape& x, DType compute)
-    : WeightGradient(weights(spec)),
-      shapes_(spec, x),
-      group_(shapes_.gathered() ? shapes_.group_of(dtype_size(compute)) : shapes_.images) {
-  first_ = bind_columns(state, shapes_, compute, group_, false);
-  if (group_ < shapes_.images) others_ = bind_columns(state, shapes_, compute, group_, true);
-}
-
-memory::desc ColumnProduct::weights(const Conv2dSpec& s) {
+memory::desc column_weights(const Conv2dSpec& s) {
   return {{s.out_channels, s.in_channels, s.kernel, s.kernel}, memory::data_type::f32, Tag::hwio};
 }
 
-void ColumnProduct::run(OnednnState& state, Backend& backend, const Tensor& x, const Tensor& dy, void* dw,
-                        void* dbias) {
-  if (dbias != nullptr) fail("a product over columns gives no gradient of a bias");
-  auto* gradient = static_cast<std::byte*>(dy.raw());
-  const std::size_t pixel_bytes = static_cast<std::size_t>(shapes_.out) * dtype_size(dy.dtype());
-  for_each_group(backend, shapes_, group_, x, [&](std::byte* columns, std::int64_t from) {
-    run_primitive(state, backend, from == 0 ? first_ : others_,
-                  {{DNNL_ARG_SRC, columns},
-                   {DNNL_ARG_WEIGHTS, gradient + static_cast<std::size_t>(from) * pixel_bytes},
-                   {DNNL_ARG_DST, dw}});
-  });
+std::unique_ptr<Direction> make_column_forward(OnednnState& state, const Conv2dSpec& spec, const Shape& x) {
+  return std::make_unique<ColumnForward>(state, spec, x);
+}
+
+std::unique_ptr<WeightGradient> make_column_gradient(OnednnState& state, const Conv2dSpec& spec, const Shape& x,
+                                                     DType compute) {
+  return std::make_unique<ColumnGradient>(state, spec, x, compute);
 }
 
 }  // namespace convoy

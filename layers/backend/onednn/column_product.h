@@ -9,7 +9,7 @@
 #include <cstdint>
 
 #include "layers/backend/backend.h"
-#include "layers/backend/onednn/onednn_state.h"
+#include "layers/backend/onednn/directions.h"
 
 namespace convoy {
 
@@ -37,27 +37,16 @@ struct ColumnShapes {
 void gather_columns(const ColumnShapes& shapes, const std::byte* x, std::int64_t first, std::int64_t last,
                     std::size_t element_bytes, std::byte* columns);
 
-/// The plan for y of x: the product for some images at a time. Its `weights` are ColumnProduct's.
-BoundPrimitive bind_column_forward(OnednnState& state, const Conv2dSpec& spec, const Shape& x, DType compute);
+/// The format of a weight [out, in, kernel, kernel] in float32: a row of `out` elements for each input in a column.
+[[nodiscard]] dnnl::memory::desc column_weights(const Conv2dSpec& spec);
 
-/// Sets y. weight: in the format of `bound`. The columns of some images at a time come from `backend`'s pool.
-void run_column_forward(OnednnState& state, Backend& backend, BoundPrimitive& bound, const Conv2dSpec& spec,
-                        const Tensor& x, void* weight, const Tensor& y);
+/// y of x, without a bias. Its weight is column_weights(). The columns of some images at a time come from the backend's
+/// pool.
+std::unique_ptr<Direction> make_column_forward(OnednnState& state, const Conv2dSpec& spec, const Shape& x);
 
-class ColumnProduct final : public WeightGradient {
- public:
-  /// compute: of x and dy.
-  ColumnProduct(OnednnState& state, const Conv2dSpec& spec, const Shape& x, DType compute);
-
-  /// How the gradient [out, in, kernel, kernel] lies: a row of `out` elements for each input in a column.
-  [[nodiscard]] static dnnl::memory::desc weights(const Conv2dSpec& spec);
-  /// The columns of some images at a time come from `backend`'s pool. Biases are not for this: dbias must be null.
-  void run(OnednnState& state, Backend& backend, const Tensor& x, const Tensor& dy, void* dw, void* dbias) override;
-
- private:
-  ColumnShapes shapes_;
-  std::int64_t group_;             // images whose columns are there at a time; divides their number
-  BoundPrimitive first_, others_;  // the first sets dw, the others add to it
-};
+/// The weight gradient in the format of column_weights(), without that of a bias: dbias must be null.
+/// compute: of x and dy. The columns of some images at a time come from the backend's pool.
+std::unique_ptr<WeightGradient> make_column_gradient(OnednnState& state, const Conv2dSpec& spec, const Shape& x,
+                                                     DType compute);
 
 }  // namespace convoy

@@ -5,6 +5,7 @@
 #include "layers/backend/onednn/column_spread.h"
 
 #include "layers/backend/onednn/element.h"
+#include "layers/backend/onednn/onednn_state.h"
 #include "layers/base/host_loops.h"
 
 namespace convoy {
@@ -37,35 +38,46 @@ std::int64_t seen_by(std::int64_t at, std::int64_t tap, const ColumnShapes& s, s
   return from / s.stride < extent ? from / s.stride : -1;
 }
 
+class ColumnSpread final : public Direction {
+ public:
+  /// product: the columns of a group of images.
+  ColumnSpread(BoundPrimitive product, const memory::desc& weights, const ColumnShapes& shapes)
+      : Direction(weights), product_(std::move(product)), shapes_(shapes) {}
+
+  void run(OnednnState& state, Backend& backend, const Tensor& dy, void* weight, void* /*bias*/,
+           const Tensor& dx) override {
+    const ColumnShapes& s = shapes_;
+    const std::int64_t group = group_size(s);
+    const Tensor columns = backend.tensor({group * s.pixels(), s.depth()}, DType::kF32);
+    const auto bytes = static_cast<std::int64_t>(dtype_size(dx.dtype()));
+    auto* from = static_cast<std::byte*>(dy.raw());
+    auto* to = static_cast<std::byte*>(dx.raw());
+    for (std::int64_t image = 0; image < s.images; image += group) {
+      run_primitive(state, backend, product_,
+                    {{DNNL_ARG_SRC, from + image * s.pixels() * s.out * bytes},
+                     {DNNL_ARG_WEIGHTS, weight},
+                     {DNNL_ARG_DST, columns.raw()}});
+      sum_columns(s, columns.data<float>(), group, dx.dtype(), to + image * s.height * s.width * s.in * bytes);
+    }
+  }
+
+ private:
+  BoundPrimitive product_;
+  ColumnShapes shapes_;
+};
+
 }  // namespace
 
-BoundPrimitive bind_column_spread(OnednnState& state, const Conv2dSpec& spec, const Shape& dx, DType compute) {
+std::unique_ptr<Direction> make_column_spread(OnednnState& state, const Conv2dSpec& spec, const Shape& dx,
+                                              DType compute) {
   const ColumnShapes s(spec, dx);
   const auto type = onednn_type(compute);
   const std::int64_t rows = group_size(s) * s.pixels();
   const bool native = compute == DType::kF32;  // the stored weight itself, transposed: no copy
   const memory::desc dy({rows, s.out}, type, Tag::ab), weight({s.out, s.depth()}, type, native ? Tag::ba : Tag::ab),
       columns({rows, s.depth()}, memory::data_type::f32, Tag::ab);
-  auto bound = bind_product(state, dy, weight, columns, false);
-  bound.weights = memory::desc({s.out, s.in, s.kernel, s.kernel}, type, native ? Tag::hwio : Tag::ohwi);
-  return bound;
-}
-
-void run_column_spread(OnednnState& state, Backend& backend, BoundPrimitive& bound, const Conv2dSpec& spec,
-                       const Tensor& dy, void* weight, const Tensor& dx) {
-  const ColumnShapes s(spec, dx.shape());
-  const std::int64_t group = group_size(s);
-  const Tensor columns = backend.tensor({group * s.pixels(), s.depth()}, DType::kF32);
-  const auto bytes = static_cast<std::int64_t>(dtype_size(dx.dtype()));
-  auto* from = static_cast<std::byte*>(dy.raw());
-  auto* to = static_cast<std::byte*>(dx.raw());
-  for (std::int64_t image = 0; image < s.images; image += group) {
-    run_primitive(state, backend, bound,
-                  {{DNNL_ARG_SRC, from + image * s.pixels() * s.out * bytes},
-                   {DNNL_ARG_WEIGHTS, weight},
-                   {DNNL_ARG_DST, columns.raw()}});
-    sum_columns(s, columns.data<float>(), group, dx.dtype(), to + image * s.height * s.width * s.in * bytes);
-  }
+  const memory::desc weights({s.out, s.in, s.kernel, s.kernel}, type, native ? Tag::hwio : Tag::ohwi);
+  return std::make_unique<ColumnSpread>(bind_product(state, dy, weight, columns, false), weights, s);
 }
 
 void sum_columns(const ColumnShapes& s, const float* columns, std::int64_t images, DType dtype, void* dx) {

@@ -8,17 +8,14 @@
 
 #include "layers/backend/backend.h"
 #include "layers/backend/onednn/column_product.h"
-#include "layers/backend/onednn/onednn_state.h"
+#include "layers/backend/onednn/directions.h"
 
 namespace convoy {
 
-/// The plan for dx [n, in, h, w]: the product for some images at a time. Its `weights` is the format of the layer's
-/// own weight [out, in, k, k]: a row of columns for each output channel, or in float32 the native one.
-BoundPrimitive bind_column_spread(OnednnState& state, const Conv2dSpec& spec, const Shape& dx, DType compute);
-
-/// Sets dx. weight: in the format of `bound`. The columns of some images at a time come from `backend`'s pool.
-void run_column_spread(OnednnState& state, Backend& backend, BoundPrimitive& bound, const Conv2dSpec& spec,
-                       const Tensor& dy, void* weight, const Tensor& dx);
+/// dx [n, in, h, w] of dy. Its weight is the layer's own [out, in, k, k], a row of columns for each output channel, or
+/// in float32 column_weights(). The columns of some images at a time come from the backend's pool.
+std::unique_ptr<Direction> make_column_spread(OnednnState& state, const Conv2dSpec& spec, const Shape& dx,
+                                              DType compute);
 
 /// Sets `images` of dx [height, width, in] from their columns [images * pixels, depth], summed in float32.
 void sum_columns(const ColumnShapes& shapes, const float* columns, std::int64_t images, DType dtype, void* dx);

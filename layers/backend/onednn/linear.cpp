@@ -60,8 +60,9 @@ std::unique_ptr<WeightLayout> OnednnBackend::linear_layout(std::int64_t in_featu
 
 void OnednnBackend::linear_forward(const Tensor& x, const Weight& w, const Weight* bias, bool relu, const Tensor& y) {
   const std::int64_t batch = x.shape()[0];
-  auto& bound = plan_for(*state_, batch, w, bias != nullptr, relu).forward;
-  if (!bound || bound->weights != layout_of(w).compute) {  // layers built for different batches may have two formats
+  auto& forward = plan_for(*state_, batch, w, bias != nullptr, relu).forward;
+  // Layers built for different batches may have two formats.
+  if (!forward || forward->weights() != layout_of(w).compute) {
     const LinearShapes s = linear_shapes(batch, x.shape()[1], y.shape()[1], compute_, relu);
     const auto pd =
         dnnl_compat::inner_product_forward(state_->engine, s.src, layout_of(w).compute,
@@ -69,34 +70,28 @@ void OnednnBackend::linear_forward(const Tensor& x, const Weight& w, const Weigh
     std::vector<std::pair<int, memory::desc>> arguments{
         {DNNL_ARG_SRC, s.src}, {DNNL_ARG_WEIGHTS, pd.weights_desc()}, {DNNL_ARG_DST, s.dst}};
     if (bias != nullptr) arguments.emplace_back(DNNL_ARG_BIAS, s.bias_f32);
-    bound = std::make_unique<BoundPrimitive>(
-        bind_primitive(*state_, dnnl::inner_product_forward(pd), pd.weights_desc(), pd.scratchpad_desc(), arguments));
+    forward = std::make_unique<PrimitiveDirection>(
+        bind_primitive(*state_, dnnl::inner_product_forward(pd), pd.scratchpad_desc(), arguments), pd.weights_desc(),
+        DNNL_ARG_SRC, DNNL_ARG_DST);
   }
-  run_primitive(*state_, *this, *bound,
-                {{DNNL_ARG_SRC, x.raw()},
-                 {DNNL_ARG_WEIGHTS, w.compute.raw()},
-                 {DNNL_ARG_BIAS, bias != nullptr ? bias->master.raw() : nullptr},
-                 {DNNL_ARG_DST, y.raw()}});
+  forward->run(*state_, *this, x, w.compute.raw(), bias != nullptr ? bias->master.raw() : nullptr, y);
 }
 
 void OnednnBackend::linear_backward_input(const Tensor& dy, const Weight& w, const Tensor& dx) {
   const std::int64_t batch = dy.shape()[0];
-  auto& bound = plan_for(*state_, batch, w, false, false).backward_input;
-  if (!bound) {
+  auto& backward = plan_for(*state_, batch, w, false, false).backward_input;
+  if (!backward) {
     const LinearShapes s = linear_shapes(batch, dx.shape()[1], dy.shape()[1], compute_, false);
     const auto hint =
         dnnl_compat::inner_product_forward(state_->engine, s.src, s.weights, memory::desc(), s.dst, s.attributes);
     const auto pd =
         dnnl_compat::inner_product_backward_data(state_->engine, s.src, s.weights, s.dst, hint, s.attributes);
-    bound = std::make_unique<BoundPrimitive>(bind_primitive(
-        *state_, dnnl::inner_product_backward_data(pd), pd.weights_desc(), pd.scratchpad_desc(),
-        {{DNNL_ARG_DIFF_SRC, s.src}, {DNNL_ARG_WEIGHTS, pd.weights_desc()}, {DNNL_ARG_DIFF_DST, s.dst}}));
+    backward = std::make_unique<PrimitiveDirection>(
+        bind_primitive(*state_, dnnl::inner_product_backward_data(pd), pd.scratchpad_desc(),
+                       {{DNNL_ARG_DIFF_SRC, s.src}, {DNNL_ARG_WEIGHTS, pd.weights_desc()}, {DNNL_ARG_DIFF_DST, s.dst}}),
+        pd.weights_desc(), DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_SRC);
   }
-  Tensor copy;
-  run_primitive(*state_, *this, *bound,
-                {{DNNL_ARG_DIFF_DST, dy.raw()},
-                 {DNNL_ARG_WEIGHTS, backward_weight_for(*state_, *this, *bound, w, copy)},
-                 {DNNL_ARG_DIFF_SRC, dx.raw()}});
+  run_backward_input(*state_, *this, *backward, dy, w, dx);
 }
 
 void OnednnBackend::linear_backward_weight(const Tensor& x, const Tensor& dy, const Weight& w, const Tensor& dw,
@@ -114,8 +109,9 @@ void OnednnBackend::linear_backward_weight(const Tensor& x, const Tensor& dy, co
     std::vector<std::pair<int, memory::desc>> arguments{
         {DNNL_ARG_SRC, s.src}, {DNNL_ARG_DIFF_WEIGHTS, pd.diff_weights_desc()}, {DNNL_ARG_DIFF_DST, s.dst}};
     if (bias) arguments.emplace_back(DNNL_ARG_DIFF_BIAS, s.bias_f32);
-    gradient = std::make_unique<PrimitiveGradient>(bind_primitive(
-        *state_, dnnl::inner_product_backward_weights(pd), pd.diff_weights_desc(), pd.scratchpad_desc(), arguments));
+    gradient = std::make_unique<PrimitiveGradient>(
+        bind_primitive(*state_, dnnl::inner_product_backward_weights(pd), pd.scratchpad_desc(), arguments),
+        pd.diff_weights_desc());
   }
   run_backward_weight(*state_, *this, *gradient, x, dy, layout_of(w), dw, dbias, accumulate);
 }

@@ -19,36 +19,6 @@ bool has_matrix_units() {
   return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & amx) == amx;
 }
 
-BoundPrimitive bind_primitive(OnednnState& state, const dnnl::primitive& primitive, const dnnl::memory::desc& weights,
-                              const dnnl::memory::desc& scratchpad,
-                              const std::vector<std::pair<int, dnnl::memory::desc>>& arguments) {
-  BoundPrimitive bound;
-  bound.primitive = primitive;
-  bound.weights = weights;
-  bound.scratchpad_bytes = scratchpad.get_size();
-  for (const auto& [index, md] : arguments) {
-    bound.arguments.emplace(index, dnnl::memory(md, state.engine, DNNL_MEMORY_NONE));
-  }
-  if (bound.scratchpad_bytes > 0) {
-    bound.arguments.emplace(DNNL_ARG_SCRATCHPAD, dnnl::memory(scratchpad, state.engine, DNNL_MEMORY_NONE));
-  }
-  return bound;
-}
-
-BoundPrimitive bind_product(OnednnState& state, const dnnl::memory::desc& a, const dnnl::memory::desc& b,
-                            const dnnl::memory::desc& c, bool add) {
-  dnnl::primitive_attr attributes;
-  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  if (add) {
-    dnnl::post_ops ops;
-    ops.append_sum(1.0F);
-    attributes.set_post_ops(ops);
-  }
-  const auto pd = dnnl_compat::matmul(state.engine, a, b, c, attributes);
-  return bind_primitive(state, dnnl::matmul(pd), b, pd.scratchpad_desc(),
-                        {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c}});
-}
-
 Tensor tensor_of(Backend& backend, const dnnl::memory::desc& md) {
   return backend.tensor({static_cast<std::int64_t>(md.get_size() / sizeof(float))}, DType::kF32);
 }
@@ -78,28 +48,14 @@ void reorder_backward(OnednnState& state, const OnednnWeightLayout& layout, void
   }
 }
 
-void run_primitive(OnednnState& state, Backend& backend, BoundPrimitive& bound,
-                   std::initializer_list<std::pair<int, void*>> handles) {
-  for (const auto& [index, data] : handles) {
-    const auto found = bound.arguments.find(index);
-    if (found != bound.arguments.end()) found->second.set_data_handle(data);
-  }
-  Tensor scratchpad;
-  if (bound.scratchpad_bytes > 0) {
-    scratchpad = backend.tensor({static_cast<std::int64_t>(bound.scratchpad_bytes)}, DType::kU8);
-    bound.arguments.at(DNNL_ARG_SCRATCHPAD).set_data_handle(scratchpad.raw());
-  }
-  bound.primitive.execute(state.stream, bound.arguments);
-  state.stream.wait();
-}
-
-void PrimitiveGradient::run(OnednnState& state, Backend& backend, const Tensor& x, const Tensor& dy, void* dw,
-                            void* dbias) {
-  run_primitive(state, backend, bound_,
-                {{DNNL_ARG_SRC, x.raw()},
-                 {DNNL_ARG_DIFF_DST, dy.raw()},
-                 {DNNL_ARG_DIFF_WEIGHTS, dw},
-                 {DNNL_ARG_DIFF_BIAS, dbias}});
+void run_backward_input(OnednnState& state, Backend& backend, Direction& direction, const Tensor& dy,
+                        const Weight& weight, const Tensor& dx) {
+  const auto& layout = static_cast<const OnednnWeightLayout&>(*weight.layout);
+  const dnnl::memory::desc& wanted = direction.weights();
+  if (wanted == layout.backward) return direction.run(state, backend, dy, weight.backward.raw(), nullptr, dx);
+  const Tensor copy = backend.tensor({static_cast<std::int64_t>(wanted.get_size())}, DType::kU8);
+  reorder_backward(state, layout, weight.compute.raw(), wanted, copy.raw());
+  direction.run(state, backend, dy, copy.raw(), nullptr, dx);
 }
 
 void run_backward_weight(OnednnState& state, Backend& backend, WeightGradient& gradient, const Tensor& x,
@@ -122,15 +78,6 @@ void run_backward_weight(OnednnState& state, Backend& backend, WeightGradient& g
     backend.axpy(1.0F, result, dw);
     if (dbias) backend.axpy(1.0F, bias_result, dbias);
   }
-}
-
-void* backward_weight_for(OnednnState& state, Backend& backend, const BoundPrimitive& bound, const Weight& weight,
-                          Tensor& copy) {
-  const auto& layout = static_cast<const OnednnWeightLayout&>(*weight.layout);
-  if (bound.weights == layout.backward) return weight.backward.raw();
-  copy = backend.tensor({static_cast<std::int64_t>(bound.weights.get_size())}, DType::kU8);
-  reorder_backward(state, layout, weight.compute.raw(), bound.weights, copy.raw());
-  return copy.raw();
 }
 
 }  // namespace convoy

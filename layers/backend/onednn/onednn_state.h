@@ -1,22 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// oneDNN's side of the CPU backend: engine, stream, the weight layouts, and one plan per operation and shape. A plan
-// holds the primitives of one convolution or linear layer and the memory formats they asked for; it is built on
-// first use and kept, since building takes milliseconds. Private to layers/backend/onednn.
+// oneDNN's side of the CPU backend: engine, stream, the weight layouts, and one plan per layer and shape. Private to
+// layers/backend/onednn.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <dnnl.hpp>
-#include <functional>
 #include <map>
-#include <memory>
 #include <optional>
-#include <unordered_map>
-#include <utility>
-#include <vector>
 
 #include "layers/backend/backend.h"
+#include "layers/backend/onednn/directions.h"
 #include "layers/backend/onednn/dnnl_compat.h"
 #include "layers/backend/onednn/weight_copy.h"
 
@@ -45,46 +40,6 @@ class OnednnWeightLayout final : public WeightLayout {
   std::optional<WeightTiles> tiles;  ///< when both copies are bfloat16 in formats that copy_weight() knows
 };
 
-/// One primitive with the buffers it will be pointed at; arguments are filled in by the caller.
-struct BoundPrimitive {
-  dnnl::primitive primitive;
-  dnnl::memory::desc weights;  ///< the format in which this direction reads or writes the weight
-  std::size_t scratchpad_bytes = 0;
-  std::unordered_map<int, dnnl::memory> arguments;
-};
-
-struct OnednnState;
-
-/// A way to compute the weight gradient of one layer at one input shape.
-class WeightGradient {
- public:
-  /// format: in which run() writes dw.
-  explicit WeightGradient(const dnnl::memory::desc& format) : format_(format) {}
-  virtual ~WeightGradient() = default;
-  [[nodiscard]] const dnnl::memory::desc& format() const { return format_; }
-  /// Sets dw, and dbias unless it is null.
-  virtual void run(OnednnState& state, Backend& backend, const Tensor& x, const Tensor& dy, void* dw, void* dbias) = 0;
-
- private:
-  dnnl::memory::desc format_;
-};
-
-/// The one that oneDNN has.
-class PrimitiveGradient final : public WeightGradient {
- public:
-  explicit PrimitiveGradient(BoundPrimitive bound) : WeightGradient(bound.weights), bound_(std::move(bound)) {}
-  void run(OnednnState& state, Backend& backend, const Tensor& x, const Tensor& dy, void* dw, void* dbias) override;
-
- private:
-  BoundPrimitive bound_;
-};
-
-/// The three directions of one convolution or linear layer at one input shape.
-struct WeightedPlan {
-  std::unique_ptr<BoundPrimitive> forward, backward_input;
-  std::unique_ptr<WeightGradient> backward_weight;
-};
-
 using PlanKey = std::array<std::int64_t, 12>;
 
 struct OnednnState {
@@ -96,15 +51,6 @@ struct OnednnState {
 
 /// The oneDNN name of an element type.
 dnnl::memory::data_type onednn_type(DType dtype);
-
-/// Turns what a primitive descriptor says into a BoundPrimitive: `arguments` maps argument index to its descriptor.
-BoundPrimitive bind_primitive(OnednnState& state, const dnnl::primitive& primitive, const dnnl::memory::desc& weights,
-                              const dnnl::memory::desc& scratchpad,
-                              const std::vector<std::pair<int, dnnl::memory::desc>>& arguments);
-
-/// The matrix product c = a b, or c += a b where `add`; its `weights` are b.
-BoundPrimitive bind_product(OnednnState& state, const dnnl::memory::desc& a, const dnnl::memory::desc& b,
-                            const dnnl::memory::desc& c, bool add);
 
 /// Memory for the float32 tensor that `md` describes, its padding too.
 Tensor tensor_of(Backend& backend, const dnnl::memory::desc& md);
@@ -118,9 +64,10 @@ void reorder(OnednnState& state, const dnnl::memory::desc& from_md, void* from, 
 void reorder_backward(OnednnState& state, const OnednnWeightLayout& layout, void* compute,
                       const dnnl::memory::desc& to_md, void* to);
 
-/// Runs a bound primitive with `handles` (argument index, data) and a scratchpad out of `backend`'s pool.
-void run_primitive(OnednnState& state, Backend& backend, BoundPrimitive& bound,
-                   std::initializer_list<std::pair<int, void*>> handles);
+/// Runs `direction`, an input gradient, with weight.backward, or, at batch sizes for which oneDNN wants another format,
+/// with a converted copy.
+void run_backward_input(OnednnState& state, Backend& backend, Direction& direction, const Tensor& dy,
+                        const Weight& weight, const Tensor& dx);
 
 /// Runs `gradient` and leaves the result in dw (and dbias) in `layout`'s native format: set, or added when
 /// `accumulate`.
@@ -130,10 +77,5 @@ void run_backward_weight(OnednnState& state, Backend& backend, WeightGradient& g
 
 /// Whether oneDNN's bfloat16 operations run on matrix units (AMX).
 [[nodiscard]] bool has_matrix_units();
-
-/// The weight in the format in which the input-gradient primitive `bound` reads it: weight.backward itself, or, at
-/// batch sizes for which oneDNN wants another format, a converted copy held by `copy`.
-void* backward_weight_for(OnednnState& state, Backend& backend, const BoundPrimitive& bound, const Weight& weight,
-                          Tensor& copy);
 
 }  // namespace convoy

@@ -7,18 +7,15 @@
 #pragma once
 
 #include "layers/backend/backend.h"
-#include "layers/backend/onednn/onednn_state.h"
+#include "layers/backend/onednn/directions.h"
 
 namespace convoy {
 
 /// Whether there is such a convolution.
 [[nodiscard]] bool has_transposed_conv2d(const Conv2dSpec& spec);
 
-/// The plan for dx [n, in, h, w]; its `weights` is the format of the layer's own weight [out, in, k, k], turned.
-BoundPrimitive bind_transposed_conv2d(OnednnState& state, const Conv2dSpec& spec, const Shape& dx, DType compute);
-
-/// Sets dx. weight: in the format of `bound`.
-void run_transposed_conv2d(OnednnState& state, Backend& backend, BoundPrimitive& bound, const Conv2dSpec& spec,
-                           const Tensor& dy, void* weight, const Tensor& dx);
+/// dx [n, in, h, w] of dy. Its weight is the layer's own [out, in, k, k], turned.
+std::unique_ptr<Direction> make_transposed_conv2d(OnednnState& state, const Conv2dSpec& spec, const Shape& dx,
+                                                  DType compute);
 
 }  // namespace convoy

@@ -7,8 +7,7 @@
 #pragma once
 
 #include "layers/backend/backend.h"
-#include "layers/backend/onednn/onednn_state.h"
-#include "layers/backend/onednn/winograd_transforms.h"
+#include "layers/backend/onednn/directions.h"
 
 namespace convoy {
 
@@ -20,40 +19,13 @@ namespace convoy {
 /// The points [(m + 2)², in, out] of a weight as both directions read them: G w Gᵀ.
 [[nodiscard]] dnnl::memory::desc winograd_weights(const Conv2dSpec& spec, std::int64_t m);
 
-/// A convolution by tiles over channels-last images, in or against its direction.
-struct TileGrid {
-  /// Of x [n, in, h, w] to y (backward_input: of dy to dx), in tiles of m×m.
-  TileGrid(const Conv2dSpec& spec, const Shape& x, std::int64_t m, bool backward_input);
-  std::int64_t side, images, in, height, width, out, out_height, out_width, padding;
-  bool turned;  ///< the window is read from its end: of patches and tiles the last pixel comes first
+/// y of x [n, in, h, w], or for backward_input dx of dy (its bias null), in tiles of m×m. Its weight is
+/// winograd_weights(). The points of some images at a time come from the backend's pool.
+std::unique_ptr<Direction> make_winograd(OnednnState& state, const Conv2dSpec& spec, const Shape& x, std::int64_t m,
+                                         bool backward_input);
 
-  [[nodiscard]] std::int64_t tile_columns() const { return (out_width + side - 1) / side; }
-  /// Of an image.
-  [[nodiscard]] std::int64_t tiles() const { return (out_height + side - 1) / side * tile_columns(); }
-  [[nodiscard]] std::int64_t points() const { return winograd_points(side); }
-  /// The most images whose points stay in the second-level cache, as a divisor of all; all of them where such a group
-  /// would have too few tiles for a matrix product.
-  [[nodiscard]] std::int64_t group() const;
-};
-
-/// The plan of y or dx, for the images of one group. Its `weights` are winograd_weights().
-BoundPrimitive bind_winograd(OnednnState& state, const TileGrid& grid);
-
-/// Sets `to` (y or dx) from `from` (x or dy). weight: winograd_weights(); bias: [out] or null. The points of some
-/// images at a time come from `backend`'s pool.
-void run_winograd(OnednnState& state, Backend& backend, BoundPrimitive& bound, const TileGrid& grid, const Tensor& from,
-                  void* weight, const float* bias, const Tensor& to);
-
-/// The weight gradient: its points are sums of products over tiles.
-class WinogradGradient final : public WeightGradient {
- public:
-  WinogradGradient(OnednnState& state, const Conv2dSpec& spec, const Shape& x, std::int64_t m);
-  /// Biases are not for this: dbias must be null.
-  void run(OnednnState& state, Backend& backend, const Tensor& x, const Tensor& dy, void* dw, void* dbias) override;
-
- private:
-  TileGrid grid_;
-  BoundPrimitive first_, others_;  // the first group sets the points, the others add to them
-};
+/// The weight gradient, by such tiles, in the format of column_weights(), without that of a bias: dbias must be null.
+std::unique_ptr<WeightGradient> make_winograd_gradient(OnednnState& state, const Conv2dSpec& spec, const Shape& x,
+                                                       std::int64_t m);
 
 }  // namespace convoy
