@@ -23,15 +23,13 @@ ConvShapes conv_shapes(const Conv2dSpec& s, const Shape& x, DType compute) {
   const auto type = onednn_type(compute);
   const Shape y = s.output_shape(x);
   const memory::dims weights{s.out_channels, s.in_channels, s.kernel, s.kernel};
-  ConvShapes c{memory::desc({x[0], x[1], x[2], x[3]}, type, Tag::nhwc),
-               memory::desc({y[0], y[1], y[2], y[3]}, type, Tag::nhwc),
-               memory::desc(weights, type, Tag::any),
-               memory::desc(weights, memory::data_type::f32, Tag::any),
-               memory::desc({s.out_channels}, memory::data_type::f32, Tag::a),
-               {{s.stride, s.stride}, {s.padding, s.padding}},
-               {}};
-  c.attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  return c;
+  return {memory::desc({x[0], x[1], x[2], x[3]}, type, Tag::nhwc),
+          memory::desc({y[0], y[1], y[2], y[3]}, type, Tag::nhwc),
+          memory::desc(weights, type, Tag::any),
+          memory::desc(weights, memory::data_type::f32, Tag::any),
+          memory::desc({s.out_channels}, memory::data_type::f32, Tag::a),
+          {{s.stride, s.stride}, {s.padding, s.padding}},
+          user_scratchpad()};
 }
 
 dnnl::convolution_backward_weights::primitive_desc weight_gradient(OnednnState& state, const ConvShapes& c, bool bias) {

@@ -27,8 +27,7 @@ LinearShapes linear_shapes(std::int64_t batch, std::int64_t in, std::int64_t out
                  memory::desc({out, in}, type, format),
                  memory::desc({out, in}, memory::data_type::f32, format),
                  memory::desc({out}, memory::data_type::f32, Tag::a),
-                 {}};
-  s.attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+                 user_scratchpad()};
   if (relu) {
     dnnl::post_ops ops;
     dnnl_compat::append_relu(ops);

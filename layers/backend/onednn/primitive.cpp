@@ -6,6 +6,12 @@
 
 namespace convoy {
 
+dnnl::primitive_attr user_scratchpad() {
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attributes;
+}
+
 BoundPrimitive bind_primitive(OnednnState& state, const dnnl::primitive& primitive,
                               const dnnl::memory::desc& scratchpad,
                               const std::vector<std::pair<int, dnnl::memory::desc>>& arguments) {
@@ -23,8 +29,7 @@ BoundPrimitive bind_primitive(OnednnState& state, const dnnl::primitive& primiti
 
 BoundPrimitive bind_product(OnednnState& state, const dnnl::memory::desc& a, const dnnl::memory::desc& b,
                             const dnnl::memory::desc& c, bool add) {
-  dnnl::primitive_attr attributes;
-  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  dnnl::primitive_attr attributes = user_scratchpad();
   if (add) {
     dnnl::post_ops ops;
     ops.append_sum(1.0F);

@@ -23,6 +23,9 @@ struct BoundPrimitive {
   std::unordered_map<int, dnnl::memory> arguments;
 };
 
+/// Attributes of a primitive whose scratchpad is given at each run, as run_primitive() does.
+dnnl::primitive_attr user_scratchpad();
+
 /// Turns what a primitive descriptor says into a BoundPrimitive: `arguments` maps argument index to its descriptor.
 BoundPrimitive bind_primitive(OnednnState& state, const dnnl::primitive& primitive,
                               const dnnl::memory::desc& scratchpad,

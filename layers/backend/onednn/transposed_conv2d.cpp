@@ -47,10 +47,8 @@ std::unique_ptr<Direction> make_transposed_conv2d(OnednnState& state, const Conv
       packed({dx[0], spec.in_channels, height + shrinks, width + shrinks}, type, Tag::nhwc),
       transposed({spec.in_channels, spec.out_channels, spec.kernel, spec.kernel}, type, Tag::any);
   const std::int64_t padding = spec.kernel - 1 - spec.padding;
-  dnnl::primitive_attr attributes;
-  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   const auto pd = dnnl_compat::convolution_forward(state.engine, dy, transposed, memory::desc(), packed,
-                                                   {{1, 1}, {padding, padding}}, attributes);
+                                                   {{1, 1}, {padding, padding}}, user_scratchpad());
   auto bound = bind_primitive(state, dnnl::convolution_forward(pd), pd.scratchpad_desc(),
                               {{DNNL_ARG_SRC, dy}, {DNNL_ARG_WEIGHTS, pd.weights_desc()}, {DNNL_ARG_DST, packed}});
   return std::make_unique<TransposedConv2d>(std::move(bound), pd.weights_desc().permute_axes({1, 0, 2, 3}),
