@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "app/batch_feed.h"
+#include "layers/base/clock.h"
 #include "layers/base/error.h"
 
 namespace convoy {
@@ -22,8 +23,10 @@ struct Place {
 };
 
 Place place_of(const std::string& operation) {
-  constexpr std::array<std::pair<std::string_view, Way>, 6> kEndings{{{"_backward_weight", Way::kBackwardWeight},
+  constexpr std::array<std::pair<std::string_view, Way>, 8> kEndings{{{"_backward_weight", Way::kBackwardWeight},
                                                                       {"_backward_input", Way::kBackwardInput},
+                                                                      {"_backward_input_add", Way::kBackwardInput},
+                                                                      {"_backward_addend", Way::kBackwardInput},
                                                                       {"_backward_reduce", Way::kBackwardWeight},
                                                                       {"_backward_apply", Way::kBackwardInput},
                                                                       {"_backward", Way::kBackwardInput},
@@ -143,16 +146,23 @@ std::string profile_report(const StepProfile& profile) {
   return text;
 }
 
-StepProfile profile_steps(Run& run, std::int64_t steps, double step_seconds) {
+StepProfile profile_steps(Run& run, std::int64_t steps) {
   auto& backend = static_cast<ProfileBackend&>(*run.backend);
   BatchFeed feed = whole_batches(run, kWarmup + steps);
+  std::chrono::steady_clock::time_point start;
   for (std::int64_t i = 0; i < kWarmup + steps; ++i) {
-    if (i == kWarmup) backend.restart();
+    if (i == kWarmup) {
+      backend.restart();
+      start = std::chrono::steady_clock::now();
+    }
     run.communicator->barrier("profile step");
     const LoaderStep batch = feed.next();
     run.runner->train_step(batch.microbatches, batch.global_samples, run.lr.at(i), i, [&] { feed.fetch_ahead(); });
   }
-  StepProfile profile{steps, step_seconds, backend.entries(), {}, 0, 0};
+  StepProfile profile;
+  profile.steps = steps;
+  profile.entries = backend.entries();  // waits for the last step
+  profile.step_seconds = seconds_since(start) / static_cast<double>(steps);
   run.communicator->barrier("end of the profile");  // the bounds want the node for themselves, as far as ranks share it
   profile.bounds = measure_bounds(backend.inner());
   const auto convolutions_alone = [&](Backend& on) {

@@ -18,7 +18,7 @@ namespace convoy {
 /// Mean of one step.
 struct StepProfile {
   std::int64_t steps = 0;
-  double step_seconds = 0;  ///< of steps that were not profiled
+  double step_seconds = 0;  ///< of the profiled ones
   std::map<ProfileKey, ProfileEntry> entries;
   DeviceBounds bounds;
   double convolution_bound = 0;  ///< seconds of the step's convolutions, each timed alone; 0: it has none
@@ -54,6 +54,6 @@ struct LayerLine {
 [[nodiscard]] std::string profile_report(const StepProfile& profile);
 
 /// Times `steps` steps of a run that was built with Instrument::kProfile, after a warm-up of two.
-[[nodiscard]] StepProfile profile_steps(Run& run, std::int64_t steps, double step_seconds);
+[[nodiscard]] StepProfile profile_steps(Run& run, std::int64_t steps);
 
 }  // namespace convoy

@@ -92,25 +92,25 @@ Tensor BatchNorm2d::forward_add(const Tensor& x, const Tensor& addend, Cache& ca
 
 // With statistics that do not depend on x: dx = gamma / sqrt(variance + epsilon) * g. The terms of the two sums, zero
 // here, are the only ones that look at x, so dy stands in for it and the input need not be kept.
-Tensor BatchNorm2d::backward_frozen(const Tensor& dy, Cache& cache, Tensor* daddend) {
-  auto& slots = saved(cache);
+Tensor BatchNorm2d::backward_frozen(const Tensor& gate, const Tensor& dy) {
   const Tensor sums = backend_->tensor({channels_}, DType::kF32);
   backend_->zero(sums);
   Tensor dx = output(dy.shape());
-  if (daddend != nullptr) *daddend = output(dy.shape());
-  backend_->batch_norm_backward_apply(dy, dy, slots[kGate], running_->mean, running_->variance, weight_->weight.master,
-                                      sums, sums, 1, kEpsilon, dx, daddend != nullptr ? *daddend : Tensor());
-  slots[kGate].reset();
+  backend_->batch_norm_backward_apply(dy, dy, gate, running_->mean, running_->variance, weight_->weight.master, sums,
+                                      sums, 1, kEpsilon, dx);
   return dx;
 }
 
-Tensor BatchNorm2d::backward_add(const Tensor& dy, Cache& cache, Tensor* daddend) {
-  if (running_->frozen) return backward_frozen(dy, cache, daddend);
+Tensor BatchNorm2d::gate(Cache& cache) const { return saved(cache)[kGate]; }
+
+Tensor BatchNorm2d::backward_through(const Tensor& gate, const Tensor& dy, Cache& cache) {
   auto& slots = saved(cache);
+  slots[kGate].reset();
+  if (running_->frozen) return backward_frozen(gate, dy);
   const Tensor& x = slots[kInput];
   slots[kDgamma] = backend_->tensor({channels_}, DType::kF32);
   slots[kDbeta] = backend_->tensor({channels_}, DType::kF32);
-  backend_->batch_norm_backward_reduce(dy, x, slots[kGate], slots[kMean], slots[kVariance], kEpsilon, slots[kDgamma],
+  backend_->batch_norm_backward_reduce(dy, x, gate, slots[kMean], slots[kVariance], kEpsilon, slots[kDgamma],
                                        slots[kDbeta]);
   Tensor dgamma = slots[kDgamma], dbeta = slots[kDbeta];
   auto count = static_cast<double>(values_per_channel(x));
@@ -130,11 +130,9 @@ Tensor BatchNorm2d::backward_add(const Tensor& dy, Cache& cache, Tensor* daddend
     backend_->copy_from_host(sums.data() + c, dbeta);
   }
   Tensor dx = in_place_of(x);
-  if (daddend != nullptr) *daddend = output(x.shape());
-  backend_->batch_norm_backward_apply(dy, x, slots[kGate], slots[kMean], slots[kVariance], weight_->weight.master,
-                                      dgamma, dbeta, count, kEpsilon, dx, daddend != nullptr ? *daddend : Tensor());
+  backend_->batch_norm_backward_apply(dy, x, gate, slots[kMean], slots[kVariance], weight_->weight.master, dgamma,
+                                      dbeta, count, kEpsilon, dx);
   slots[kInput].reset();
-  slots[kGate].reset();
   slots[kMean].reset();
   slots[kVariance].reset();
   return dx;

@@ -21,13 +21,15 @@ class BatchNorm2d final : public Layer {
   Tensor forward(const Tensor& x, Cache& cache, Mode mode) override { return forward_add(x, Tensor(), cache, mode); }
   /// With `addend` (x's shape) added before the ReLU.
   Tensor forward_add(const Tensor& x, const Tensor& addend, Cache& cache, Mode mode);
-  Tensor backward_input(const Tensor& dy, Cache& cache) override { return backward_add(dy, cache, nullptr); }
-  /// Also hands out the addend's gradient unless `daddend` is null.
-  Tensor backward_add(const Tensor& dy, Cache& cache, Tensor* daddend);
+  Tensor backward_input(const Tensor& dy, Cache& cache) override { return backward_through(gate(cache), dy, cache); }
+  /// What the ReLU lets through of a gradient, also of the addend's; empty without a ReLU. Until backward_input().
+  [[nodiscard]] Tensor gate(Cache& cache) const;
+  /// backward_input() of one without ReLU whose output is the addend of another's, with the gate of that.
+  Tensor backward_through(const Tensor& gate, const Tensor& dy, Cache& cache);
   void backward_weight(Cache& cache) override;
 
  private:
-  Tensor backward_frozen(const Tensor& dy, Cache& cache, Tensor* daddend);
+  Tensor backward_frozen(const Tensor& gate, const Tensor& dy);
   void reduce_statistics(double count, const Tensor& mean, const Tensor& variance);
   // y of these statistics; keeps the gate of ReLU for backward.
   Tensor normalize(const Tensor& x, const Tensor& mean, const Tensor& variance, const Tensor& addend, Cache& cache,

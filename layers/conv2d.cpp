@@ -52,6 +52,11 @@ Tensor Conv2d::backward_input(const Tensor& dy, Cache& cache) {
   return dx;
 }
 
+void Conv2d::backward_input_add(const Tensor& dy, Cache& cache, const Tensor& dx) {
+  if (!weight_->frozen) saved(cache)[kGradient] = dy;
+  if (dx) backend_->conv2d_backward_input_add(spec_, dy, weight_->weight, dx);
+}
+
 void Conv2d::backward_weight(Cache& cache) {
   if (weight_->frozen) return;
   auto& slots = saved(cache);

@@ -54,17 +54,24 @@ Tensor ResidualBlock::forward(const Tensor& x, Cache& cache, Mode mode) {
 }
 
 Tensor ResidualBlock::propagate(const Tensor& dy, Cache& cache, bool weights) {
-  const auto through = [&](ConvNorm& layers, const Tensor& gradient, Tensor* daddend) {
-    Tensor dx = layers.norm.backward_add(gradient, cache, daddend);
+  const Tensor gate = path_.back()->norm.gate(cache);  // that of both paths
+  Tensor dx = dy;
+  for (auto it = path_.rbegin(); it != path_.rend(); ++it) {
+    ConvNorm& layers = **it;
+    dx = layers.norm.backward_input(dx, cache);
     if (weights) layers.norm.backward_weight(cache);
-    return weights ? layers.conv.backward(dx, cache) : layers.conv.backward_input(dx, cache);
-  };
-  Tensor dshortcut;
-  Tensor dx = through(*path_.back(), dy, &dshortcut);
-  for (auto it = path_.rbegin() + 1; it != path_.rend(); ++it) dx = through(**it, dx, nullptr);
-  if (downsample_) dshortcut = through(*downsample_, dshortcut, nullptr);
-  if (!needs_input_gradient_) return {};
-  backend_->add(dshortcut, dx);
+    dx = weights ? layers.conv.backward(dx, cache) : layers.conv.backward_input(dx, cache);
+  }
+  if (downsample_) {
+    const Tensor dshortcut = downsample_->norm.backward_through(gate, dy, cache);
+    downsample_->conv.backward_input_add(dshortcut, cache, dx);
+    if (weights) {
+      downsample_->norm.backward_weight(cache);
+      downsample_->conv.backward_weight(cache);
+    }
+  } else if (needs_input_gradient_) {
+    backend_->batch_norm_backward_addend(dy, gate, dx);
+  }
   return dx;
 }
 

@@ -48,7 +48,8 @@ Json phases_json(const Phases& sum, double data_wait, double steps) {
 }
 
 Json profile_json(const StepProfile& profile) {
-  Json json{{"matrix_flops_per_second", profile.bounds.flops_per_second},
+  Json json{{"step_seconds", profile.step_seconds},
+            {"matrix_flops_per_second", profile.bounds.flops_per_second},
             {"stream_bytes_per_second", profile.bounds.bytes_per_second},
             {"convolution_bound_s", profile.convolution_bound},
             {"direct_convolution_bound_s", profile.direct_convolution_bound},
@@ -245,9 +246,8 @@ class Bench {
     if (run->is_root() && !arguments_.data) print_row(point, repeat, result);
     if (run->is_root() && result.contains("reduction")) print_reduction(result["reduction"]);
     if (arguments_.profile) {
-      const double step_seconds = median(result["step_seconds"]);
       run.reset();  // its memory
-      profile_point(ranks, overrides, step_seconds, result);
+      profile_point(ranks, overrides, result);
     }
     results_.push_back(std::move(result));
   }
@@ -261,10 +261,9 @@ class Bench {
   }
 
  private:
-  void profile_point(const RankGroup& ranks, const std::vector<std::string>& overrides, double step_seconds,
-                     Json& result) {
+  void profile_point(const RankGroup& ranks, const std::vector<std::string>& overrides, Json& result) {
     const auto run = build_run(world_, ranks, load_point(ranks, arguments_.config, overrides), Instrument::kProfile);
-    const StepProfile profile = profile_steps(*run, std::min(arguments_.steps, kProfiledSteps), step_seconds);
+    const StepProfile profile = profile_steps(*run, std::min(arguments_.steps, kProfiledSteps));
     if (!run->is_root()) return;
     std::cout << "\n" << profile_report(profile) << "\n" << std::flush;
     result["profile"] = profile_json(profile);

@@ -182,6 +182,12 @@ class Backend {
   virtual void conv2d_forward(const Conv2dSpec& spec, const Tensor& x, const Weight& w, const Weight* bias,
                               const Tensor& y) = 0;
   virtual void conv2d_backward_input(const Conv2dSpec& spec, const Tensor& dy, const Weight& w, const Tensor& dx) = 0;
+  /// The same, added to dx.
+  virtual void conv2d_backward_input_add(const Conv2dSpec& spec, const Tensor& dy, const Weight& w, const Tensor& dx) {
+    const Tensor term = tensor(dx.shape(), dx.dtype());
+    conv2d_backward_input(spec, dy, w, term);
+    add(term, dx);
+  }
   virtual void conv2d_backward_weight(const Conv2dSpec& spec, const Tensor& x, const Tensor& dy, const Weight& w,
                                       const Tensor& dw, const Tensor& dbias, bool accumulate) = 0;
 
@@ -204,13 +210,13 @@ class Backend {
   virtual void batch_norm_backward_reduce(const Tensor& dy, const Tensor& x, const Tensor& y, const Tensor& mean,
                                           const Tensor& variance, float epsilon, const Tensor& dgamma,
                                           const Tensor& dbeta) = 0;
-  /// Sets dx = gamma / sqrt(variance + epsilon) * (g - dbeta / count - xhat * dgamma / count), and daddend = g
-  /// unless daddend is empty. dx may be x. `count` is the number of values per channel that mean and variance were
-  /// taken over.
+  /// Sets dx = gamma / sqrt(variance + epsilon) * (g - dbeta / count - xhat * dgamma / count). dx may be x. `count` is
+  /// the number of values per channel that mean and variance were taken over.
   virtual void batch_norm_backward_apply(const Tensor& dy, const Tensor& x, const Tensor& y, const Tensor& mean,
                                          const Tensor& variance, const Tensor& gamma, const Tensor& dgamma,
-                                         const Tensor& dbeta, double count, float epsilon, const Tensor& dx,
-                                         const Tensor& daddend) = 0;
+                                         const Tensor& dbeta, double count, float epsilon, const Tensor& dx) = 0;
+  /// daddend += g, which is the addend's gradient.
+  virtual void batch_norm_backward_addend(const Tensor& dy, const Tensor& y, const Tensor& daddend) = 0;
 
   // ---- element-wise and pooling
   virtual void relu_forward(const Tensor& x, const Tensor& y) = 0;

@@ -23,6 +23,7 @@ inline void call_conv2d(Backend& backend, const Conv2dSpec& spec, const Shape& i
   const Tensor x = data.activations(input), dy = data.activations(output);
   backend.conv2d_forward(spec, x, w.weight, with_bias ? &bias.weight : nullptr, data.output(output));
   backend.conv2d_backward_input(spec, dy, w.weight, data.output(input));
+  backend.conv2d_backward_input_add(spec, dy, w.weight, data.activations(input));
   const Tensor dw = data.output_f32({w.layout->elements()});
   const Tensor dbias = with_bias ? data.output_f32({spec.out_channels}) : Tensor();
   for (const bool accumulate : {false, true}) {
@@ -63,12 +64,13 @@ inline void call_batch_norm(Backend& backend, const Shape& shape) {
       const Tensor dgamma = data.output_f32(channels), dbeta = data.output_f32(channels);
       backend.batch_norm_backward_reduce(dy, x, gate, mean, variance, kEpsilon, dgamma, dbeta);
       backend.batch_norm_backward_apply(dy, x, gate, mean, variance, gamma, dgamma, dbeta, static_cast<double>(values),
-                                        kEpsilon, data.output(shape), add ? data.output(shape) : Tensor());
+                                        kEpsilon, data.output(shape));
+      if (add) backend.batch_norm_backward_addend(dy, gate, data.activations(shape));
     }
   }
   const Tensor in_place = data.activations(shape, -1, 2);
   backend.batch_norm_backward_apply(dy, in_place, dy, mean, variance, gamma, gamma, beta, static_cast<double>(values),
-                                    kEpsilon, in_place, data.output(shape));
+                                    kEpsilon, in_place);
 }
 
 inline void call_max_pool(Backend& backend, const PoolSpec& spec, const Shape& input) {
@@ -181,7 +183,7 @@ inline void call_on_views(Backend& backend, std::int64_t channels) {
     backend.batch_norm_statistics(x, mean, variance);
     backend.batch_norm_apply(x, mean, variance, gamma, a, 1e-5F, Tensor(), true, y);
     backend.batch_norm_backward_reduce(dy, x, y, mean, variance, 1e-5F, a, b);
-    backend.batch_norm_backward_apply(dy, x, y, mean, variance, gamma, a, b, 60, 1e-5F, data.output(image), Tensor());
+    backend.batch_norm_backward_apply(dy, x, y, mean, variance, gamma, a, b, 60, 1e-5F, data.output(image));
     backend.sgd_update({0.1F, 0.9F, 0.01F, true}, a, b, gamma);
     backend.adamw_update({0.01F, 1e-8F, 0.05F, 0.9, 0.999, 0.3, 0.003}, a, b, gamma, variance);
     backend.lars_update({0.5F, 0.9F, 1e-3F, 0.02F, 1e-9F}, std::vector<Segment>{{0, channels, true}}, a, b, gamma);

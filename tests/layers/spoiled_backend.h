@@ -87,6 +87,9 @@ class SpoiledBackend final : public Backend {
   void conv2d_backward_input(const Conv2dSpec& spec, const Tensor& dy, const Weight& w, const Tensor& dx) override {
     run("conv2d_backward_input", dx, [&] { good_.conv2d_backward_input(spec, dy, w, dx); });
   }
+  void conv2d_backward_input_add(const Conv2dSpec& spec, const Tensor& dy, const Weight& w, const Tensor& dx) override {
+    run("conv2d_backward_input_add", dx, [&] { good_.conv2d_backward_input_add(spec, dy, w, dx); });
+  }
   void conv2d_backward_weight(const Conv2dSpec& spec, const Tensor& x, const Tensor& dy, const Weight& w,
                               const Tensor& dw, const Tensor& dbias, bool accumulate) override {
     run("conv2d_backward_weight", dw, [&] { good_.conv2d_backward_weight(spec, x, dy, w, dw, dbias, accumulate); });
@@ -108,10 +111,12 @@ class SpoiledBackend final : public Backend {
   }
   void batch_norm_backward_apply(const Tensor& dy, const Tensor& x, const Tensor& y, const Tensor& mean,
                                  const Tensor& variance, const Tensor& gamma, const Tensor& dgamma, const Tensor& dbeta,
-                                 double count, float epsilon, const Tensor& dx, const Tensor& daddend) override {
-    run("batch_norm_backward_apply", dx, [&] {
-      good_.batch_norm_backward_apply(dy, x, y, mean, variance, gamma, dgamma, dbeta, count, epsilon, dx, daddend);
-    });
+                                 double count, float epsilon, const Tensor& dx) override {
+    run("batch_norm_backward_apply", dx,
+        [&] { good_.batch_norm_backward_apply(dy, x, y, mean, variance, gamma, dgamma, dbeta, count, epsilon, dx); });
+  }
+  void batch_norm_backward_addend(const Tensor& dy, const Tensor& y, const Tensor& daddend) override {
+    run("batch_norm_backward_addend", daddend, [&] { good_.batch_norm_backward_addend(dy, y, daddend); });
   }
 
   void relu_forward(const Tensor& x, const Tensor& y) override {

@@ -67,7 +67,7 @@ void check_case(const ConvCase& c, DType dtype, int threads) {
   const Array y = conv2d(s, x, w);
   Array dy = uniform(y.shape, 3);
   const Tensor gradient = device.put(dy, dtype);
-  const Conv2dGradients expected = conv2d_backward(s, dy, x, w);
+  Conv2dGradients expected = conv2d_backward(s, dy, x, w);
 
   // Sums of n products of values up to 1 in float32: at most n roundings of sums up to n, in practice under a hundredth
   // of that; the result is rounded once to its type.
@@ -80,6 +80,11 @@ void check_case(const ConvCase& c, DType dtype, int threads) {
   backend.conv2d_backward_input(s, gradient, imported.weight, dx);
   check_close(device.get(dx), expected.dx, rounding(dtype),
               sums(static_cast<double>(s.out_channels * s.kernel * s.kernel)), "dx");
+  // Added to itself: one more rounding to the type, of the result of two equal terms, which is none.
+  backend.conv2d_backward_input_add(s, gradient, imported.weight, dx);
+  for (double& value : expected.dx.values) value *= 2;
+  check_close(device.get(dx), expected.dx, rounding(dtype),
+              2 * sums(static_cast<double>(s.out_channels * s.kernel * s.kernel)), "dx added to dx");
   const double dw_sums = sums(static_cast<double>(c.images * y.shape[2] * y.shape[3]));
   const Tensor dw = device.spoiled({imported.layout->elements()});
   const auto weight_gradient = [&](bool accumulate) {

@@ -34,11 +34,13 @@ const std::map<std::string, std::string> kOutputs{{"zero", "x"},
                                                   {"linear_backward_weight", "dw"},
                                                   {"conv2d_forward", "y"},
                                                   {"conv2d_backward_input", "dx"},
+                                                  {"conv2d_backward_input_add", "dx"},
                                                   {"conv2d_backward_weight", "dw"},
                                                   {"batch_norm_statistics", "variance"},
                                                   {"batch_norm_apply", "y"},
                                                   {"batch_norm_backward_reduce", "dbeta"},
                                                   {"batch_norm_backward_apply", "dx"},
+                                                  {"batch_norm_backward_addend", "daddend"},
                                                   {"relu_forward", "y"},
                                                   {"relu_backward", "dx"},
                                                   {"add", "y"},
@@ -185,13 +187,14 @@ TEST_CASE("a place is named in the order N, C, H, W, and what is infinite on bot
   CHECK_THROWS_WITH_AS(compare.relu_forward(x, y), doctest::Contains("element [0, 1, 0, 3]: nan against inf"), Error);
 }
 
-TEST_CASE("a residual block trains through the compare backend as without it") {
+TEST_CASE("residual blocks train through the compare backend as without it") {
   const Shape input{4, 3, 16, 16};
   const auto units = [] {
     return sequential_model({{.type = "conv2d", .name = "conv", .outputs = 8, .kernel = 3, .padding = 1},
                              {.type = "relu", .name = "relu"},
                              {.type = "max_pool2d", .name = "pool", .kernel = 3, .stride = 2, .padding = 1},
-                             {.type = "basic_block", .name = "block", .outputs = 16, .stride = 2},
+                             {.type = "basic_block", .name = "strided", .outputs = 16, .stride = 2},
+                             {.type = "basic_block", .name = "plain", .outputs = 16, .stride = 1},
                              {.type = "flatten", .name = "flatten"},
                              {.type = "linear", .name = "fc1", .outputs = 20},
                              {.type = "relu", .name = "fc1_relu"},
@@ -210,7 +213,7 @@ TEST_CASE("a residual block trains through the compare backend as without it") {
   CHECK(compared.state() == plain.state());
   std::set<std::string> expected = all_operations();
   for (const char* unused : {"all_finite", "normalize_images", "cast", "global_avg_pool_forward",
-                             "global_avg_pool_backward", "scale", "mse", "adamw_update", "lars_update"}) {
+                             "global_avg_pool_backward", "add", "scale", "mse", "adamw_update", "lars_update"}) {
     expected.erase(unused);
   }
   CHECK(names_seen(compare) == expected);

@@ -42,14 +42,19 @@ void CompareBackend::batch_norm_backward_reduce(const Tensor& dy, const Tensor& 
 
 void CompareBackend::batch_norm_backward_apply(const Tensor& dy, const Tensor& x, const Tensor& y, const Tensor& mean,
                                                const Tensor& variance, const Tensor& gamma, const Tensor& dgamma,
-                                               const Tensor& dbeta, double count, float epsilon, const Tensor& dx,
-                                               const Tensor& daddend) {
-  Comparison c(*this, "batch_norm_backward_apply", text(x, static_cast<bool>(y), static_cast<bool>(daddend)));
-  c.reads(dy, x, y, mean, variance, gamma, dgamma, dbeta).sets("dx", dx).sets("daddend", daddend);
+                                               const Tensor& dbeta, double count, float epsilon, const Tensor& dx) {
+  Comparison c(*this, "batch_norm_backward_apply", text(x, static_cast<bool>(y), false));
+  c.reads(dy, x, y, mean, variance, gamma, dgamma, dbeta).sets("dx", dx);
   c.run([&](Backend& backend, const auto& at) {
     backend.batch_norm_backward_apply(at(dy), at(x), at(y), at(mean), at(variance), at(gamma), at(dgamma), at(dbeta),
-                                      count, epsilon, at(dx), at(daddend));
+                                      count, epsilon, at(dx));
   });
+}
+
+void CompareBackend::batch_norm_backward_addend(const Tensor& dy, const Tensor& y, const Tensor& daddend) {
+  Comparison c(*this, "batch_norm_backward_addend", text(dy, static_cast<bool>(y), true));
+  c.reads(dy, y).adds("daddend", daddend);
+  c.run([&](Backend& backend, const auto& at) { backend.batch_norm_backward_addend(at(dy), at(y), at(daddend)); });
 }
 
 }  // namespace convoy

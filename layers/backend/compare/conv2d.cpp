@@ -30,6 +30,13 @@ void CompareBackend::conv2d_backward_input(const Conv2dSpec& spec, const Tensor&
   c.run([&](Backend& backend, const auto& at) { backend.conv2d_backward_input(spec, at(dy), at(w), at(dx)); });
 }
 
+void CompareBackend::conv2d_backward_input_add(const Conv2dSpec& spec, const Tensor& dy, const Weight& w,
+                                               const Tensor& dx) {
+  Comparison c(*this, "conv2d_backward_input_add", text(spec, dx.shape()));
+  c.reads(dy, w).adds("dx", dx);
+  c.run([&](Backend& backend, const auto& at) { backend.conv2d_backward_input_add(spec, at(dy), at(w), at(dx)); });
+}
+
 void CompareBackend::conv2d_backward_weight(const Conv2dSpec& spec, const Tensor& x, const Tensor& dy, const Weight& w,
                                             const Tensor& dw, const Tensor& dbias, bool accumulate) {
   Comparison c(*this, "conv2d_backward_weight", text(spec, x.shape()) + (accumulate ? ", accumulate" : ""));

@@ -38,11 +38,11 @@ struct Coefficients {
 template <class T>
 struct Gradients {
   const T *dy, *x, *y;
-  T *dx, *daddend;
+  T* dx;
 };
 
 // For kRows rows, `stride` elements apart; dx may be dy.
-template <int kRows, bool kRelu, bool kAddend, class T, int kCount>
+template <int kRows, bool kRelu, class T, int kCount>
 __device__ void backward_rows(const Gradients<T>& g, std::int64_t at, std::int64_t stride,
                               const Coefficients<kCount>& k) {
   Vector<T, kCount> dy[kRows], x[kRows], y[kRows];
@@ -54,19 +54,18 @@ __device__ void backward_rows(const Gradients<T>& g, std::int64_t at, std::int64
   }
 #pragma unroll
   for (int row = 0; row < kRows; ++row) {
-    float gradients[kCount], values[kCount];
+    float values[kCount];
 #pragma unroll
     for (int lane = 0; lane < kCount; ++lane) {
-      gradients[lane] = gpu::gated<kRelu>(dy[row].lanes[lane], y[row].lanes[lane]);
+      const float gradient = gpu::gated<kRelu>(dy[row].lanes[lane], y[row].lanes[lane]);
       const float centred = gpu::load(x[row].lanes[lane]) - k.mean[lane];
-      values[lane] = fmaf(k.scale[lane], gradients[lane], fmaf(k.slope[lane], centred, k.shift[lane]));
+      values[lane] = fmaf(k.scale[lane], gradient, fmaf(k.slope[lane], centred, k.shift[lane]));
     }
-    if constexpr (kAddend) gpu::store_lanes(gradients, g.daddend + at + row * stride);
     gpu::store_lanes(values, g.dx + at + row * stride);
   }
 }
 
-template <class T, int kCount, bool kRelu, bool kAddend>
+template <class T, int kCount, bool kRelu>
 __global__ void __launch_bounds__(kThreads) backward_apply_kernel(Gradients<T> g, BackwardInputs in, RowSlices slices) {
   constexpr int kTogether = 2;
   const std::int64_t channels = slices.channels, channel = gpu::thread_channel<kCount>();
@@ -85,9 +84,9 @@ __global__ void __launch_bounds__(kThreads) backward_apply_kernel(Gradients<T> g
   const std::int64_t step = blockDim.y, stride = step * channels;
   std::int64_t row = first + threadIdx.y;
   for (; row + (kTogether - 1) * step < end; row += kTogether * step) {
-    backward_rows<kTogether, kRelu, kAddend>(g, row * channels + channel, stride, k);
+    backward_rows<kTogether, kRelu>(g, row * channels + channel, stride, k);
   }
-  for (; row < end; row += step) backward_rows<1, kRelu, kAddend>(g, row * channels + channel, stride, k);
+  for (; row < end; row += step) backward_rows<1, kRelu>(g, row * channels + channel, stride, k);
 }
 
 }  // namespace
@@ -101,8 +100,7 @@ void CudaBackend::batch_norm_backward_reduce(const Tensor& dy, const Tensor& x, 
 
 void CudaBackend::batch_norm_backward_apply(const Tensor& dy, const Tensor& x, const Tensor& y, const Tensor& mean,
                                             const Tensor& variance, const Tensor& gamma, const Tensor& dgamma,
-                                            const Tensor& dbeta, double count, float epsilon, const Tensor& dx,
-                                            const Tensor& daddend) {
+                                            const Tensor& dbeta, double count, float epsilon, const Tensor& dx) {
   if (x.size() == 0) return;
   const BackwardInputs in{mean.data<float>(),
                           variance.data<float>(),
@@ -113,16 +111,16 @@ void CudaBackend::batch_norm_backward_apply(const Tensor& dy, const Tensor& x, c
                           epsilon};
   gpu::dispatch_activation(x.dtype(), [&](auto type) {
     using T = decltype(type);
-    const Gradients<T> g{dy.data<T>(), x.data<T>(), y.data<T>(), dx.data<T>(), daddend.data<T>()};
+    const Gradients<T> g{dy.data<T>(), x.data<T>(), y.data<T>(), dx.data<T>()};
     const auto launch = [&](auto lanes) {
       constexpr int kCount = decltype(lanes)::value;
       const RowTiles tiles = gpu::row_tiles(*state_, x.shape(), kCount, 16);
-      gpu::dispatch_flags(static_cast<bool>(y), static_cast<bool>(daddend), [&](auto relu, auto addend) {
-        backward_apply_kernel<T, kCount, decltype(relu)::value, decltype(addend)::value>
+      gpu::dispatch_flags(static_cast<bool>(y), true, [&](auto relu, auto) {
+        backward_apply_kernel<T, kCount, decltype(relu)::value>
             <<<tiles.grid, tiles.block, 0, state_->stream>>>(g, in, tiles.slices);
       });
     };
-    gpu::dispatch_lanes<T>(x.shape()[1], launch, g.dy, g.x, g.y, g.dx, g.daddend);
+    gpu::dispatch_lanes<T>(x.shape()[1], launch, g.dy, g.x, g.y, g.dx);
   });
   CONVOY_CUDA_LAUNCHED();
 }

@@ -83,7 +83,8 @@ class CudaBackend final : public Backend {
                                   const Tensor& dbeta) override;
   void batch_norm_backward_apply(const Tensor& dy, const Tensor& x, const Tensor& y, const Tensor& mean,
                                  const Tensor& variance, const Tensor& gamma, const Tensor& dgamma, const Tensor& dbeta,
-                                 double count, float epsilon, const Tensor& dx, const Tensor& daddend) override;
+                                 double count, float epsilon, const Tensor& dx) override;
+  void batch_norm_backward_addend(const Tensor& dy, const Tensor& y, const Tensor& daddend) override;
 
   void relu_forward(const Tensor& x, const Tensor& y) override;
   void relu_backward(const Tensor& dy, const Tensor& y, const Tensor& dx) override;

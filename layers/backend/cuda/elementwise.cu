@@ -58,6 +58,9 @@ struct ReluBackward {
 struct Add {
   __device__ float operator()(float y, float x) const { return y + x; }
 };
+struct AddGated {
+  __device__ float operator()(float sum, float dy, float y) const { return y > 0.0F ? sum + dy : sum; }
+};
 struct Scale {
   float factor;
   __device__ float operator()(float x) const { return x * factor; }
@@ -201,6 +204,15 @@ void CudaBackend::relu_backward(const Tensor& dy, const Tensor& y, const Tensor&
   gpu::dispatch_activation(dy.dtype(), [&](auto type) {
     using T = decltype(type);
     map(*state_, ReluBackward{}, dy.size(), dx.data<T>(), dy.data<const T>(), y.data<const T>());
+  });
+}
+
+void CudaBackend::batch_norm_backward_addend(const Tensor& dy, const Tensor& y, const Tensor& daddend) {
+  if (!y) return add(dy, daddend);
+  gpu::dispatch_activation(dy.dtype(), [&](auto type) {
+    using T = decltype(type);
+    T* sum = daddend.data<T>();
+    map(*state_, AddGated{}, dy.size(), sum, daddend.data<const T>(), dy.data<const T>(), y.data<const T>());
   });
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Batch normalisation of the CPU backend, backward: one pass for the two sums per channel, one for the gradients of
-// input and addend. Sums run in float over a few rows and in double beyond; those of threads are merged in thread
-// order.
+// Batch normalisation of the CPU backend, backward: one pass for the two sums per channel, one for the input's
+// gradient, and one that adds the addend's. Sums run in float over a few rows and in double beyond; those of threads
+// are merged in thread order.
 #include <algorithm>
 
 #include "layers/backend/onednn/batch_norm_rows.h"
@@ -61,10 +61,10 @@ struct BackwardCoefficients {
   const float *scale, *slope, *shift, *mean;
 };
 
-// Sets rows [first, last) of dx, and of daddend when kAddend.
-template <class T, class Gate, bool kAddend>
+// Sets rows [first, last) of dx.
+template <class T, class Gate>
 CONVOY_VECTORIZED void backward_kernel(const T* dy, const T* x, Gate gate, BackwardCoefficients k, std::int64_t first,
-                                       std::int64_t last, std::int64_t channels, T* dx, T* daddend) {
+                                       std::int64_t last, std::int64_t channels, T* dx) {
   float g[kGated];
   for (std::int64_t row = first; row < last; ++row) {
     for (std::int64_t block = 0; block < channels; block += kGated) {
@@ -74,9 +74,23 @@ CONVOY_VECTORIZED void backward_kernel(const T* dy, const T* x, Gate gate, Backw
       for (std::int64_t lane = 0; lane < count; ++lane) {
         const std::int64_t c = block + lane;
         const float value = k.scale[c] * g[lane] + (k.slope[c] * (load(x[at + lane]) - k.mean[c]) + k.shift[c]);
-        if constexpr (kAddend) store(g[lane], daddend + at + lane);
         store(value, dx + at + lane);
       }
+    }
+  }
+}
+
+// Adds g to rows [first, last) of daddend.
+template <class T, class Gate>
+CONVOY_VECTORIZED void addend_kernel(const T* dy, Gate gate, std::int64_t first, std::int64_t last,
+                                     std::int64_t channels, T* daddend) {
+  float g[kGated];
+  for (std::int64_t row = first; row < last; ++row) {
+    for (std::int64_t block = 0; block < channels; block += kGated) {
+      const std::int64_t count = std::min(kGated, channels - block), at = row * channels + block;
+      gate.pass(dy + at, row, block, count, g);
+      CONVOY_INDEPENDENT
+      for (std::int64_t c = 0; c < count; ++c) store(load(daddend[at + c]) + g[c], daddend + at + c);
     }
   }
 }
@@ -120,8 +134,7 @@ void OnednnBackend::batch_norm_backward_reduce(const Tensor& dy, const Tensor& x
 
 void OnednnBackend::batch_norm_backward_apply(const Tensor& dy, const Tensor& x, const Tensor& y, const Tensor& mean,
                                               const Tensor& variance, const Tensor& gamma, const Tensor& dgamma,
-                                              const Tensor& dbeta, double count, float epsilon, const Tensor& dx,
-                                              const Tensor& daddend) {
+                                              const Tensor& dbeta, double count, float epsilon, const Tensor& dx) {
   const ChannelRows view(x.shape());
   const std::int64_t channels = view.channels;
   const Tensor coefficients = tensor({3, padded(channels)}, DType::kF32);
@@ -137,11 +150,22 @@ void OnednnBackend::batch_norm_backward_apply(const Tensor& dy, const Tensor& x,
   dispatch_gate(x, y, [&](auto type, auto gate) {
     using T = decltype(type);
     const T *gradient = dy.data<T>(), *input = x.data<T>();
-    T *dinput = dx.data<T>(), *dother = daddend.data<T>();
-    const auto kernel =
-        dother != nullptr ? backward_kernel<T, decltype(gate), true> : backward_kernel<T, decltype(gate), false>;
+    T* dinput = dx.data<T>();
     parallel_ranges(view.rows, view.grain(), [=](std::int64_t first, std::int64_t last, int) {
-      kernel(gradient, input, gate, k, first, last, channels, dinput, dother);
+      backward_kernel(gradient, input, gate, k, first, last, channels, dinput);
+    });
+  });
+}
+
+void OnednnBackend::batch_norm_backward_addend(const Tensor& dy, const Tensor& y, const Tensor& daddend) {
+  const ChannelRows view(dy.shape());
+  const std::int64_t channels = view.channels;
+  dispatch_gate(dy, y, [&](auto type, auto gate) {
+    using T = decltype(type);
+    const T* gradient = dy.data<T>();
+    T* sum = daddend.data<T>();
+    parallel_ranges(view.rows, view.grain(), [=](std::int64_t first, std::int64_t last, int) {
+      addend_kernel(gradient, gate, first, last, channels, sum);
     });
   });
 }

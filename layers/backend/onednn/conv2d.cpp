@@ -25,6 +25,16 @@ WeightedPlan& plan_for(OnednnState& state, const Conv2dSpec& s, const Shape& x, 
                       layout_of(w).winograd, 0}];
 }
 
+Conv2dSpec without_stride(Conv2dSpec spec) {
+  spec.stride = 1;
+  return spec;
+}
+
+// Of the pixels of images x that a window of one pixel looks at.
+Shape pixels_shape(const Conv2dSpec& spec, const Shape& x) {
+  return {x[0], x[1], spec.output_extent(x[2]), spec.output_extent(x[3])};
+}
+
 // On matrix units oneDNN 2.6's own gradients reach a fifth of a matrix product's speed, 3.13's a half. Whole tiles of
 // channels; a tap of few channels is not worth gathering (ResNet-50's 64 in a 3x3 window: 7.9 ms against 5.0). In
 // float32 its strided kernels to 512 channels and more lose as well (ResNet-50's at 8x8 and a batch of 16: forward
@@ -44,6 +54,12 @@ bool all_by_columns(const OnednnState& state, const Conv2dSpec& s, DType compute
 // The input gradient goes as a convolution of dy, whose weight is turned.
 bool by_transposed(const OnednnState& state, const Conv2dSpec& s, DType compute) {
   return by_columns(state, s, compute) && has_transposed_conv2d(s);
+}
+
+// The input gradient of a strided window of one pixel is computed for the pixels that it looks at, without the stride.
+bool by_pixels(const OnednnState& state, const Conv2dSpec& s, DType compute, bool rows) {
+  if (s.kernel > 1 || s.stride == 1 || s.padding > 0) return false;
+  return rows || by_transposed(state, without_stride(s), compute);
 }
 
 std::unique_ptr<Direction> make_forward(OnednnState& state, const Conv2dSpec& spec, const Shape& x, DType compute,
@@ -67,6 +83,13 @@ std::unique_ptr<WeightGradient> make_backward_weight(OnednnState& state, const C
   if (!bias && winograd > 0) return make_winograd_gradient(state, spec, x, winograd);
   if (!bias && by_columns(state, spec, compute)) return make_column_gradient(state, spec, x, compute);
   return make_direct_gradient(state, spec, x, compute, bias);
+}
+
+// The gradient of the pixels of dx that a strided window of one pixel looks at.
+Tensor pixels_gradient(Backend& backend, const Conv2dSpec& spec, const Tensor& dy, const Weight& w, const Tensor& dx) {
+  Tensor packed = backend.tensor(pixels_shape(spec, dx.shape()), dx.dtype());
+  backend.conv2d_backward_input(without_stride(spec), dy, w, packed);
+  return packed;
 }
 
 }  // namespace
@@ -93,7 +116,9 @@ std::unique_ptr<WeightLayout> OnednnBackend::conv2d_layout(const Conv2dSpec& spe
                                   ? column_weights(spec)
                                   : direct_gradient_format(*state_, spec, input, compute_);
   const memory::desc forward = direct_forward_format(*state_, spec, input, compute_, native);
-  const memory::desc backward = make_backward_input(*state_, spec, input, compute_, 0)->weights();
+  const Conv2dSpec dense = by_pixels(*state_, spec, compute_, false) ? without_stride(spec) : spec;
+  const Shape dx = dense.stride == spec.stride ? input : pixels_shape(spec, input);
+  const memory::desc backward = make_backward_input(*state_, dense, dx, compute_, 0)->weights();
   const bool turned = spec.kernel > 1 && by_transposed(*state_, spec, compute_);
   return std::make_unique<OnednnWeightLayout>(shape, native, forward, backward, turned);
 }
@@ -110,15 +135,21 @@ void OnednnBackend::conv2d_forward(const Conv2dSpec& spec, const Tensor& x, cons
 }
 
 void OnednnBackend::conv2d_backward_input(const Conv2dSpec& spec, const Tensor& dy, const Weight& w, const Tensor& dx) {
-  if (layout_of(w).of_rows()) {
-    if (spec.stride == 1) return linear_backward_input(as_rows(dy), w, as_rows(dx));
-    const Tensor packed = tensor({dx.shape()[0], dx.shape()[1], dy.shape()[2], dy.shape()[3]}, dx.dtype());
-    linear_backward_input(as_rows(dy), w, as_rows(packed));
-    return spread_pixels(packed, spec.stride, dx);
+  if (by_pixels(*state_, spec, compute_, layout_of(w).of_rows())) {
+    return spread_pixels(pixels_gradient(*this, spec, dy, w, dx), spec.stride, dx);
   }
+  if (layout_of(w).of_rows()) return linear_backward_input(as_rows(dy), w, as_rows(dx));
   auto& backward = plan_for(*state_, spec, dx.shape(), w, false).backward_input;
   if (!backward) backward = make_backward_input(*state_, spec, dx.shape(), compute_, layout_of(w).winograd);
   run_backward_input(*state_, *this, *backward, dy, w, dx);
+}
+
+void OnednnBackend::conv2d_backward_input_add(const Conv2dSpec& spec, const Tensor& dy, const Weight& w,
+                                              const Tensor& dx) {
+  if (!by_pixels(*state_, spec, compute_, layout_of(w).of_rows())) {
+    return Backend::conv2d_backward_input_add(spec, dy, w, dx);
+  }
+  add_pixels(pixels_gradient(*this, spec, dy, w, dx), spec.stride, dx);
 }
 
 void OnednnBackend::conv2d_backward_weight(const Conv2dSpec& spec, const Tensor& x, const Tensor& dy, const Weight& w,

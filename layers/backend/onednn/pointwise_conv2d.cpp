@@ -4,9 +4,21 @@
 #include <cstring>
 
 #include "layers/backend/onednn/column_product.h"
+#include "layers/backend/onednn/element.h"
 #include "layers/base/host_loops.h"
 
 namespace convoy {
+
+namespace {
+
+// y += x, both [count].
+template <class T>
+CONVOY_VECTORIZED void add_pixel(const T* x, std::int64_t count, T* y) {
+  CONVOY_INDEPENDENT
+  for (std::int64_t i = 0; i < count; ++i) store(load(y[i]) + load(x[i]), y + i);
+}
+
+}  // namespace
 
 // The packed product pays where its packing is spread over many products; bfloat16 wants pairs of rows. Its weight
 // gradient is faster by up to a quarter when the longer side of the result lies in memory's order.
@@ -59,6 +71,25 @@ void spread_pixels(const Tensor& packed, std::int64_t stride, const Tensor& x) {
                     from + static_cast<std::size_t>(seen + i) * pixel_bytes, pixel_bytes);
       }
     }
+  });
+}
+
+void add_pixels(const Tensor& packed, std::int64_t stride, const Tensor& x) {
+  const std::int64_t channels = x.shape()[1], height = x.shape()[2], width = x.shape()[3];
+  const std::int64_t packed_height = packed.shape()[2], packed_width = packed.shape()[3];
+  dispatch_activation(x.dtype(), [&](auto type) {
+    using T = decltype(type);
+    const T* from = packed.data<T>();
+    T* to = x.data<T>();
+    parallel_ranges(x.shape()[0] * packed_height, 8, [=](std::int64_t first, std::int64_t last, int) {
+      for (std::int64_t line = first; line < last; ++line) {
+        const std::int64_t image = line / packed_height, row = line % packed_height * stride;
+        T* pixels = to + (image * height + row) * width * channels;
+        for (std::int64_t i = 0; i < packed_width; ++i) {
+          add_pixel(from + (line * packed_width + i) * channels, channels, pixels + i * stride * channels);
+        }
+      }
+    });
   });
 }
 

@@ -30,4 +30,7 @@ namespace convoy {
 /// (h - 1) / stride + 1, (w - 1) / stride + 1]; of any element type.
 void spread_pixels(const Tensor& packed, std::int64_t stride, const Tensor& x);
 
+/// Adds them to x's: float32 and bfloat16.
+void add_pixels(const Tensor& packed, std::int64_t stride, const Tensor& x);
+
 }  // namespace convoy

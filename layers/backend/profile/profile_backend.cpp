@@ -117,6 +117,14 @@ void ProfileBackend::conv2d_backward_input(const Conv2dSpec& spec, const Tensor&
         [&] { inner_.conv2d_backward_input(spec, dy, w, dx); });
 }
 
+void ProfileBackend::conv2d_backward_input_add(const Conv2dSpec& spec, const Tensor& dy, const Weight& w,
+                                               const Tensor& dx) {
+  count(ConvolutionCall::Direction::kBackwardInput, spec, dx.shape(), false);
+  timed("conv2d_backward_input_add", conv_text(spec, dx.shape()),
+        {conv2d_flops(spec, dy), bytes_of(dy, w.backward, dx, dx)},
+        [&] { inner_.conv2d_backward_input_add(spec, dy, w, dx); });
+}
+
 void ProfileBackend::conv2d_backward_weight(const Conv2dSpec& spec, const Tensor& x, const Tensor& dy, const Weight& w,
                                             const Tensor& dw, const Tensor& dbias, bool accumulate) {
   count(ConvolutionCall::Direction::kBackwardWeight, spec, x.shape(), static_cast<bool>(dbias));
@@ -154,11 +162,14 @@ void ProfileBackend::batch_norm_backward_reduce(const Tensor& dy, const Tensor& 
 
 void ProfileBackend::batch_norm_backward_apply(const Tensor& dy, const Tensor& x, const Tensor& y, const Tensor& mean,
                                                const Tensor& variance, const Tensor& gamma, const Tensor& dgamma,
-                                               const Tensor& dbeta, double count, float epsilon, const Tensor& dx,
-                                               const Tensor& daddend) {
-  timed("batch_norm_backward_apply", shape_text(x), {0, bytes_of(dy, x, y, dx, daddend)}, [&] {
-    inner_.batch_norm_backward_apply(dy, x, y, mean, variance, gamma, dgamma, dbeta, count, epsilon, dx, daddend);
-  });
+                                               const Tensor& dbeta, double count, float epsilon, const Tensor& dx) {
+  timed("batch_norm_backward_apply", shape_text(x), {0, bytes_of(dy, x, y, dx)},
+        [&] { inner_.batch_norm_backward_apply(dy, x, y, mean, variance, gamma, dgamma, dbeta, count, epsilon, dx); });
+}
+
+void ProfileBackend::batch_norm_backward_addend(const Tensor& dy, const Tensor& y, const Tensor& daddend) {
+  timed("batch_norm_backward_addend", shape_text(dy), {0, bytes_of(dy, y, daddend, daddend)},
+        [&] { inner_.batch_norm_backward_addend(dy, y, daddend); });
 }
 
 void ProfileBackend::relu_forward(const Tensor& x, const Tensor& y) {

@@ -101,6 +101,7 @@ class ProfileBackend final : public Backend {
   void conv2d_forward(const Conv2dSpec& spec, const Tensor& x, const Weight& w, const Weight* bias,
                       const Tensor& y) override;
   void conv2d_backward_input(const Conv2dSpec& spec, const Tensor& dy, const Weight& w, const Tensor& dx) override;
+  void conv2d_backward_input_add(const Conv2dSpec& spec, const Tensor& dy, const Weight& w, const Tensor& dx) override;
   void conv2d_backward_weight(const Conv2dSpec& spec, const Tensor& x, const Tensor& dy, const Weight& w,
                               const Tensor& dw, const Tensor& dbias, bool accumulate) override;
 
@@ -114,7 +115,8 @@ class ProfileBackend final : public Backend {
                                   const Tensor& dbeta) override;
   void batch_norm_backward_apply(const Tensor& dy, const Tensor& x, const Tensor& y, const Tensor& mean,
                                  const Tensor& variance, const Tensor& gamma, const Tensor& dgamma, const Tensor& dbeta,
-                                 double count, float epsilon, const Tensor& dx, const Tensor& daddend) override;
+                                 double count, float epsilon, const Tensor& dx) override;
+  void batch_norm_backward_addend(const Tensor& dy, const Tensor& y, const Tensor& daddend) override;
 
   void relu_forward(const Tensor& x, const Tensor& y) override;
   void relu_backward(const Tensor& dy, const Tensor& y, const Tensor& dx) override;
