@@ -6,6 +6,7 @@
 #include "layers/backend/onednn/onednn_backend.h"
 #include "layers/backend/onednn/onednn_state.h"
 #include "layers/backend/onednn/pointwise_conv2d.h"
+#include "layers/base/host_loops.h"
 
 namespace convoy {
 
@@ -42,10 +43,27 @@ WeightedPlan& plan_for(OnednnState& state, std::int64_t batch, const Weight& w, 
 
 const OnednnWeightLayout& layout_of(const Weight& w) { return static_cast<const OnednnWeightLayout&>(*w.layout); }
 
+// While it lives, oneDNN makes and runs primitives for one thread if the product of these sizes is small: to start a
+// team and to wait for it takes microseconds, in which a core does this many multiplications.
+class TeamOfItsSize {
+ public:
+  TeamOfItsSize(std::int64_t batch, std::int64_t in, std::int64_t out) {
+    if (batch * in * out < kSmall) omp_set_num_threads(1);
+  }
+  ~TeamOfItsSize() { omp_set_num_threads(threads_); }
+  TeamOfItsSize(const TeamOfItsSize&) = delete;
+  TeamOfItsSize& operator=(const TeamOfItsSize&) = delete;
+
+ private:
+  static constexpr std::int64_t kSmall = std::int64_t{1} << 17;
+  int threads_ = omp_get_max_threads();
+};
+
 }  // namespace
 
 std::unique_ptr<WeightLayout> OnednnBackend::linear_layout(std::int64_t in_features, std::int64_t out_features,
                                                            std::int64_t batch) {
+  const TeamOfItsSize team(batch, in_features, out_features);
   const LinearShapes s = linear_shapes(batch, in_features, out_features, compute_, false);
   const auto forward =
       dnnl_compat::inner_product_forward(state_->engine, s.src, s.weights, s.bias_f32, s.dst, s.attributes);
@@ -59,6 +77,7 @@ std::unique_ptr<WeightLayout> OnednnBackend::linear_layout(std::int64_t in_featu
 
 void OnednnBackend::linear_forward(const Tensor& x, const Weight& w, const Weight* bias, bool relu, const Tensor& y) {
   const std::int64_t batch = x.shape()[0];
+  const TeamOfItsSize team(batch, x.shape()[1], y.shape()[1]);
   auto& forward = plan_for(*state_, batch, w, bias != nullptr, relu).forward;
   // Layers built for different batches may have two formats.
   if (!forward || forward->weights() != layout_of(w).compute) {
@@ -78,6 +97,7 @@ void OnednnBackend::linear_forward(const Tensor& x, const Weight& w, const Weigh
 
 void OnednnBackend::linear_backward_input(const Tensor& dy, const Weight& w, const Tensor& dx) {
   const std::int64_t batch = dy.shape()[0];
+  const TeamOfItsSize team(batch, dx.shape()[1], dy.shape()[1]);
   auto& backward = plan_for(*state_, batch, w, false, false).backward_input;
   if (!backward) {
     const LinearShapes s = linear_shapes(batch, dx.shape()[1], dy.shape()[1], compute_, false);
@@ -96,6 +116,7 @@ void OnednnBackend::linear_backward_input(const Tensor& dy, const Weight& w, con
 void OnednnBackend::linear_backward_weight(const Tensor& x, const Tensor& dy, const Weight& w, const Tensor& dw,
                                            const Tensor& dbias, bool accumulate) {
   const std::int64_t batch = x.shape()[0];
+  const TeamOfItsSize team(batch, x.shape()[1], dy.shape()[1]);
   const bool bias = static_cast<bool>(dbias);
   auto& gradient = plan_for(*state_, batch, w, bias, false).backward_weight;
   if (!gradient) {
