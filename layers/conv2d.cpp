@@ -54,7 +54,7 @@ Tensor Conv2d::backward_input(const Tensor& dy, Cache& cache) {
 
 void Conv2d::backward_input_add(const Tensor& dy, Cache& cache, const Tensor& dx) {
   if (!weight_->frozen) saved(cache)[kGradient] = dy;
-  if (dx) backend_->conv2d_backward_input_add(spec_, dy, weight_->weight, dx);
+  if (needs_input_gradient_) backend_->conv2d_backward_input_add(spec_, dy, weight_->weight, dx);
 }
 
 void Conv2d::backward_weight(Cache& cache) {

@@ -17,7 +17,7 @@ class Conv2d final : public Layer {
   [[nodiscard]] Shape output_shape(const Shape& input) const override;
   Tensor forward(const Tensor& x, Cache& cache, Mode mode) override;
   Tensor backward_input(const Tensor& dy, Cache& cache) override;
-  /// backward_input(), added to dx unless that is empty.
+  /// backward_input(), added to dx.
   void backward_input_add(const Tensor& dy, Cache& cache, const Tensor& dx);
   void backward_weight(Cache& cache) override;
 

@@ -59,16 +59,13 @@ Tensor ResidualBlock::propagate(const Tensor& dy, Cache& cache, bool weights) {
   for (auto it = path_.rbegin(); it != path_.rend(); ++it) {
     ConvNorm& layers = **it;
     dx = layers.norm.backward_input(dx, cache);
-    if (weights) layers.norm.backward_weight(cache);
-    dx = weights ? layers.conv.backward(dx, cache) : layers.conv.backward_input(dx, cache);
+    dx = layers.conv.backward_input(dx, cache);
+    if (weights) layers.backward_weight(cache);
   }
   if (downsample_) {
     const Tensor dshortcut = downsample_->norm.backward_through(gate, dy, cache);
     downsample_->conv.backward_input_add(dshortcut, cache, dx);
-    if (weights) {
-      downsample_->norm.backward_weight(cache);
-      downsample_->conv.backward_weight(cache);
-    }
+    if (weights) downsample_->backward_weight(cache);
   } else if (needs_input_gradient_) {
     backend_->batch_norm_backward_addend(dy, gate, dx);
   }
@@ -82,14 +79,8 @@ void ResidualBlock::skip_input_gradient() {
 }
 
 void ResidualBlock::backward_weight(Cache& cache) {
-  for (auto it = path_.rbegin(); it != path_.rend(); ++it) {
-    (*it)->norm.backward_weight(cache);
-    (*it)->conv.backward_weight(cache);
-  }
-  if (downsample_) {
-    downsample_->norm.backward_weight(cache);
-    downsample_->conv.backward_weight(cache);
-  }
+  for (auto it = path_.rbegin(); it != path_.rend(); ++it) (*it)->backward_weight(cache);
+  if (downsample_) downsample_->backward_weight(cache);
 }
 
 }  // namespace convoy

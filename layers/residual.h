@@ -36,6 +36,10 @@ class ResidualBlock final : public Layer {
   struct ConvNorm {
     Conv2d conv;
     BatchNorm2d norm;
+    void backward_weight(Cache& cache) {
+      norm.backward_weight(cache);
+      conv.backward_weight(cache);
+    }
   };
   /// The way back through all paths; with `weights` each layer's weight gradient follows its input gradient.
   Tensor propagate(const Tensor& dy, Cache& cache, bool weights);
