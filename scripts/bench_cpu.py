@@ -214,14 +214,20 @@ def measure_point(args, convoy, log, workload, precision, threads, versions):
 
 def measure_processes(args, convoy, workload, precision, steps, warmup):
     """Images/s of two processes of one thread each that have nothing to do with each other, at the same time, over those
-    of one alone: what the machine leaves to two ranks.
+    of one alone: what the machine leaves to two ranks; and what would be left of it if at every step each of them waited
+    for the slower one, as ranks do.
     """
-    def rate(core):
-        answer = convoy.steps(workload, precision, 1, [core], steps, warmup)
-        return workload.batch / statistics.median(answer["step_seconds"])
+    def step_seconds(core):
+        return convoy.steps(workload, precision, 1, [core], steps, warmup)["step_seconds"]
 
+    free, in_step = [], []
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        return [sum(pool.map(rate, args.cores[:2])) / rate(args.cores[0]) for _ in range(args.repeat)]
+        for _ in range(args.repeat):
+            both = list(pool.map(step_seconds, args.cores[:2]))
+            alone = statistics.median(step_seconds(args.cores[0]))
+            free.append(sum(alone / statistics.median(each) for each in both))
+            in_step.append(2 * alone / statistics.median(map(max, *both)))
+    return {"processes_ratio": spread(free), "processes_in_step_ratio": spread(in_step)}
 
 
 def measure_scaling(args, convoy, workload, precision):
@@ -241,7 +247,7 @@ def measure_scaling(args, convoy, workload, precision):
     return {"workload": workload.name, "title": workload.title, "precision": precision,
             "batch_per_rank": workload.batch, "images_per_second": {str(ranks): each for ranks, each in rates.items()},
             "ratio": spread([two / one for one, two in zip(rates[1], rates[2])]),
-            "processes_ratio": spread(measure_processes(args, convoy, workload, precision, *plan))}
+            **measure_processes(args, convoy, workload, precision, *plan)}
 
 
 # ---- All of it ------------------------------------------------------------------------------------------------------

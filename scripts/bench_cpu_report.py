@@ -78,13 +78,14 @@ def rows(figures):
 
 
 SCALING_COLUMNS = ["workload", "precision", "batch per rank", "1 rank images/s", "2 ranks images/s", "ratio (spread)",
-                   "two processes over one"]
+                   "two processes over one", "in step"]
 
 
 def scaling_rows(figures):
     return [[each["title"], each["precision"], str(each["batch_per_rank"]),
              *(number(statistics.median(each["images_per_second"][ranks])) for ranks in ("1", "2")),
-             ratio_text(each["ratio"]), ratio_text(each["processes_ratio"])] for each in figures["scaling"]]
+             *(ratio_text(each[name]) if name in each else "-"
+               for name in ("ratio", "processes_ratio", "processes_in_step_ratio"))] for each in figures["scaling"]]
 
 
 def aligned(columns, lines):
@@ -181,7 +182,8 @@ def readme(figures, drawn):
         lines += ["## Two ranks beside one", "",
                   "One thread a rank, the same batch for each rank (weak scaling). Two processes are two programs of one "
                   "thread each that have nothing to do with each other, at the same time: what the machine leaves to two "
-                  "ranks.", ""]
+                  "ranks; in step: what it would leave if at each step both waited for the slower one, as ranks do, and "
+                  "did nothing else together.", ""]
         lines += markdown(SCALING_COLUMNS, scaling_rows(figures))
     if "without_scaling" in figures:
         lines += [f"Two ranks were not measured: {figures['without_scaling']}.", ""]

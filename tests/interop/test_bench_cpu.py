@@ -74,6 +74,24 @@ def measured():
     check(os.getcwd() not in text and os.getcwd() not in json.dumps(figures["command"]), "no folder of this machine")
 
 
+def scaling():
+    """Two ranks beside one, and beside two processes: waiting for the slower one never makes them faster."""
+    done = bench("--quick", "--scaling-only", "--only", "toy_b20", "--precision", "fp32", "--repeat", "2", "--out", "out3")
+    check(done.returncode == 0, f"exit code {done.returncode}: {done.stdout}{done.stderr}")
+    with open("out3/bench_cpu.json", encoding="utf-8") as file:
+        figures = json.load(file)
+    if len(os.sched_getaffinity(0)) < 2:
+        check("without_scaling" in figures, "one core leaves nothing to compare")
+        return
+    result = figures["scaling"][0]
+    one, two = (result["images_per_second"][ranks] for ranks in ("1", "2"))
+    check(result["ratio"]["per_repeat"] == [b / a for a, b in zip(one, two)] and len(one) == 2,
+          f"two ranks over one: {result}")
+    free, in_step = (result[f"processes{kind}_ratio"]["per_repeat"] for kind in ("", "_in_step"))
+    check(len(free) == len(in_step) == 2 and all(0 < b <= a * 1.000001 for a, b in zip(free, in_step)),  # rounding
+          f"two processes: {free}, in step {in_step}")
+
+
 def wrong_options():
     for words, said in ((["--only", "toy"], "there is no 'toy'"), (["--threads", "0"], "is no list of numbers"),
                         (["--threads", "9999"], "want as many cores"), (["--precision", "fp16"], "fp32 and bf16"),
@@ -121,6 +139,6 @@ def running(pid):
         return False
 
 
-for test in (networks, server, wrong_options, failures, measured):
+for test in (networks, server, wrong_options, failures, measured, scaling):
     test()
     print(f"{test.__name__}: good", flush=True)

@@ -145,11 +145,11 @@ TEST_CASE("a weight gradient as a product over columns") {
     const Tensor input = device.put(x), gradient = device.put(dy);
     const Tensor dw = device.spoiled({w.shape.size()});
     const auto product = make_column_gradient(state, c.spec, x.shape, DType::kF32);
-    product->run(state, device.backend, input, gradient, dw.raw(), nullptr);
+    product->run(state, device.backend, input, gradient, dw, Tensor());
     const Array actual = from_hwio(device.get(dw), w.shape), expected = conv2d_backward(c.spec, dy, x, w).dweight;
     const double n = static_cast<double>(dy.shape[0] * dy.shape[2] * dy.shape[3]);
     check_close(actual, expected, 0x1p-24, n * n * 0x1p-24 / 16 + 1e-6, "dw");
-    CHECK_THROWS_AS(product->run(state, device.backend, input, gradient, dw.raw(), dw.raw()), Error);
+    CHECK_THROWS_AS(product->run(state, device.backend, input, gradient, dw, dw), Error);
   }
 }
 

@@ -43,8 +43,8 @@ Results run(const ConvCase& c, Array x, const Array& w, Array dy, float bias, in
       ->run(state, device.backend, input, points.raw(), bias == 0 ? nullptr : shift.data(), y);
   make_winograd(state, s, x.shape, m, true)->run(state, device.backend, gradient, points.raw(), nullptr, dx);
   const auto product = make_winograd_gradient(state, s, x.shape, m);
-  product->run(state, device.backend, input, gradient, dw.raw(), nullptr);
-  CHECK_THROWS_AS(product->run(state, device.backend, input, gradient, dw.raw(), dw.raw()), Error);
+  product->run(state, device.backend, input, gradient, dw, Tensor());
+  CHECK_THROWS_AS(product->run(state, device.backend, input, gradient, dw, dw), Error);
 
   return {device.get(y), device.get(dx), from_hwio(device.get(dw), w.shape)};
 }

@@ -15,6 +15,21 @@ namespace convoy {
 
 namespace {
 
+// Calls f(place, first channel, channels, g) for the blocks of rows [first, last), with what the gate lets through of
+// dy there; for kernels that are compiled for several instruction sets, so f is inlined too.
+template <class T, class Gate, class F>
+CONVOY_INLINE void for_gated_blocks(const T* dy, Gate gate, std::int64_t first, std::int64_t last,
+                                    std::int64_t channels, F f) {
+  float g[kGated];
+  for (std::int64_t row = first; row < last; ++row) {
+    for (std::int64_t block = 0; block < channels; block += kGated) {
+      const std::int64_t count = std::min(kGated, channels - block), at = row * channels + block;
+      gate.pass(dy + at, row, block, count, g);
+      f(at, block, count, g);
+    }
+  }
+}
+
 // Adds to sums [channels] those of g, to products those of g * (x - mean), over rows [first, last).
 template <class T, class Gate>
 CONVOY_VECTORIZED void add_gradients(const T* dy, const T* x, Gate gate, const float* mean, std::int64_t first,
@@ -34,17 +49,15 @@ CONVOY_VECTORIZED void add_gradients(const T* dy, const T* x, Gate gate, const f
       }
     }
   }
-  for (; row < last; ++row) {
-    for (std::int64_t block = 0; block < channels; block += kGated) {
-      const std::int64_t count = std::min(kGated, channels - block), at = row * channels + block;
-      gate.pass(dy + at, row, block, count, g0);
-      CONVOY_INDEPENDENT
-      for (std::int64_t c = 0; c < count; ++c) {
-        sums[block + c] += g0[c];
-        products[block + c] += g0[c] * (load(x[at + c]) - mean[block + c]);
-      }
+  const auto add_one = [=](std::int64_t at, std::int64_t block, std::int64_t count, const float* g)
+      __attribute__((always_inline)) {
+    CONVOY_INDEPENDENT
+    for (std::int64_t c = 0; c < count; ++c) {
+      sums[block + c] += g[c];
+      products[block + c] += g[c] * (load(x[at + c]) - mean[block + c]);
     }
-  }
+  };
+  for_gated_blocks(dy, gate, row, last, channels, add_one);
 }
 
 // Adds the float sums to the double ones and clears them.
@@ -65,34 +78,28 @@ struct BackwardCoefficients {
 template <class T, class Gate>
 CONVOY_VECTORIZED void backward_kernel(const T* dy, const T* x, Gate gate, BackwardCoefficients k, std::int64_t first,
                                        std::int64_t last, std::int64_t channels, T* dx) {
-  float g[kGated];
-  for (std::int64_t row = first; row < last; ++row) {
-    for (std::int64_t block = 0; block < channels; block += kGated) {
-      const std::int64_t count = std::min(kGated, channels - block), at = row * channels + block;
-      gate.pass(dy + at, row, block, count, g);
-      CONVOY_INDEPENDENT
-      for (std::int64_t lane = 0; lane < count; ++lane) {
-        const std::int64_t c = block + lane;
-        const float value = k.scale[c] * g[lane] + (k.slope[c] * (load(x[at + lane]) - k.mean[c]) + k.shift[c]);
-        store(value, dx + at + lane);
-      }
+  const auto set = [=](std::int64_t at, std::int64_t block, std::int64_t count, const float* g)
+      __attribute__((always_inline)) {
+    CONVOY_INDEPENDENT
+    for (std::int64_t lane = 0; lane < count; ++lane) {
+      const std::int64_t c = block + lane;
+      const float value = k.scale[c] * g[lane] + (k.slope[c] * (load(x[at + lane]) - k.mean[c]) + k.shift[c]);
+      store(value, dx + at + lane);
     }
-  }
+  };
+  for_gated_blocks(dy, gate, first, last, channels, set);
 }
 
 // Adds g to rows [first, last) of daddend.
 template <class T, class Gate>
 CONVOY_VECTORIZED void addend_kernel(const T* dy, Gate gate, std::int64_t first, std::int64_t last,
                                      std::int64_t channels, T* daddend) {
-  float g[kGated];
-  for (std::int64_t row = first; row < last; ++row) {
-    for (std::int64_t block = 0; block < channels; block += kGated) {
-      const std::int64_t count = std::min(kGated, channels - block), at = row * channels + block;
-      gate.pass(dy + at, row, block, count, g);
-      CONVOY_INDEPENDENT
-      for (std::int64_t c = 0; c < count; ++c) store(load(daddend[at + c]) + g[c], daddend + at + c);
-    }
-  }
+  const auto add = [=](std::int64_t at, std::int64_t, std::int64_t count, const float* g)
+      __attribute__((always_inline)) {
+    CONVOY_INDEPENDENT
+    for (std::int64_t c = 0; c < count; ++c) store(load(daddend[at + c]) + g[c], daddend + at + c);
+  };
+  for_gated_blocks(dy, gate, first, last, channels, add);
 }
 
 }  // namespace

@@ -81,15 +81,16 @@ class ColumnGradient final : public WeightGradient {
     if (group_ < shapes_.images) others_ = bind_product(state, columns, dy, dw, true);
   }
 
-  void run(OnednnState& state, Backend& backend, const Tensor& x, const Tensor& dy, void* dw, void* dbias) override {
-    if (dbias != nullptr) fail("a product over columns gives no gradient of a bias");
+  void run(OnednnState& state, Backend& backend, const Tensor& x, const Tensor& dy, const Tensor& dw,
+           const Tensor& dbias) override {
+    if (dbias) fail("a product over columns gives no gradient of a bias");
     auto* gradient = static_cast<std::byte*>(dy.raw());
     const std::size_t pixel_bytes = static_cast<std::size_t>(shapes_.out) * dtype_size(dy.dtype());
     for_each_group(backend, shapes_, group_, x, [&](std::byte* columns, std::int64_t from) {
       run_primitive(state, backend, from == 0 ? first_ : others_,
                     {{DNNL_ARG_SRC, columns},
                      {DNNL_ARG_WEIGHTS, gradient + static_cast<std::size_t>(from) * pixel_bytes},
-                     {DNNL_ARG_DST, dw}});
+                     {DNNL_ARG_DST, dw.raw()}});
     });
   }
 

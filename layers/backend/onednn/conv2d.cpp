@@ -10,6 +10,7 @@
 #include "layers/backend/onednn/onednn_state.h"
 #include "layers/backend/onednn/pointwise_conv2d.h"
 #include "layers/backend/onednn/transposed_conv2d.h"
+#include "layers/backend/onednn/widened.h"
 #include "layers/backend/onednn/winograd.h"
 
 namespace convoy {
@@ -33,6 +34,11 @@ Conv2dSpec without_stride(Conv2dSpec spec) {
 // Of the pixels of images x that a window of one pixel looks at.
 Shape pixels_shape(const Conv2dSpec& spec, const Shape& x) {
   return {x[0], x[1], spec.output_extent(x[2]), spec.output_extent(x[3])};
+}
+
+// The images of x that go through a convolution at a time.
+Shape part_of(const OnednnState& state, const Conv2dSpec& spec, const Shape& x) {
+  return x.with_batch(images_of_part(state, x, spec.output_shape(x)));
 }
 
 // On matrix units oneDNN 2.6's own gradients reach a fifth of a matrix product's speed, 3.13's a half. Whole tiles of
@@ -94,32 +100,33 @@ Tensor pixels_gradient(Backend& backend, const Conv2dSpec& spec, const Tensor& d
 
 }  // namespace
 
-std::unique_ptr<WeightLayout> OnednnBackend::conv2d_layout(const Conv2dSpec& spec, const Shape& input) {
+std::unique_ptr<WeightLayout> OnednnBackend::conv2d_layout(const Conv2dSpec& spec, const Shape& images) {
+  const DType compute = state_->products;
+  const Shape input = part_of(*state_, spec, images);
   const Shape shape{spec.out_channels, spec.in_channels, spec.kernel, spec.kernel};
-  if (const std::int64_t m = winograd_side(spec, input, compute_); m > 0 && !state_->direct) {
+  if (const std::int64_t m = winograd_side(spec, input, compute); m > 0 && !state_->direct) {
     const memory::desc points = winograd_weights(spec, m);
     auto layout = std::make_unique<OnednnWeightLayout>(shape, column_weights(spec), points, points);
     layout->winograd = m;
     return layout;
   }
-  if (!state_->direct && has_row_product(spec, input, compute_)) {
-    const Shape y = spec.output_shape(input);
+  if (!state_->direct && has_row_product(spec, images, compute)) {
+    const Shape y = spec.output_shape(images);
     const auto linear = linear_layout(spec.in_channels, spec.out_channels, y[0] * y[2] * y[3]);
     const auto& md = static_cast<const OnednnWeightLayout&>(*linear);
     return std::make_unique<OnednnWeightLayout>(shape, md.native, md.compute, md.backward);
   }
-  if (all_by_columns(*state_, spec, compute_)) {
+  if (all_by_columns(*state_, spec, compute)) {
     const memory::desc native = column_weights(spec);
     return std::make_unique<OnednnWeightLayout>(shape, native, native, native);
   }
-  const memory::desc native = by_columns(*state_, spec, compute_)
-                                  ? column_weights(spec)
-                                  : direct_gradient_format(*state_, spec, input, compute_);
-  const memory::desc forward = direct_forward_format(*state_, spec, input, compute_, native);
-  const Conv2dSpec dense = by_pixels(*state_, spec, compute_, false) ? without_stride(spec) : spec;
+  const memory::desc native =
+      by_columns(*state_, spec, compute) ? column_weights(spec) : direct_gradient_format(*state_, spec, input, compute);
+  const memory::desc forward = direct_forward_format(*state_, spec, input, compute, native);
+  const Conv2dSpec dense = by_pixels(*state_, spec, compute, false) ? without_stride(spec) : spec;
   const Shape dx = dense.stride == spec.stride ? input : pixels_shape(spec, input);
-  const memory::desc backward = make_backward_input(*state_, dense, dx, compute_, 0)->weights();
-  const bool turned = spec.kernel > 1 && by_transposed(*state_, spec, compute_);
+  const memory::desc backward = make_backward_input(*state_, dense, dx, compute, 0)->weights();
+  const bool turned = spec.kernel > 1 && by_transposed(*state_, spec, compute);
   return std::make_unique<OnednnWeightLayout>(shape, native, forward, backward, turned);
 }
 
@@ -129,24 +136,29 @@ void OnednnBackend::conv2d_forward(const Conv2dSpec& spec, const Tensor& x, cons
   const OnednnWeightLayout& layout = layout_of(w);
   auto& forward = plan_for(*state_, spec, x.shape(), w, bias != nullptr).forward;
   if (!forward || forward->weights() != layout.compute) {  // a layer built for another size may have its own format
-    forward = make_forward(*state_, spec, x.shape(), compute_, layout, bias != nullptr);
+    const Shape part = part_of(*state_, spec, x.shape());
+    forward = in_parts(*state_, make_forward(*state_, spec, part, state_->products, layout, bias != nullptr), part[0]);
   }
   forward->run(*state_, *this, x, w.compute.raw(), bias != nullptr ? bias->master.raw() : nullptr, y);
 }
 
 void OnednnBackend::conv2d_backward_input(const Conv2dSpec& spec, const Tensor& dy, const Weight& w, const Tensor& dx) {
-  if (by_pixels(*state_, spec, compute_, layout_of(w).of_rows())) {
+  if (by_pixels(*state_, spec, state_->products, layout_of(w).of_rows())) {
     return spread_pixels(pixels_gradient(*this, spec, dy, w, dx), spec.stride, dx);
   }
   if (layout_of(w).of_rows()) return linear_backward_input(as_rows(dy), w, as_rows(dx));
   auto& backward = plan_for(*state_, spec, dx.shape(), w, false).backward_input;
-  if (!backward) backward = make_backward_input(*state_, spec, dx.shape(), compute_, layout_of(w).winograd);
+  if (!backward) {
+    const Shape part = part_of(*state_, spec, dx.shape());
+    backward =
+        in_parts(*state_, make_backward_input(*state_, spec, part, state_->products, layout_of(w).winograd), part[0]);
+  }
   run_backward_input(*state_, *this, *backward, dy, w, dx);
 }
 
 void OnednnBackend::conv2d_backward_input_add(const Conv2dSpec& spec, const Tensor& dy, const Weight& w,
                                               const Tensor& dx) {
-  if (!by_pixels(*state_, spec, compute_, layout_of(w).of_rows())) {
+  if (!by_pixels(*state_, spec, state_->products, layout_of(w).of_rows())) {
     return Backend::conv2d_backward_input_add(spec, dy, w, dx);
   }
   add_pixels(pixels_gradient(*this, spec, dy, w, dx), spec.stride, dx);
@@ -160,7 +172,9 @@ void OnednnBackend::conv2d_backward_weight(const Conv2dSpec& spec, const Tensor&
   const bool bias = static_cast<bool>(dbias);
   auto& gradient = plan_for(*state_, spec, x.shape(), w, bias).backward_weight;
   if (!gradient) {
-    gradient = make_backward_weight(*state_, spec, x.shape(), compute_, layout_of(w).winograd, bias);
+    const Shape part = part_of(*state_, spec, x.shape());
+    gradient = in_parts(
+        *state_, make_backward_weight(*state_, spec, part, state_->products, layout_of(w).winograd, bias), part[0]);
   }
   run_backward_weight(*state_, *this, *gradient, x, dy, layout_of(w), dw, dbias, accumulate);
 }

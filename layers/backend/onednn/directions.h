@@ -50,8 +50,9 @@ class WeightGradient {
   explicit WeightGradient(const dnnl::memory::desc& format) : format_(format) {}
   virtual ~WeightGradient() = default;
   [[nodiscard]] const dnnl::memory::desc& format() const { return format_; }
-  /// Sets dw, and dbias unless it is null.
-  virtual void run(OnednnState& state, Backend& backend, const Tensor& x, const Tensor& dy, void* dw, void* dbias) = 0;
+  /// Sets dw, float32, and dbias [out] unless it is null.
+  virtual void run(OnednnState& state, Backend& backend, const Tensor& x, const Tensor& dy, const Tensor& dw,
+                   const Tensor& dbias) = 0;
 
  private:
   dnnl::memory::desc format_;
@@ -62,7 +63,8 @@ class PrimitiveGradient final : public WeightGradient {
  public:
   PrimitiveGradient(BoundPrimitive bound, const dnnl::memory::desc& format)
       : WeightGradient(format), bound_(std::move(bound)) {}
-  void run(OnednnState& state, Backend& backend, const Tensor& x, const Tensor& dy, void* dw, void* dbias) override;
+  void run(OnednnState& state, Backend& backend, const Tensor& x, const Tensor& dy, const Tensor& dw,
+           const Tensor& dbias) override;
 
  private:
   BoundPrimitive bound_;

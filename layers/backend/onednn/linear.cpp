@@ -6,6 +6,7 @@
 #include "layers/backend/onednn/onednn_backend.h"
 #include "layers/backend/onednn/onednn_state.h"
 #include "layers/backend/onednn/pointwise_conv2d.h"
+#include "layers/backend/onednn/widened.h"
 #include "layers/base/host_loops.h"
 
 namespace convoy {
@@ -64,7 +65,8 @@ class TeamOfItsSize {
 std::unique_ptr<WeightLayout> OnednnBackend::linear_layout(std::int64_t in_features, std::int64_t out_features,
                                                            std::int64_t batch) {
   const TeamOfItsSize team(batch, in_features, out_features);
-  const LinearShapes s = linear_shapes(batch, in_features, out_features, compute_, false);
+  const std::int64_t rows = images_of_part(*state_, {batch, in_features}, {batch, out_features});
+  const LinearShapes s = linear_shapes(rows, in_features, out_features, state_->products, false);
   const auto forward =
       dnnl_compat::inner_product_forward(state_->engine, s.src, s.weights, s.bias_f32, s.dst, s.attributes);
   const auto gradient = dnnl_compat::inner_product_backward_weights(state_->engine, s.src, s.weights_f32, s.bias_f32,
@@ -81,16 +83,18 @@ void OnednnBackend::linear_forward(const Tensor& x, const Weight& w, const Weigh
   auto& forward = plan_for(*state_, batch, w, bias != nullptr, relu).forward;
   // Layers built for different batches may have two formats.
   if (!forward || forward->weights() != layout_of(w).compute) {
-    const LinearShapes s = linear_shapes(batch, x.shape()[1], y.shape()[1], compute_, relu);
+    const std::int64_t rows = images_of_part(*state_, x.shape(), y.shape());
+    const LinearShapes s = linear_shapes(rows, x.shape()[1], y.shape()[1], state_->products, relu);
     const auto pd =
         dnnl_compat::inner_product_forward(state_->engine, s.src, layout_of(w).compute,
                                            bias != nullptr ? s.bias_f32 : memory::desc(), s.dst, s.attributes);
     std::vector<std::pair<int, memory::desc>> arguments{
         {DNNL_ARG_SRC, s.src}, {DNNL_ARG_WEIGHTS, pd.weights_desc()}, {DNNL_ARG_DST, s.dst}};
     if (bias != nullptr) arguments.emplace_back(DNNL_ARG_BIAS, s.bias_f32);
-    forward = std::make_unique<PrimitiveDirection>(
-        bind_primitive(*state_, dnnl::inner_product_forward(pd), pd.scratchpad_desc(), arguments), pd.weights_desc(),
-        DNNL_ARG_SRC, DNNL_ARG_DST);
+    auto bound = bind_primitive(*state_, dnnl::inner_product_forward(pd), pd.scratchpad_desc(), arguments);
+    forward = in_parts(
+        *state_, std::make_unique<PrimitiveDirection>(std::move(bound), pd.weights_desc(), DNNL_ARG_SRC, DNNL_ARG_DST),
+        rows);
   }
   forward->run(*state_, *this, x, w.compute.raw(), bias != nullptr ? bias->master.raw() : nullptr, y);
 }
@@ -100,15 +104,19 @@ void OnednnBackend::linear_backward_input(const Tensor& dy, const Weight& w, con
   const TeamOfItsSize team(batch, dx.shape()[1], dy.shape()[1]);
   auto& backward = plan_for(*state_, batch, w, false, false).backward_input;
   if (!backward) {
-    const LinearShapes s = linear_shapes(batch, dx.shape()[1], dy.shape()[1], compute_, false);
+    const std::int64_t rows = images_of_part(*state_, dx.shape(), dy.shape());
+    const LinearShapes s = linear_shapes(rows, dx.shape()[1], dy.shape()[1], state_->products, false);
     const auto hint =
         dnnl_compat::inner_product_forward(state_->engine, s.src, s.weights, memory::desc(), s.dst, s.attributes);
     const auto pd =
         dnnl_compat::inner_product_backward_data(state_->engine, s.src, s.weights, s.dst, hint, s.attributes);
-    backward = std::make_unique<PrimitiveDirection>(
+    auto bound =
         bind_primitive(*state_, dnnl::inner_product_backward_data(pd), pd.scratchpad_desc(),
-                       {{DNNL_ARG_DIFF_SRC, s.src}, {DNNL_ARG_WEIGHTS, pd.weights_desc()}, {DNNL_ARG_DIFF_DST, s.dst}}),
-        pd.weights_desc(), DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_SRC);
+                       {{DNNL_ARG_DIFF_SRC, s.src}, {DNNL_ARG_WEIGHTS, pd.weights_desc()}, {DNNL_ARG_DIFF_DST, s.dst}});
+    backward = in_parts(
+        *state_,
+        std::make_unique<PrimitiveDirection>(std::move(bound), pd.weights_desc(), DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_SRC),
+        rows);
   }
   run_backward_input(*state_, *this, *backward, dy, w, dx);
 }
@@ -120,7 +128,8 @@ void OnednnBackend::linear_backward_weight(const Tensor& x, const Tensor& dy, co
   const bool bias = static_cast<bool>(dbias);
   auto& gradient = plan_for(*state_, batch, w, bias, false).backward_weight;
   if (!gradient) {
-    const LinearShapes s = linear_shapes(batch, x.shape()[1], dy.shape()[1], compute_, false);
+    const std::int64_t rows = images_of_part(*state_, x.shape(), dy.shape());
+    const LinearShapes s = linear_shapes(rows, x.shape()[1], dy.shape()[1], state_->products, false);
     const memory::desc bias_md = bias ? s.bias_f32 : memory::desc();
     const auto hint =
         dnnl_compat::inner_product_forward(state_->engine, s.src, s.weights, bias_md, s.dst, s.attributes);
@@ -129,9 +138,8 @@ void OnednnBackend::linear_backward_weight(const Tensor& x, const Tensor& dy, co
     std::vector<std::pair<int, memory::desc>> arguments{
         {DNNL_ARG_SRC, s.src}, {DNNL_ARG_DIFF_WEIGHTS, pd.diff_weights_desc()}, {DNNL_ARG_DIFF_DST, s.dst}};
     if (bias) arguments.emplace_back(DNNL_ARG_DIFF_BIAS, s.bias_f32);
-    gradient = std::make_unique<PrimitiveGradient>(
-        bind_primitive(*state_, dnnl::inner_product_backward_weights(pd), pd.scratchpad_desc(), arguments),
-        pd.diff_weights_desc());
+    auto bound = bind_primitive(*state_, dnnl::inner_product_backward_weights(pd), pd.scratchpad_desc(), arguments);
+    gradient = in_parts(*state_, std::make_unique<PrimitiveGradient>(std::move(bound), pd.diff_weights_desc()), rows);
   }
   run_backward_weight(*state_, *this, *gradient, x, dy, layout_of(w), dw, dbias, accumulate);
 }

@@ -46,6 +46,8 @@ OnednnBackend::OnednnBackend(int threads, DType compute)
         "train.precision: bf16 needs a CPU with AVX-512 BF16, and this one has {} (set train.precision = \"fp32\")",
         isa_name());
   }
+  state_->widens = compute == DType::kBF16 && !has_fast_bf16();
+  state_->products = state_->widens ? DType::kF32 : compute;
   omp_set_dynamic(0);
   omp_set_num_threads(threads);
 }
@@ -55,6 +57,8 @@ OnednnBackend::~OnednnBackend() = default;
 std::unique_ptr<Backend> OnednnBackend::with_direct_convolutions() const {
   auto backend = std::make_unique<OnednnBackend>(threads_, compute_);
   backend->state_->direct = true;
+  backend->state_->widens = false;
+  backend->state_->products = compute_;
   return backend;
 }
 
@@ -72,8 +76,8 @@ std::string OnednnBackend::library_description() {
 }
 
 std::string OnednnBackend::description() const {
-  return fmt::format("cpu, {}, {} thread{}, {}", library_description(), threads_, threads_ == 1 ? "" : "s",
-                     dtype_name(compute_));
+  return fmt::format("cpu, {}, {} thread{}, {}{}", library_description(), threads_, threads_ == 1 ? "" : "s",
+                     dtype_name(compute_), state_->widens ? " with products in float32" : "");
 }
 
 void OnednnBackend::import_weight(const WeightLayout& layout, const float* host, const Tensor& native) {
@@ -103,7 +107,8 @@ void OnednnBackend::refresh_compute(Weight& weight) {
     return;
   }
   const auto reserve = [&](const dnnl::memory::desc& md, Tensor& target) {
-    if (!target) target = tensor({static_cast<std::int64_t>(md.get_size() / dtype_size(compute_))}, compute_);
+    if (!target)
+      target = tensor({static_cast<std::int64_t>(md.get_size() / dtype_size(state_->products))}, state_->products);
   };
   if (blocked->winograd > 0) {
     reserve(blocked->compute, weight.compute);

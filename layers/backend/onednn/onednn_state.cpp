@@ -19,6 +19,14 @@ bool has_matrix_units() {
   return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & amx) == amx;
 }
 
+bool has_fast_bf16() {
+#if defined(__x86_64__)
+  return has_matrix_units() || __builtin_cpu_is("intel") == 0;
+#else
+  return true;
+#endif
+}
+
 Tensor tensor_of(Backend& backend, const dnnl::memory::desc& md) {
   return backend.tensor({static_cast<std::int64_t>(md.get_size() / sizeof(float))}, DType::kF32);
 }
@@ -68,7 +76,7 @@ void run_backward_weight(OnednnState& state, Backend& backend, WeightGradient& g
   }
   Tensor bias_result = dbias;
   if (dbias && accumulate) bias_result = backend.tensor(dbias.shape(), DType::kF32);
-  gradient.run(state, backend, x, dy, result.raw(), bias_result.raw());
+  gradient.run(state, backend, x, dy, result, bias_result);
   if (!same_format) {
     const Tensor native = accumulate ? backend.tensor({layout.elements()}, DType::kF32) : dw;
     reorder(state, gradient.format(), result.raw(), layout.native, native.raw());

@@ -74,8 +74,9 @@ class WinogradGradient final : public WeightGradient {
     if (grid_.group() < grid_.images) others_ = bind_product(state, a, b, c, true);
   }
 
-  void run(OnednnState& state, Backend& backend, const Tensor& x, const Tensor& dy, void* dw, void* dbias) override {
-    if (dbias != nullptr) fail("Winograd's weight gradient gives no gradient of a bias");
+  void run(OnednnState& state, Backend& backend, const Tensor& x, const Tensor& dy, const Tensor& dw,
+           const Tensor& dbias) override {
+    if (dbias) fail("Winograd's weight gradient gives no gradient of a bias");
     const TileGrid& g = grid_;
     const Tensor zeros = zero_pixel(backend, std::max(g.in, g.out));
     const Tensor a = tensor_of(backend, tile_planes(g, g.in)), b = tensor_of(backend, tile_planes(g, g.out));
@@ -87,7 +88,7 @@ class WinogradGradient final : public WeightGradient {
       run_primitive(state, backend, image == 0 ? first_ : others_,
                     {{DNNL_ARG_SRC, a.raw()}, {DNNL_ARG_WEIGHTS, b.raw()}, {DNNL_ARG_DST, sums.raw()}});
     }
-    winograd_weight_gradient(g.side, sums.data<float>(), g.in * g.out, static_cast<float*>(dw));
+    winograd_weight_gradient(g.side, sums.data<float>(), g.in * g.out, dw.data<float>());
   }
 
  private:
