@@ -42,6 +42,7 @@ class Probe {
 
   /// sum(y * r) in double; the sums inside the layers are float.
   double value() {
+    model_.parameters().refresh_learned();  // what the layers read may be a copy of what is moved
     model_.parameters().begin_step();
     const Tensor y = model_.forward(input(), cache_, Mode::kTraining);
     double sum = 0;

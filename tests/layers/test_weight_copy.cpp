@@ -13,7 +13,7 @@
 using namespace convoy;
 
 TEST_CASE("both bfloat16 copies of a weight are bit for bit those of oneDNN") {
-  if (!OnednnBackend::supports_bf16()) {
+  if (!has_bf16()) {
     MESSAGE("skipped: this CPU has no bfloat16 instructions");
     return;
   }

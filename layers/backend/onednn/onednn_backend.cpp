@@ -41,13 +41,7 @@ dnnl::memory::desc row_major(const dnnl::memory::desc& md) {
 
 OnednnBackend::OnednnBackend(int threads, DType compute)
     : threads_(threads), compute_(compute), state_(std::make_unique<OnednnState>()) {
-  if (compute == DType::kBF16 && !supports_bf16()) {
-    fail_usage(
-        "train.precision: bf16 needs a CPU with AVX-512 BF16, and this one has {} (set train.precision = \"fp32\")",
-        isa_name());
-  }
-  state_->widens = compute == DType::kBF16 && !has_fast_bf16();
-  state_->products = state_->widens ? DType::kF32 : compute;
+  state_->choose_products(compute);
   omp_set_dynamic(0);
   omp_set_num_threads(threads);
 }
@@ -57,18 +51,11 @@ OnednnBackend::~OnednnBackend() = default;
 std::unique_ptr<Backend> OnednnBackend::with_direct_convolutions() const {
   auto backend = std::make_unique<OnednnBackend>(threads_, compute_);
   backend->state_->direct = true;
-  backend->state_->widens = false;
-  backend->state_->products = compute_;
+  backend->state_->choose_products(compute_);
   return backend;
 }
 
-bool OnednnBackend::supports_bf16() {
-#if defined(__x86_64__)
-  return __builtin_cpu_supports("avx512bf16") != 0;
-#else
-  return false;
-#endif
-}
+bool OnednnBackend::multiplies_bf16() { return has_fast_bf16(); }
 
 std::string OnednnBackend::library_description() {
   const dnnl_version_t* v = dnnl_version();

@@ -17,13 +17,12 @@ struct OnednnState;
 
 class OnednnBackend final : public Backend {
  public:
-  /// threads: OpenMP threads of this process's kernels, at least 1. compute: kF32 or kBF16; throws a usage Error
-  /// when the CPU has no bfloat16 instructions.
+  /// threads: OpenMP threads of this process's kernels, at least 1. compute: kF32 or kBF16, of activations.
   OnednnBackend(int threads, DType compute);
   ~OnednnBackend() override;
 
-  /// Whether this CPU trains in bfloat16 (AVX-512 BF16 or AMX) with this oneDNN.
-  static bool supports_bf16();
+  /// Whether products of bfloat16 activations are taken in bfloat16, and not in float32: where that is faster.
+  static bool multiplies_bf16();
   /// "oneDNN 2.6.3, AVX2"
   static std::string library_description();
 

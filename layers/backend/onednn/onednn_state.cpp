@@ -8,23 +8,37 @@
 
 namespace convoy {
 
+namespace {
+
+// Whether oneDNN uses all of these instructions.
+bool uses(dnnl::cpu_isa isa) {
+  const auto wanted = static_cast<unsigned>(isa);  // a set of features
+  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
+}
+
+}  // namespace
+
 dnnl::memory::data_type onednn_type(DType dtype) {
   if (dtype == DType::kF32) return dnnl::memory::data_type::f32;
   if (dtype == DType::kBF16) return dnnl::memory::data_type::bf16;
   fail("oneDNN operations do not take {}", dtype_name(dtype));
 }
 
-bool has_matrix_units() {
-  const auto amx = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_amx);  // a set of features, as all of them are
-  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & amx) == amx;
-}
+bool has_bf16() { return uses(dnnl::cpu_isa::avx512_core_bf16); }
+
+bool has_matrix_units() { return uses(dnnl::cpu_isa::avx512_core_amx); }
 
 bool has_fast_bf16() {
 #if defined(__x86_64__)
-  return has_matrix_units() || __builtin_cpu_is("intel") == 0;
+  return has_matrix_units() || (has_bf16() && __builtin_cpu_is("intel") == 0);
 #else
-  return true;
+  return false;
 #endif
+}
+
+void OnednnState::choose_products(DType activations) {
+  widens = activations == DType::kBF16 && !(direct ? has_bf16() : has_fast_bf16());
+  products = widens ? DType::kF32 : activations;
 }
 
 Tensor tensor_of(Backend& backend, const dnnl::memory::desc& md) {

@@ -49,6 +49,10 @@ struct OnednnState {
   DType products = DType::kF32;  ///< in which products are taken, and weights are read
   bool widens = false;           ///< bfloat16 activations are converted for them (widened.h)
   bool direct = false;           ///< no convolution goes another way than oneDNN's direct one
+
+  /// For activations of this type: as fast as they go, or, where convolutions are to be direct, as they are if they
+  /// can.
+  void choose_products(DType activations);
 };
 
 /// The oneDNN name of an element type.
@@ -77,12 +81,15 @@ void run_backward_weight(OnednnState& state, Backend& backend, WeightGradient& g
                          const Tensor& dy, const OnednnWeightLayout& layout, const Tensor& dw, const Tensor& dbias,
                          bool accumulate);
 
-/// Whether oneDNN's bfloat16 operations run on matrix units (AMX).
+/// Whether oneDNN has instructions for products of bfloat16 numbers here (AVX-512 BF16 or AMX).
+[[nodiscard]] bool has_bf16();
+
+/// Whether its bfloat16 operations run on matrix units (AMX).
 [[nodiscard]] bool has_matrix_units();
 
-/// Whether a core multiplies bfloat16 numbers faster than float32 ones. Intel's do on their matrix units; where these
-/// are not to be had, as on many virtual machines, their instruction for it (VDPBF16PS) takes four times as long as a
-/// float32 multiply-add and does twice as much: 94 GFLOP/s beside 190 on a core of the fifth generation.
+/// Whether these are faster than products of float32 numbers. Intel's are on their matrix units; where these are not to
+/// be had, as on many virtual machines, their instruction (VDPBF16PS) takes four times as long as a float32
+/// multiply-add and does twice as much: 94 GFLOP/s beside 190 on a core of the fifth generation.
 [[nodiscard]] bool has_fast_bf16();
 
 }  // namespace convoy

@@ -19,7 +19,7 @@ Tensor images_of(const Tensor& x, std::int64_t first, std::int64_t count) {
 }
 
 Tensor widened(Backend& backend, const Tensor& x) {
-  const Tensor wide = backend.tensor(x.shape(), DType::kF32);
+  Tensor wide = backend.tensor(x.shape(), DType::kF32);
   backend.cast(x, wide);
   return wide;
 }
