@@ -72,6 +72,12 @@ Array uniform(const Shape& shape, std::uint64_t seed, double low, double high) {
   return array;
 }
 
+Array whole(const Shape& shape, std::uint64_t seed, double step) {
+  Array array = uniform(shape, seed);
+  for (double& value : array.values) value = step * std::round(3 * value);
+  return array;
+}
+
 Tensor Device::put(Array& array, DType dtype) {
   const Tensor tensor = backend.tensor(array.shape, dtype);
   std::vector<std::uint8_t> memory(tensor.bytes());

@@ -39,6 +39,9 @@ struct Array {
 /// Uniform in [low, high), the same for the same seed everywhere.
 Array uniform(const Shape& shape, std::uint64_t seed, double low = -1.0, double high = 1.0);
 
+/// Whole numbers up to 3 times `step`.
+Array whole(const Shape& shape, std::uint64_t seed, double step = 1.0);
+
 /// A CPU backend with a number of threads, and arrays on their way to and from it.
 struct Device {
   OnednnBackend backend;

@@ -4,8 +4,6 @@
 // their rounding, whatever the parts.
 #include <doctest/doctest.h>
 
-#include <cmath>
-
 #include "layers/backend/onednn/column_product.h"
 #include "layers/backend/onednn/onednn_state.h"
 #include "layers/backend/onednn/widened.h"
@@ -21,12 +19,6 @@ OnednnState widening() {
   OnednnState state;
   state.widens = true;
   return state;
-}
-
-Array whole(const Shape& shape, std::uint64_t seed) {
-  Array array = uniform(shape, seed);
-  for (double& value : array.values) value = std::round(3 * value);
-  return array;
 }
 
 // As bfloat16 holds them.
