@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "layers/backend/onednn/column_product.h"
+#include "layers/backend/onednn/direct_conv2d.h"
 #include "layers/backend/onednn/onednn_state.h"
 #include "layers/backend/onednn/widened.h"
 #include "tests/layers/reference.h"
@@ -26,23 +27,6 @@ Array rounded(const Array& exact) {
   Array array = exact;
   for (double& value : array.values) value = static_cast<float>(BFloat16(static_cast<float>(value)));
   return array;
-}
-
-// A linear layer's weight gradient in float32, for `rows` rows, with that of its bias.
-std::unique_ptr<WeightGradient> linear_gradient(OnednnState& state, std::int64_t rows, std::int64_t in,
-                                                std::int64_t out) {
-  using dnnl::memory;
-  using Tag = memory::format_tag;
-  const auto type = memory::data_type::f32;
-  const memory::desc x({rows, in}, type, Tag::nc), y({rows, out}, type, Tag::nc), w({out, in}, type, Tag::ab),
-      bias({out}, type, Tag::a);
-  const auto hint = dnnl_compat::inner_product_forward(state.engine, x, w, bias, y, user_scratchpad());
-  const auto pd = dnnl_compat::inner_product_backward_weights(state.engine, x, w, bias, y, hint, user_scratchpad());
-  return std::make_unique<PrimitiveGradient>(
-      bind_primitive(
-          state, dnnl::inner_product_backward_weights(pd), pd.scratchpad_desc(),
-          {{DNNL_ARG_SRC, x}, {DNNL_ARG_DIFF_WEIGHTS, w}, {DNNL_ARG_DIFF_DST, y}, {DNNL_ARG_DIFF_BIAS, bias}}),
-      w);
 }
 
 }  // namespace
@@ -72,24 +56,25 @@ TEST_CASE("convolutions of bfloat16 in float32 do not depend on the parts") {
 }
 
 TEST_CASE("the gradient of a bias is the sum over the parts") {
-  const std::int64_t in = 24, out = 40;
-  const Array x = whole({12, in}, 4), dy = whole({12, out}, 5);
-  Array dw(Shape{out, in}), dbias(Shape{out, 1});
+  const Conv2dSpec spec{24, 40, 1, 1, 0};
+  const Array x = whole({12, 24, 1, 1}, 4), dy = whole({12, 40, 1, 1}, 5), w(Shape{40, 24, 1, 1});
+  const Array dw = conv2d_backward(spec, dy, x, w).dweight;
+  Array dbias(Shape{40, 1});
   for (std::int64_t n = 0; n < 12; ++n) {
-    for (std::int64_t o = 0; o < out; ++o) {
-      dbias.at(o, 0) += dy.at(n, o);
-      for (std::int64_t i = 0; i < in; ++i) dw.at(o, i) += dy.at(n, o) * x.at(n, i);
-    }
+    for (std::int64_t o = 0; o < 40; ++o) dbias.at(o, 0) += dy.at(n, o);
   }
-  for (const std::int64_t rows : {3, 12}) {
+  for (const std::int64_t images : {3, 12}) {
     Device device(1);
     OnednnState state = widening();
     Array x_copy = x, dy_copy = dy;
     const Tensor input = device.put(x_copy, DType::kBF16), gradient = device.put(dy_copy, DType::kBF16);
-    const Tensor sums = device.spoiled({out, in}), bias = device.spoiled({out});
-    in_parts(state, linear_gradient(state, rows, in, out), rows)
-        ->run(state, device.backend, input, gradient, sums, bias);
-    CHECK(device.get(sums).values == dw.values);
+    const auto product =
+        in_parts(state, make_direct_gradient(state, spec, x.shape.with_batch(images), DType::kF32, true), images);
+    const Tensor sums = tensor_of(device.backend, product->format()), rows = device.spoiled({w.shape.size()}),
+                 bias = device.spoiled({40});
+    product->run(state, device.backend, input, gradient, sums, bias);
+    reorder(state, product->format(), sums.raw(), column_weights(spec), rows.raw());
+    CHECK(from_hwio(device.get(rows), w.shape).values == dw.values);
     CHECK(device.get(bias).values == dbias.values);
   }
 }

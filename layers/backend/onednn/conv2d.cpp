@@ -36,15 +36,12 @@ Shape pixels_shape(const Conv2dSpec& spec, const Shape& x) {
   return {x[0], x[1], spec.output_extent(x[2]), spec.output_extent(x[3])};
 }
 
-// A strided window of one pixel is one without stride over packed pixels. For channels that fill no vectors it always
-// goes that way: oneDNN 2.6's kernels for AVX2 write beyond their scratchpad there.
-bool over_packed_pixels(const Conv2dSpec& s) {
-  return s.kernel == 1 && s.stride > 1 && s.padding == 0 && s.in_channels % 16 != 0;
-}
+// A strided window of one pixel, which is one without stride over the pixels that it looks at.
+bool skips_pixels(const Conv2dSpec& s) { return s.kernel == 1 && s.stride > 1 && s.padding == 0; }
 
-Tensor packed_pixels(Backend& backend, const Conv2dSpec& spec, const Tensor& x) {
-  return pixel_rows(backend, spec, x).reshaped(pixels_shape(spec, x.shape()));
-}
+// Forward and for the weight gradient it goes over those packed where they are a linear layer's rows, and for channels
+// that fill no vectors: oneDNN 2.6's strided kernels for AVX2 write beyond their scratchpad there.
+bool over_packed_pixels(const Conv2dSpec& s, bool rows) { return skips_pixels(s) && (rows || s.in_channels % 16 != 0); }
 
 // The images of x that go through a convolution at a time.
 Shape part_of(const OnednnState& state, const Conv2dSpec& spec, const Shape& x) {
@@ -72,10 +69,9 @@ bool by_transposed(const OnednnState& state, const Conv2dSpec& s, DType compute)
   return by_columns(state, s, compute) && has_transposed_conv2d(s);
 }
 
-// The input gradient of a strided window of one pixel is computed for the pixels that it looks at, without the stride.
+// The input gradient is computed for those pixels alone, without the stride.
 bool by_pixels(const OnednnState& state, const Conv2dSpec& s, DType compute, bool rows) {
-  if (s.kernel > 1 || s.stride == 1 || s.padding > 0) return false;
-  return rows || over_packed_pixels(s) || by_transposed(state, without_stride(s), compute);
+  return over_packed_pixels(s, rows) || (skips_pixels(s) && by_transposed(state, without_stride(s), compute));
 }
 
 std::unique_ptr<Direction> make_forward(OnednnState& state, const Conv2dSpec& spec, const Shape& x, DType compute,
@@ -111,7 +107,7 @@ Tensor pixels_gradient(Backend& backend, const Conv2dSpec& spec, const Tensor& d
 }  // namespace
 
 std::unique_ptr<WeightLayout> OnednnBackend::conv2d_layout(const Conv2dSpec& spec, const Shape& images) {
-  if (over_packed_pixels(spec)) return conv2d_layout(without_stride(spec), pixels_shape(spec, images));
+  if (over_packed_pixels(spec, false)) return conv2d_layout(without_stride(spec), pixels_shape(spec, images));
   const DType compute = state_->products;
   const Shape input = part_of(*state_, spec, images);
   const Shape shape{spec.out_channels, spec.in_channels, spec.kernel, spec.kernel};
@@ -143,11 +139,11 @@ std::unique_ptr<WeightLayout> OnednnBackend::conv2d_layout(const Conv2dSpec& spe
 
 void OnednnBackend::conv2d_forward(const Conv2dSpec& spec, const Tensor& x, const Weight& w, const Weight* bias,
                                    const Tensor& y) {
-  if (over_packed_pixels(spec)) {
+  const OnednnWeightLayout& layout = layout_of(w);
+  if (over_packed_pixels(spec, layout.of_rows())) {
     return conv2d_forward(without_stride(spec), packed_pixels(*this, spec, x), w, bias, y);
   }
-  if (layout_of(w).of_rows()) return linear_forward(pixel_rows(*this, spec, x), w, bias, false, as_rows(y));
-  const OnednnWeightLayout& layout = layout_of(w);
+  if (layout.of_rows()) return linear_forward(as_rows(x), w, bias, false, as_rows(y));
   auto& forward = plan_for(*state_, spec, x.shape(), w, bias != nullptr).forward;
   if (!forward || forward->weights() != layout.compute) {  // a layer built for another size may have its own format
     const Shape part = part_of(*state_, spec, x.shape());
@@ -180,12 +176,10 @@ void OnednnBackend::conv2d_backward_input_add(const Conv2dSpec& spec, const Tens
 
 void OnednnBackend::conv2d_backward_weight(const Conv2dSpec& spec, const Tensor& x, const Tensor& dy, const Weight& w,
                                            const Tensor& dw, const Tensor& dbias, bool accumulate) {
-  if (over_packed_pixels(spec)) {
+  if (over_packed_pixels(spec, layout_of(w).of_rows())) {
     return conv2d_backward_weight(without_stride(spec), packed_pixels(*this, spec, x), dy, w, dw, dbias, accumulate);
   }
-  if (layout_of(w).of_rows()) {
-    return linear_backward_weight(pixel_rows(*this, spec, x), as_rows(dy), w, dw, dbias, accumulate);
-  }
+  if (layout_of(w).of_rows()) return linear_backward_weight(as_rows(x), as_rows(dy), w, dw, dbias, accumulate);
   const bool bias = static_cast<bool>(dbias);
   auto& gradient = plan_for(*state_, spec, x.shape(), w, bias).backward_weight;
   if (!gradient) {

@@ -87,9 +87,9 @@ void run_backward_weight(OnednnState& state, Backend& backend, WeightGradient& g
 /// Whether its bfloat16 operations run on matrix units (AMX).
 [[nodiscard]] bool has_matrix_units();
 
-/// Whether these are faster than products of float32 numbers. Intel's are on their matrix units; where these are not to
-/// be had, as on many virtual machines, their instruction (VDPBF16PS) takes four times as long as a float32
-/// multiply-add and does twice as much: 94 GFLOP/s beside 190 on a core of the fifth generation.
+/// Whether products of bfloat16 numbers are faster than those of float32 ones. Intel's are on their matrix units; where
+/// these are not to be had, as on many virtual machines, their instruction (VDPBF16PS) takes four times as long as a
+/// float32 multiply-add and does twice as much: 94 GFLOP/s beside 190 on a core of the fifth generation.
 [[nodiscard]] bool has_fast_bf16();
 
 }  // namespace convoy

@@ -35,17 +35,16 @@ bool has_row_product(const Conv2dSpec& spec, const Shape& x, DType compute) {
              dnnl::memory::format_tag::any;
 }
 
-Tensor pixel_rows(Backend& backend, const Conv2dSpec& spec, const Tensor& x) {
-  if (spec.stride == 1) return as_rows(x);
+Tensor packed_pixels(Backend& backend, const Conv2dSpec& spec, const Tensor& x) {
   const ColumnShapes shapes(spec, x.shape());
-  Tensor rows = backend.tensor({shapes.images * shapes.pixels(), shapes.in}, x.dtype());
+  Tensor packed = backend.tensor({shapes.images, shapes.in, shapes.out_height, shapes.out_width}, x.dtype());
   const std::size_t element_bytes = dtype_size(x.dtype());
-  auto* to = static_cast<std::byte*>(rows.raw());
-  parallel_ranges(rows.shape()[0], 16, [&](std::int64_t first, std::int64_t last, int) {
+  auto* to = static_cast<std::byte*>(packed.raw());
+  parallel_ranges(shapes.images * shapes.pixels(), 16, [&](std::int64_t first, std::int64_t last, int) {
     gather_columns(shapes, static_cast<const std::byte*>(x.raw()), first, last, element_bytes,
                    to + static_cast<std::size_t>(first * shapes.in) * element_bytes);
   });
-  return rows;
+  return packed;
 }
 
 Tensor as_rows(const Tensor& y) {

@@ -19,11 +19,10 @@ namespace convoy {
 /// Whether this convolution of x [n, in, h, w] is faster as a linear layer.
 [[nodiscard]] bool has_row_product(const Conv2dSpec& spec, const Shape& x, DType compute);
 
-/// The linear layer's rows [n * out_height * out_width, in]: the pixels of x that the convolution looks at, x itself
-/// where these are all.
-[[nodiscard]] Tensor pixel_rows(Backend& backend, const Conv2dSpec& spec, const Tensor& x);
+/// The pixels [n, in, out_height, out_width] of x that such a convolution with a stride looks at, of any element type.
+[[nodiscard]] Tensor packed_pixels(Backend& backend, const Conv2dSpec& spec, const Tensor& x);
 
-/// y [n, out, h, w] as the linear layer's rows [n * h * w, out].
+/// x or y [n, channels, h, w] as the linear layer's rows [n * h * w, channels].
 [[nodiscard]] Tensor as_rows(const Tensor& y);
 
 /// Sets images x [n, in, h, w] to zeros, but every stride-th pixel of every stride-th row to `packed`'s [n, in,
