@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What synchronised batch norm needs of the outside world: the sum of a few numbers over all replicas that
-// work on the same microbatch index. Implemented over a communicator in parallel/statistics_reducer.h, so
+// work on the same microbatch index. Implemented over a communicator in parallel/comm/statistics_reducer.h, so
 // that layers know no MPI.
 #pragma once
 

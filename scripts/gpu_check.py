@@ -54,16 +54,16 @@ def tests(part):
             plain += [f"--test-case-exclude={COMPARE_CASES}"]
         if name == "test_app" and part.in_bundle:  # it looks where it was built
             plain += ["--test-case-exclude=the examples are good configs"]
-        if name == "mpi_abort_test":
+        if name == "test_mpi_abort":
             runs = [(f"{name} {how}", part.ranks(2) + [path, how]) for how in ("throws", "hangs")]
-        elif name.startswith("mpi_") or "nccl" in name:
+        elif name in ("test_parallel_mpi", "test_nccl"):
             runs = [(f"{name} on {ranks}", part.ranks(ranks) + plain) for ranks in (1, 2, 4)]
         else:
             runs = [] if name == "io_files" else [(name, plain)]
         for title, command in runs:
             start = time.monotonic()
             code, text = part.run(command)
-            good = "aborted in time" in text and "too late" not in text if name == "mpi_abort_test" else code == 0
+            good = "aborted in time" in text and "too late" not in text if name == "test_mpi_abort" else code == 0
             result = "passed" if good else "skipped" if code == 77 else f"failed: {ending(code)}: {last_line(text)}"
             results[title] = {"result": result, "seconds": round(time.monotonic() - start, 1)}
             say(f"{title:<28} {results[title]['seconds']:>6} s  {result}")

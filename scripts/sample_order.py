@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The order of samples of a run, worked out anew: the same permutation as io/sampler.cpp and the same checksum as the
+"""The order of samples of a run, worked out anew: the same permutation as io/data/sampler.cpp and the same checksum as the
 field `samples_crc32c` of metrics.jsonl, in another language, for checks that do not trust the program.
 
 Standard library only. Invariant: a pure function of (size, seed, shuffle, epoch).

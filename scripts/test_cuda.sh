@@ -15,6 +15,6 @@ if [[ ! -x "$nvcc" ]]; then
 fi
 scripts/install_deps.sh --cuda
 cmake --preset cuda -DCMAKE_CUDA_COMPILER="$nvcc" -DCMAKE_CUDA_ARCHITECTURES="${CONVOY_CUDA_ARCH:-90}"
-cmake --build --preset cuda --parallel "$(build_jobs)" --target convoy test_cuda nccl_test
+cmake --build --preset cuda --parallel "$(build_jobs)" --target convoy test_cuda test_nccl
 allow_mpi_as_root
 exec ctest --preset cuda -L gpu "$@"

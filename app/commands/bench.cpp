@@ -10,18 +10,18 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "app/batch_feed.h"
-#include "app/bench_points.h"
-#include "app/bench_profile.h"
-#include "app/bench_reduction.h"
-#include "app/build_model.h"
-#include "app/build_run.h"
-#include "app/peak_memory.h"
-#include "app/version.h"
+#include "app/base/peak_memory.h"
+#include "app/base/version.h"
+#include "app/bench/bench_points.h"
+#include "app/bench/bench_profile.h"
+#include "app/bench/bench_reduction.h"
+#include "app/build/build_model.h"
+#include "app/build/build_run.h"
+#include "app/train/batch_feed.h"
 #include "layers/base/clock.h"
 #include "layers/base/error.h"
 #include "layers/base/median.h"
-#include "parallel/batch_transfer.h"
+#include "parallel/engine/batch_transfer.h"
 
 namespace convoy {
 

@@ -3,13 +3,13 @@
 // convoy check: reads a config as a run would and prints all of it; for a cut model, where the cuts fall.
 #include <iostream>
 
-#include "app/build_backend.h"
-#include "app/build_data.h"
-#include "app/build_layout.h"
-#include "app/build_model.h"
+#include "app/build/build_backend.h"
+#include "app/build/build_data.h"
+#include "app/build/build_layout.h"
+#include "app/build/build_model.h"
 #include "app/commands/commands.h"
-#include "app/config_printer.h"
-#include "app/config_reader.h"
+#include "app/config/config_printer.h"
+#include "app/config/config_reader.h"
 #include "layers/base/error.h"
 
 namespace convoy {

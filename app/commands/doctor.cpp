@@ -10,14 +10,14 @@
 #include <iostream>
 #include <sstream>
 
+#include "app/base/version.h"
 #include "app/commands/commands.h"
 #include "app/commands/doctor_report.h"
-#include "app/version.h"
-#include "io/hdf5.h"
+#include "io/hdf5/hdf5.h"
 #include "layers/backend/onednn/onednn_backend.h"
 #include "layers/base/error.h"
-#include "parallel/cpu_binding.h"
-#include "parallel/world.h"
+#include "parallel/world/cpu_binding.h"
+#include "parallel/world/world.h"
 
 namespace convoy {
 

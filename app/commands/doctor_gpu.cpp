@@ -5,7 +5,7 @@
 #include <sstream>
 #include <vector>
 
-#include "app/build_backend.h"
+#include "app/build/build_backend.h"
 #include "app/commands/doctor_report.h"
 
 namespace convoy {

@@ -4,10 +4,10 @@
 #include <iostream>
 #include <utility>
 
-#include "app/broken_report.h"
+#include "app/build/run_state.h"
 #include "app/commands/commands.h"
-#include "app/evaluate.h"
-#include "app/run_state.h"
+#include "app/train/broken_report.h"
+#include "app/train/evaluate.h"
 #include "layers/base/error.h"
 
 namespace convoy {

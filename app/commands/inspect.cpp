@@ -11,9 +11,9 @@
 #include <map>
 
 #include "app/commands/commands.h"
-#include "io/checkpoint.h"
-#include "io/hdf5_trial.h"
-#include "io/shards.h"
+#include "io/checkpoint/checkpoint.h"
+#include "io/data/shards.h"
+#include "io/hdf5/hdf5_trial.h"
 #include "layers/base/error.h"
 #include "layers/base/size_words.h"
 

@@ -8,11 +8,11 @@
 #include <limits>
 #include <span>
 
-#include "app/build_data.h"
+#include "app/build/build_data.h"
 #include "app/commands/commands.h"
-#include "app/config_reader.h"
-#include "app/image_grid.h"
-#include "io/atomic_file.h"
+#include "app/config/config_reader.h"
+#include "app/inspect/image_grid.h"
+#include "io/files/atomic_file.h"
 #include "layers/base/error.h"
 
 namespace convoy {

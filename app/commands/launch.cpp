@@ -10,14 +10,14 @@
 #include <thread>
 
 #include "app/commands/commands.h"
-#include "app/config_reader.h"
+#include "app/config/config_reader.h"
 #include "app/launch/member_service.h"
 #include "app/launch/members.h"
 #include "app/launch/process_tree.h"
 #include "app/launch/remote_request.h"
 #include "app/launch/slurm_hosts.h"
 #include "app/launch/supervisor.h"
-#include "io/lock_file.h"
+#include "io/files/lock_file.h"
 #include "layers/base/error.h"
 
 namespace convoy {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // convoy pack: a data set as one HDF5 file, or as shards. Checks the arguments against the source, then runs the packer
-// (io/packer.h) and shows how it goes. Relies on stop.h for signals. Invariant: needs no MPI and no config.
+// (io/pack/packer.h) and shows how it goes. Relies on stop.h for signals. Invariant: needs no MPI and no config.
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
@@ -9,9 +9,9 @@
 #include <thread>
 
 #include "app/commands/commands.h"
-#include "app/progress.h"
-#include "app/stop.h"
-#include "io/packer.h"
+#include "app/train/progress.h"
+#include "app/train/stop.h"
+#include "io/pack/packer.h"
 #include "layers/base/error.h"
 #include "layers/base/random.h"
 

@@ -7,17 +7,17 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "app/build_backend.h"
-#include "app/build_data.h"
-#include "app/build_model.h"
-#include "app/build_run.h"
+#include "app/build/build_backend.h"
+#include "app/build/build_data.h"
+#include "app/build/build_model.h"
+#include "app/build/build_run.h"
 #include "app/commands/commands.h"
 #include "app/planning/calibrate.h"
 #include "app/planning/predict.h"
 #include "app/planning/stated_machine.h"
-#include "io/trace_file.h"
+#include "io/log/trace_file.h"
 #include "layers/base/error.h"
-#include "parallel/agree.h"
+#include "parallel/comm/agree.h"
 
 namespace convoy {
 

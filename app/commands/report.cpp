@@ -8,7 +8,7 @@
 #include "app/commands/commands.h"
 #include "app/report/page.h"
 #include "app/report/report_run.h"
-#include "io/atomic_file.h"
+#include "io/files/atomic_file.h"
 #include "layers/base/error.h"
 
 namespace convoy {

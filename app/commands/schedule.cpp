@@ -7,7 +7,7 @@
 #include <iostream>
 
 #include "app/commands/commands.h"
-#include "parallel/schedule_print.h"
+#include "parallel/schedule/schedule_print.h"
 
 namespace convoy {
 

@@ -5,9 +5,9 @@
 #include <optional>
 
 #include "app/commands/commands.h"
-#include "app/config_printer.h"
-#include "app/run_lock.h"
-#include "app/trainer.h"
+#include "app/config/config_printer.h"
+#include "app/train/run_lock.h"
+#include "app/train/trainer.h"
 
 namespace convoy {
 

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "app/error_report.h"
+#include "app/base/error_report.h"
 #include "app/launch/process_tree.h"
 
 namespace convoy {

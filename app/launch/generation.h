@@ -20,7 +20,7 @@ class Generation {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// error_file: where a rank leaves what it reports (app/error_report.h); removed first.
+  /// error_file: where a rank leaves what it reports (app/base/error_report.h); removed first.
   Generation(const Launcher& launcher, HostList hosts, std::string error_file);
   ~Generation();
   Generation(const Generation&) = delete;

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
-#include "io/atomic_file.h"
+#include "io/files/atomic_file.h"
 #include "layers/base/error.h"
 #include "layers/base/file_text.h"
 

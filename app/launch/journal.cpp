@@ -4,7 +4,7 @@
 #include <fstream>
 #include <iostream>
 
-#include "app/error_report.h"
+#include "app/base/error_report.h"
 #include "layers/base/clock.h"
 
 namespace convoy {

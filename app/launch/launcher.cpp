@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "app/error_report.h"
+#include "app/base/error_report.h"
 #include "app/launch/child_process.h"
 #include "layers/base/error.h"
 

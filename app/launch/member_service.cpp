@@ -11,7 +11,7 @@
 #include <span>
 
 #include "app/launch/process_tree.h"
-#include "io/atomic_file.h"
+#include "io/files/atomic_file.h"
 #include "layers/base/error.h"
 #include "layers/base/file_text.h"
 

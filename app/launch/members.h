@@ -10,7 +10,7 @@
 #include <string>
 
 #include "app/launch/host_source.h"
-#include "io/lock_file.h"
+#include "io/files/lock_file.h"
 
 namespace convoy {
 

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "app/build_data.h"
-#include "app/build_layout.h"
-#include "app/build_model.h"
+#include "app/build/build_data.h"
+#include "app/build/build_layout.h"
+#include "app/build/build_model.h"
 #include "layers/base/error.h"
 
 namespace convoy {

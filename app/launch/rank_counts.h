@@ -10,9 +10,9 @@
 #include <optional>
 #include <string>
 
-#include "app/config.h"
+#include "app/config/config.h"
 #include "app/launch/host_list.h"
-#include "io/dataset.h"
+#include "io/data/dataset.h"
 
 namespace convoy {
 

@@ -17,8 +17,8 @@
 #include <thread>
 
 #include "app/launch/signal_inbox.h"
-#include "io/atomic_file.h"
-#include "io/process_identity.h"
+#include "io/files/atomic_file.h"
+#include "io/files/process_identity.h"
 #include "layers/base/error.h"
 #include "layers/base/file_text.h"
 

@@ -10,7 +10,7 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 
-#include "io/checkpoint_folder.h"
+#include "io/checkpoint/checkpoint_folder.h"
 #include "layers/base/error.h"
 
 namespace convoy {

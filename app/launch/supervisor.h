@@ -10,7 +10,7 @@
 #include <memory>
 #include <string>
 
-#include "app/config.h"
+#include "app/config/config.h"
 #include "app/launch/failure.h"
 #include "app/launch/generation.h"
 #include "app/launch/host_health.h"

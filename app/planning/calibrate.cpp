@@ -4,14 +4,14 @@
 #include <algorithm>
 #include <array>
 
-#include "app/build_backend.h"
-#include "app/build_layout.h"
-#include "app/build_model.h"
+#include "app/build/build_backend.h"
+#include "app/build/build_layout.h"
+#include "app/build/build_model.h"
 #include "layers/base/error.h"
 #include "layers/base/median.h"
-#include "parallel/agree.h"
-#include "parallel/batch_transfer.h"
-#include "parallel/stopwatch.h"
+#include "layers/base/stopwatch.h"
+#include "parallel/comm/agree.h"
+#include "parallel/engine/batch_transfer.h"
 
 namespace convoy {
 

@@ -4,12 +4,12 @@
 // ranks, an all-reduce, the optimizer, the input. Takes about a minute for a large model.
 #pragma once
 
-#include "app/config.h"
-#include "app/device_choice.h"
+#include "app/build/device_choice.h"
+#include "app/config/config.h"
 #include "app/planning/machine_model.h"
-#include "io/dataset.h"
-#include "parallel/communicator.h"
-#include "parallel/rank_group.h"
+#include "io/data/dataset.h"
+#include "parallel/comm/communicator.h"
+#include "parallel/comm/rank_group.h"
 
 namespace convoy {
 

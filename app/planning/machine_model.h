@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "parallel/simulator.h"
-#include "parallel/unit_costs.h"
+#include "parallel/schedule/simulator.h"
+#include "parallel/schedule/unit_costs.h"
 
 namespace convoy {
 

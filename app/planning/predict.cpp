@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "app/build_model.h"
-#include "app/config_checks.h"
+#include "app/build/build_model.h"
+#include "app/build/config_checks.h"
 #include "layers/base/error.h"
 
 namespace convoy {

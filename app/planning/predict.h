@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "app/build_layout.h"
+#include "app/build/build_layout.h"
 #include "app/planning/machine_model.h"
 
 namespace convoy {

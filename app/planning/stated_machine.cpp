@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "app/build_backend.h"
-#include "app/build_model.h"
+#include "app/build/build_backend.h"
+#include "app/build/build_model.h"
 #include "layers/base/error.h"
 
 namespace convoy {

@@ -7,10 +7,10 @@
 
 #include <string>
 
-#include "app/config.h"
-#include "app/device_choice.h"
+#include "app/build/device_choice.h"
+#include "app/config/config.h"
 #include "app/planning/machine_model.h"
-#include "io/dataset.h"
+#include "io/data/dataset.h"
 
 namespace convoy {
 

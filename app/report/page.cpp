@@ -8,11 +8,11 @@
 #include <algorithm>
 #include <iterator>
 
+#include "app/base/version.h"
 #include "app/report/markup.h"
 #include "app/report/phases.h"
 #include "app/report/run_charts.h"
 #include "app/report/summary.h"
-#include "app/version.h"
 
 namespace convoy {
 

@@ -7,9 +7,9 @@
 #include <filesystem>
 #include <set>
 
-#include "app/config_source.h"
-#include "app/toml_text.h"
-#include "io/lock_file.h"
+#include "app/config/config_source.h"
+#include "app/config/toml_text.h"
+#include "io/files/lock_file.h"
 #include "layers/base/error.h"
 #include "layers/base/file_text.h"
 

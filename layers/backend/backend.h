@@ -15,9 +15,9 @@
 #include <span>
 #include <string>
 
+#include "layers/base/batch.h"
 #include "layers/base/memory_pool.h"
 #include "layers/base/tensor.h"
-#include "layers/batch.h"
 
 namespace convoy {
 

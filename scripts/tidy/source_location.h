@@ -7,7 +7,8 @@
 namespace std {
 class source_location {
  public:
-  static constexpr source_location current(const char* file = __builtin_FILE(), const char* function = __builtin_FUNCTION(),
+  static constexpr source_location current(const char* file = __builtin_FILE(),
+                                           const char* function = __builtin_FUNCTION(),
                                            unsigned line = __builtin_LINE()) noexcept {
     source_location place;
     place.file_ = file;

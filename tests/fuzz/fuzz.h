@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "io/dataset.h"
+#include "io/data/dataset.h"
 #include "layers/base/error.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
@@ -62,7 +62,7 @@ inline const Folder& folder() {
   return shared;
 }
 
-/// For code that tries in a child process what may crash there (io/trial.h): a crash of the child is no finding.
+/// For code that tries in a child process what may crash there (io/files/trial.h): a crash of the child is no finding.
 inline void forgive_children() {
   [[maybe_unused]] static const int once = pthread_atfork(nullptr, nullptr, [] {
     if (__sanitizer_set_death_callback != nullptr) __sanitizer_set_death_callback(nullptr);

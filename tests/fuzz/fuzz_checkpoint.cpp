@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Fuzz target: checkpoints (io/checkpoint.h): reading, checking, and reading only the weights. Files without a seal get
-// past it, so seeds have none; with one, nothing that was changed reaches the HDF5 library.
-#include "io/checkpoint.h"
+// Fuzz target: checkpoints (io/checkpoint/checkpoint.h): reading, checking, and reading only the weights. Files without
+// a seal get past it, so seeds have none; with one, nothing that was changed reaches the HDF5 library.
+#include "io/checkpoint/checkpoint.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

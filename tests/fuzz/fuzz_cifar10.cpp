@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Fuzz target: one of CIFAR-10's binary batches (io/cifar10.h), and the list of class names beside it, which the input
-// begins with: one byte says how long it is.
-#include "io/cifar10.h"
+// Fuzz target: one of CIFAR-10's binary batches (io/data/cifar10.h), and the list of class names beside it, which the
+// input begins with: one byte says how long it is.
+#include "io/data/cifar10.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

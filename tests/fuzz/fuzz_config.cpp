@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Fuzz target: the config reader (app/config_reader.h). What it accepts is printed, and must read back to the same.
-#include "app/config_printer.h"
-#include "app/config_reader.h"
+// Fuzz target: the config reader (app/config/config_reader.h). What it accepts is printed, and must read back to the
+// same.
+#include "app/config/config_printer.h"
+#include "app/config/config_reader.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Fuzz target: HDF5 data files (io/hdf5_dataset.h), at their root and in a group. What the HDF5 library itself crashes
-// on does so in a child process (io/hdf5_trial.h).
-#include "io/hdf5_dataset.h"
+// Fuzz target: HDF5 data files (io/data/hdf5_dataset.h), at their root and in a group. What the HDF5 library itself
+// crashes on does so in a child process (io/hdf5/hdf5_trial.h).
+#include "io/data/hdf5_dataset.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Fuzz target: MNIST's files (io/idx.h), plain or gzipped. The input is two bytes, big-endian: the length of the file
-// of images, which follows, and the file of labels after that.
-#include "io/idx.h"
+// Fuzz target: MNIST's files (io/data/idx.h), plain or gzipped. The input is two bytes, big-endian: the length of the
+// file of images, which follows, and the file of labels after that.
+#include "io/data/idx.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Fuzz target: JPEG files on their way to samples (io/image_dataset.h, jpeg.h, exif.h, resize.h, augment.h). The input
-// is three bytes, which choose the sample's size, the channels and the augmentation, and the file.
-#include "io/image_dataset.h"
-#include "io/jpeg.h"
+// Fuzz target: JPEG files on their way to samples (io/data/image_dataset.h, jpeg.h, exif.h, resize.h, augment.h). The
+// input is three bytes, which choose the sample's size, the channels and the augmentation, and the file.
+#include "io/data/image_dataset.h"
+#include "io/images/jpeg.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace {

@@ -17,7 +17,7 @@ if ((${#names[@]} == 0)); then
 fi
 cmake --preset fuzz >/dev/null
 cmake --build --preset fuzz
-# A small quarantine: each child (io/trial.h) copies the page tables.
+# A small quarantine: each child (io/files/trial.h) copies the page tables.
 export ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:quarantine_size_mb=4 UBSAN_OPTIONS=print_stacktrace=1
 found=0
 for name in "${names[@]}"; do
@@ -26,7 +26,7 @@ for name in "${names[@]}"; do
   options=(-max_total_time="$seconds" -timeout=20 -rss_limit_mb=3000 -malloc_limit_mb=1000 -max_len=32768
     -artifact_prefix="$findings/" -print_final_stats=1)
   case "$name" in
-    # Several children with their seconds (io/trial.h); what HDF5 asks malloc for, and never touches, harms nobody.
+    # Several children with their seconds (io/files/trial.h); what HDF5 asks malloc for, and never touches, harms nobody.
     hdf5_data | checkpoint) options+=(-timeout=300 -report_slow_units=300 -malloc_limit_mb=1000000) ;;
   esac
   if [[ -e tests/fuzz/$name.dict ]]; then options+=(-dict="tests/fuzz/$name.dict"); fi

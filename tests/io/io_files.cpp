@@ -6,8 +6,8 @@
 #include <cstdio>
 #include <string>
 
-#include "io/checkpoint.h"
-#include "io/tensorboard.h"
+#include "io/checkpoint/checkpoint.h"
+#include "io/log/tensorboard.h"
 #include "layers/base/error.h"
 
 namespace {

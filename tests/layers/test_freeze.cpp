@@ -6,8 +6,8 @@
 
 #include <map>
 
+#include "layers/backend/observe/profile_backend.h"
 #include "layers/backend/onednn/onednn_backend.h"
-#include "layers/backend/profile/profile_backend.h"
 #include "layers/base/error.h"
 #include "layers/models/models.h"
 #include "tests/layers/training.h"

@@ -13,7 +13,7 @@
 #include "layers/base/random.h"
 #include "layers/loss.h"
 #include "layers/models/models.h"
-#include "layers/optimizer.h"
+#include "layers/optim/optimizer.h"
 
 using namespace convoy;
 

@@ -12,7 +12,7 @@
 #include "layers/base/random.h"
 #include "layers/loss.h"
 #include "layers/model.h"
-#include "layers/optimizer.h"
+#include "layers/optim/optimizer.h"
 
 namespace convoy {
 

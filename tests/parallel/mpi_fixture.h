@@ -10,9 +10,9 @@
 #include <string>
 
 #include "layers/base/error.h"
-#include "parallel/communicator.h"
-#include "parallel/world.h"
-#include "test_tensors.h"
+#include "parallel/comm/communicator.h"
+#include "parallel/world/world.h"
+#include "tests/parallel/test_tensors.h"
 
 namespace convoy {
 

@@ -8,7 +8,7 @@
 
 #include <csignal>
 
-#include "mpi_fixture.h"
+#include "tests/parallel/mpi_fixture.h"
 
 namespace convoy {
 

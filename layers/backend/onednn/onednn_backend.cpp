@@ -8,8 +8,8 @@
 
 #include <cstring>
 
+#include "layers/backend/onednn/conv/winograd_transforms.h"
 #include "layers/backend/onednn/onednn_state.h"
-#include "layers/backend/onednn/winograd_transforms.h"
 #include "layers/base/error.h"
 
 namespace convoy {

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/build/build_backend.h"
+
+#include "layers/backend/onednn/onednn_backend.h"
+#include "layers/base/error.h"
+
+#ifdef CONVOY_CUDA
+#include "layers/backend/cuda/cuda_backend.h"
+#include "parallel/comm/nccl/nccl_communicator.h"
+#endif
+
+namespace convoy {
+
+namespace {
+
+DType compute_type(PrecisionKind precision) {
+  switch (precision) {
+    case PrecisionKind::kFp32:
+    case PrecisionKind::kTf32: return DType::kF32;
+    case PrecisionKind::kBf16: return DType::kBF16;
+    case PrecisionKind::kFp16: return DType::kF16;
+  }
+  fail("train.precision: unknown");
+}
+
+}  // namespace
+
+#ifdef CONVOY_CUDA
+
+std::unique_ptr<Backend> build_backend(const Config& config, const DeviceChoice& device) {
+  const PrecisionKind precision = config.train.precision;
+  const DType compute = compute_type(precision);
+  if (!device.on_gpu()) return std::make_unique<OnednnBackend>(device.threads, compute);
+  return std::make_unique<CudaBackend>(
+      CudaOptions{device.gpu, compute, precision == PrecisionKind::kTf32, config.device.deterministic});
+}
+
+std::string compute_library(const DeviceChoice& device) {
+  if (!device.on_gpu()) return OnednnBackend::library_description();
+  return fmt::format("{}, {}", CudaBackend::library_description(), device.gpu_name);
+}
+
+// Host tensors stay with MPI and never meet NCCL; tensors of a GPU never meet MPI, which could not read them.
+std::unique_ptr<Communicator> device_communicator(std::unique_ptr<Communicator> host, Backend& backend,
+                                                  const Config& config, Traffic traffic, const std::string& name) {
+  auto* cuda = dynamic_cast<CudaBackend*>(&backend);
+  if (cuda == nullptr) return host;
+  NcclOptions options;
+  options.name = name;
+  options.timeout = config.parallel.timeout;
+  options.share_gpu = config.device.share_gpu;
+  options.deterministic = config.device.deterministic;
+  options.collectives = traffic != Traffic::kMessages;
+  options.messages = traffic != Traffic::kCollectives;
+  options.high_priority = options.collectives;  // reductions run beside backward and should not wait for its kernels
+  return make_nccl_communicator(std::move(host), *cuda, options);
+}
+
+std::vector<LibraryVersion> gpu_libraries() {
+  std::vector<LibraryVersion> libraries = cuda_libraries();
+  libraries.push_back({"NCCL", nccl_built_version(), nccl_version()});
+  return libraries;
+}
+
+#else
+
+std::unique_ptr<Backend> build_backend(const Config& config, const DeviceChoice& device) {
+  return std::make_unique<OnednnBackend>(device.threads, compute_type(config.train.precision));
+}
+
+std::string compute_library(const DeviceChoice& /*device*/) { return OnednnBackend::library_description(); }
+
+std::unique_ptr<Communicator> device_communicator(std::unique_ptr<Communicator> host, Backend& /*backend*/,
+                                                  const Config& /*config*/, Traffic /*traffic*/,
+                                                  const std::string& /*name*/) {
+  return host;
+}
+
+std::vector<LibraryVersion> gpu_libraries() { return {}; }
+
+#endif
+
+}  // namespace convoy

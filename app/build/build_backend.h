@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The backend that a rank computes with, and communicators that carry its tensors: the one place above layers/ and
+// parallel/ that knows whether this build has CUDA.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "app/build/device_choice.h"
+#include "app/config/config.h"
+#include "layers/backend/backend.h"
+#include "layers/backend/cuda_devices.h"
+#include "parallel/comm/communicator.h"
+
+namespace convoy {
+
+[[nodiscard]] std::unique_ptr<Backend> build_backend(const Config& config, const DeviceChoice& device);
+
+/// What computes, in words that are equal on ranks that compute alike: "oneDNN 2.6.3, AVX2".
+[[nodiscard]] std::string compute_library(const DeviceChoice& device);
+
+/// What a communicator will carry.
+enum class Traffic { kCollectives, kMessages, kBoth };
+
+/// A communicator for tensors of `backend`, which outlives it: `host` itself where they are in host memory, else one
+/// over it. Every rank of `host` calls this. name: for reports.
+[[nodiscard]] std::unique_ptr<Communicator> device_communicator(std::unique_ptr<Communicator> host, Backend& backend,
+                                                                const Config& config, Traffic traffic,
+                                                                const std::string& name);
+
+/// Libraries that GPUs are used through; none in a build without CUDA.
+[[nodiscard]] std::vector<LibraryVersion> gpu_libraries();
+
+}  // namespace convoy

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/build/build_layout.h"
+
+#include "app/build/build_backend.h"
+#include "app/build/build_model.h"
+#include "app/build/config_checks.h"
+#include "layers/base/error.h"
+#include "parallel/comm/agree.h"
+
+namespace convoy {
+
+namespace {
+
+std::string stretch_words(const UnitRange& range, const std::vector<UnitInfo>& units) {
+  std::int64_t parameters = 0;
+  for (int i = range.first; i < range.end; ++i) parameters += units[static_cast<std::size_t>(i)].parameters();
+  const std::string& first = units[static_cast<std::size_t>(range.first)].name;
+  const std::string& last = units[static_cast<std::size_t>(range.end - 1)].name;
+  const int count = range.end - range.first;
+  return fmt::format("{} ({} {}, {} parameters)", count == 1 ? first : first + " to " + last, count,
+                     count == 1 ? "unit" : "units", parameters);
+}
+
+double stretch_seconds(const UnitRange& range, const std::vector<UnitCost>& costs) {
+  double sum = 0;
+  for (int i = range.first; i < range.end; ++i) sum += costs[static_cast<std::size_t>(i)].seconds();
+  return sum;
+}
+
+}  // namespace
+
+Layout plan_layout(const Config& config, int ranks) {
+  const ParallelConfig& p = config.parallel;
+  const bool cuts = p.mode == ParallelMode::kModel || p.mode == ParallelMode::kPipeline;
+  const int stages = !cuts ? 1 : p.stages > 0 ? static_cast<int>(p.stages) : ranks;
+  Layout layout;
+  layout.mesh = Mesh(ranks, stages);
+  const ScheduleChoice choice = schedule_choice(p, stages);
+  layout.schedule = make_schedule(choice.name, choice.stages, choice.microbatches, choice.chunks);
+  check_batch(config.train.global_batch_size, layout.mesh.replicas(), choice.microbatches);
+  return layout;
+}
+
+std::vector<UnitCost> measure_units(const Config& config, const Dataset& data, std::int64_t samples,
+                                    const DeviceChoice& device, int first, int step) {
+  const auto infos = describe_model(config, *build_backend(config, device), data, samples);
+  std::vector<Unit> units = build_units(config, data);
+  std::vector<Candidate> candidates;
+  for (auto i = static_cast<std::size_t>(first); i < units.size(); i += static_cast<std::size_t>(step)) {
+    candidates.push_back(candidate(std::move(units[i]), infos, i));
+  }
+  const auto backend = build_backend(config, device);  // the units' memory goes with it
+  return measure_units(*backend, std::move(candidates));
+}
+
+std::vector<UnitCost> measure_costs(const Config& config, const Dataset& data, std::int64_t samples,
+                                    const DeviceChoice& device, Communicator& all) {
+  std::vector<UnitCost> own;
+  agree(
+      all, [&] { own = measure_units(config, data, samples, device, all.rank(), all.size()); }, "measuring the units");
+  std::vector<std::vector<UnitCost>> by_rank;
+  std::size_t count = 0;
+  for (const std::string& text : all.all_gather(pack_costs(own), "unit costs")) {
+    by_rank.push_back(unpack_costs(text));
+    count += by_rank.back().size();
+  }
+  std::vector<UnitCost> costs;
+  for (std::size_t i = 0; i < count; ++i) costs.push_back(by_rank[i % by_rank.size()][i / by_rank.size()]);
+  return costs;
+}
+
+void cut_model(Layout& layout, const Config& config, const std::vector<UnitInfo>& units, double memory_bytes) {
+  const ParallelConfig& p = config.parallel;
+  if (layout.schedule.virtual_stages() == 1) {
+    layout.partition = {{0, static_cast<int>(units.size())}};
+  } else if (!p.partition.first_units.empty()) {
+    layout.partition = cut_at_units(layout.schedule, units, p.partition.first_units);
+  } else {
+    const double bytes = p.stage_memory_gb > 0 ? p.stage_memory_gb * 1e9 : memory_bytes;
+    layout.partition = cut_by_cost(layout.schedule, layout.costs, {bytes, optimizer_slots(config.optimizer)});
+  }
+}
+
+std::vector<std::string> describe_stages(const Layout& layout, const std::vector<UnitInfo>& units) {
+  const double all = layout.costs.empty() ? 0 : stretch_seconds({0, static_cast<int>(units.size())}, layout.costs);
+  std::vector<std::string> lines;
+  for (int stage = 0; stage < layout.schedule.stages; ++stage) {
+    std::string line;
+    double seconds = 0;
+    for (const UnitRange& range : stage_chunks(layout.schedule, layout.partition, stage)) {
+      line += (line.empty() ? "" : "; ") + stretch_words(range, units);
+      if (all > 0) seconds += stretch_seconds(range, layout.costs);
+    }
+    if (all > 0) line += fmt::format(", {:.1f} % of the time", 100 * seconds / all);
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+}  // namespace convoy

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How ranks share a model: mesh, schedule and cut, from the [parallel] section; for "auto", from measured costs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "app/build/device_choice.h"
+#include "app/config/config.h"
+#include "io/data/dataset.h"
+#include "parallel/comm/communicator.h"
+#include "parallel/schedule/mesh.h"
+#include "parallel/schedule/partition.h"
+#include "parallel/schedule/schedule.h"
+
+namespace convoy {
+
+struct Layout {
+  Mesh mesh;
+  Schedule schedule;
+  Partition partition;
+  std::vector<UnitCost> costs;  ///< of the units, when they were measured
+
+  /// Samples of a microbatch of a full batch.
+  [[nodiscard]] std::int64_t microbatch(std::int64_t global_batch) const {
+    return global_batch / (mesh.replicas() * std::int64_t{schedule.microbatches});
+  }
+};
+
+/// Mesh and schedule for this many ranks; the partition is one stretch of all units, or empty. Throws a usage Error
+/// when they do not suit the config. Pure.
+[[nodiscard]] Layout plan_layout(const Config& config, int ranks);
+
+/// Costs of one microbatch of `samples` through units first, first + step, ..., measured on this rank's device.
+[[nodiscard]] std::vector<UnitCost> measure_units(const Config& config, const Dataset& data, std::int64_t samples,
+                                                  const DeviceChoice& device, int first, int step);
+
+/// The same of all units, which are dealt out over the ranks. Every rank calls it.
+[[nodiscard]] std::vector<UnitCost> measure_costs(const Config& config, const Dataset& data, std::int64_t samples,
+                                                  const DeviceChoice& device, Communicator& all);
+
+/// Cuts the model as the config says; `costs` are used for "auto" only, and memory_bytes, what a rank has, where the
+/// config does not say it.
+void cut_model(Layout& layout, const Config& config, const std::vector<UnitInfo>& units, double memory_bytes);
+
+/// "stem to layer2.3 (8 units, 1444928 parameters)" for each stage, for people; with measured costs their share of the
+/// time, too.
+[[nodiscard]] std::vector<std::string> describe_stages(const Layout& layout, const std::vector<UnitInfo>& units);
+
+}  // namespace convoy

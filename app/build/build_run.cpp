@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/build/build_run.h"
+
+#include "app/build/build_backend.h"
+#include "app/build/build_data.h"
+#include "app/build/build_model.h"
+#include "app/build/run_state.h"
+#include "app/build/stage_data.h"
+#include "app/build/start_check.h"
+#include "app/config/config_printer.h"
+#include "app/config/config_reader.h"
+#include "layers/backend/observe/profile_backend.h"
+#include "layers/base/error.h"
+#include "parallel/comm/agree.h"
+#include "parallel/comm/statistics_reducer.h"
+#include "parallel/engine/executor.h"
+#include "parallel/engine/scatter_runner.h"
+
+namespace convoy {
+
+namespace {
+
+constexpr double kLoadTimeout = 600;  // seconds, until the config says parallel.timeout
+
+// What needs no word with other ranks: layout, data, backend.
+void build_basics(Run& run, const World& world, int ranks, const DataPlaces& data) {
+  const Config& c = run.config;
+  run.layout = plan_layout(c, ranks);
+  run.host = world.host();
+  run.device = choose_device(c, rank_place(world));
+  run.backend = build_backend(c, run.device);
+  run.train = build_dataset(c, data.train, "data.train");
+  if (!data.validation.empty()) run.validation = build_dataset(c, data.validation, "data.validation");
+  check_data(c, *run.train, run.validation.get());
+  run.plan = {run.train->size(), c.train.global_batch_size, c.data.drop_last};
+  check_plan(c, run.plan, std::int64_t{run.layout.mesh.replicas()} * run.layout.schedule.microbatches);
+  run.total_steps = c.train.steps ? *c.train.steps : *c.train.epochs * run.plan.steps_per_epoch();
+  run.lr = lr_schedule(c, run.plan.steps_per_epoch(), run.total_steps);
+}
+
+void build_communicators(Run& run, const RankGroup& ranks) {
+  const ParallelConfig& c = run.config.parallel;
+  const int replica = run.replica();
+  const int stage = run.stage();
+  const auto of_device = [&](std::unique_ptr<Communicator> host, Traffic traffic, const char* name) {
+    Backend& device = run.device_backend ? *run.device_backend : *run.backend;
+    return device_communicator(std::move(host), device, run.config, traffic, name);
+  };
+  run.replicas = of_device(ranks.split(stage, replica, c.timeout, "replicas"), Traffic::kCollectives, "replicas");
+  if (run.layout.mesh.stages() > 1) {
+    run.stages = of_device(ranks.split(replica, stage, c.timeout, "stages"), Traffic::kMessages, "stages");
+  }
+  if (!c.sync_batch_norm || run.layout.mesh.replicas() == 1) return;
+  run.batch_norm = ranks.split(stage, replica, c.timeout, "batch norm");
+  run.reducer = std::make_unique<CommunicatorStatisticsReducer>(*run.batch_norm);
+}
+
+bool needs_costs(const Run& run) {
+  return run.layout.schedule.virtual_stages() > 1 && run.config.parallel.partition.first_units.empty();
+}
+
+// Statistics that are reduced over replicas pass through the host, which no recording can hold.
+StepRecording::Record recorder(Run& run) {
+  if (!run.device.on_gpu() || !run.config.device.graphs || run.reducer) return {};
+  return [&backend = *run.backend](const std::function<void()>& step) { return backend.record(step); };
+}
+
+void build_model(Run& run) {
+  const Config& c = run.config;
+  const Shape input = microbatch_shape(*run.train, run.layout.microbatch(c.train.global_batch_size));
+  const auto infos = describe_model(c, *run.backend, *run.train, input[0]);
+  if (!c.data.train_sizes.empty() && run.validation) {
+    check_image_size(c, *run.backend, *run.validation, run.validation->sample_shape()[1], "data.image_size");
+  }
+  check_outputs(c, *run.train, infos.back().output);
+  cut_model(run.layout, c, infos, run.device.memory_bytes);
+  run.model = std::make_unique<Model>(*run.backend, build_units(c, *run.train), input, c.run.seed, run.reducer.get(),
+                                      stage_chunks(run.layout.schedule, run.layout.partition, run.stage()));
+}
+
+// Gradients lie where their all-reduce is fastest. All ranks together: memory is shared between them.
+void place_gradients(Run& run) {
+  if (run.config.parallel.mode == ParallelMode::kScatter) return;
+  ParameterStore& store = run.model->parameters();
+  if (const Tensor memory = run.replicas->reduction_memory(store.learned_values().size()))
+    store.place_gradients(memory);
+}
+
+void build_runner(Run& run) {
+  const Config& c = run.config;
+  run.optimizer = make_optimizer(optimizer_spec(c.optimizer), *run.backend, run.model->parameters());
+  run.loss_scaler = LossScaler(run.backend->compute_type() == DType::kF16);
+  if (c.parallel.mode == ParallelMode::kScatter) {
+    run.runner = std::make_unique<ScatterRunner>(*run.model, *run.optimizer, build_loss(c.train), normalization(c.data),
+                                                 *run.replicas, run.loss_scaler);
+    return;
+  }
+  run.runner = std::make_unique<Executor>(
+      *run.model, *run.optimizer, build_loss(c.train), normalization(c.data), run.layout.schedule,
+      Executor::Place{run.stage(), run.stages.get(), run.replicas.get()},
+      Executor::Buckets{c.parallel.first_bucket_mb, c.parallel.bucket_mb}, run.loss_scaler, recorder(run));
+}
+
+}  // namespace
+
+LoadedConfig load_config(const RankGroup& ranks, const std::string& path, const std::vector<std::string>& overrides) {
+  const auto first = ranks.communicator(kLoadTimeout, "start-up");
+  check_same_command(*first, path, overrides);
+  LoadedConfig loaded;
+  Config own;
+  const std::string text = on_root(
+      *first,
+      [&] {
+        own = read_config(path, overrides);
+        return resolved_toml(own, false);
+      },
+      "reading the config");
+  loaded.config = ranks.rank() == 0 ? own : parse_config(text, path, {}, InputFiles::kTrust);
+  loaded.communicator = ranks.communicator(loaded.config.parallel.timeout, "world");
+  return loaded;
+}
+
+std::unique_ptr<Run> build_run(const World& world, const RankGroup& ranks, LoadedConfig loaded, Instrument instrument) {
+  auto run = std::make_unique<Run>();
+  run->config = std::move(loaded.config);
+  run->communicator = std::move(loaded.communicator);
+  Communicator& all = *run->communicator;
+  DataPlaces data{run->config.data.train, run->config.data.validation, {}};
+  if (loaded.stage_data) data = stage_data(run->config, world, all);
+  run->staging = data.lines;
+  agree(
+      all, [&] { build_basics(*run, world, ranks.size(), data); }, "building the run");
+  check_devices(all, run->config, run->device, run->host);
+  if (instrument == Instrument::kProfile) {
+    run->device_backend = std::move(run->backend);
+    run->backend = std::make_unique<ProfileBackend>(*run->device_backend);
+  }
+  build_communicators(*run, ranks);
+  if (needs_costs(*run)) {
+    const std::int64_t samples = run->layout.microbatch(run->config.train.global_batch_size);
+    run->layout.costs = measure_costs(run->config, *run->train, samples, run->device, all);
+  }
+  agree(
+      all, [&] { build_model(*run); }, "building the model");
+  place_gradients(*run);
+  agree(
+      all, [&] { build_runner(*run); }, "building the optimizer");
+  check_same_run(*run);
+  load_start_weights(*run);
+  return run;
+}
+
+LoaderOptions training_loader(const Run& run) {
+  LoaderOptions options;
+  options.global_batch = run.config.train.global_batch_size;
+  options.drop_last = run.config.data.drop_last;
+  options.replica = run.replica();
+  options.replicas = run.layout.mesh.replicas();
+  options.microbatches = run.layout.schedule.microbatches;
+  options.threads = run.device.loader_threads;
+  if (run.config.parallel.mode == ParallelMode::kScatter) {  // the root reads everything
+    options.replica = 0;
+    options.replicas = 1;
+    options.inputs = options.truth = run.is_root();
+    return options;
+  }
+  const Schedule& schedule = run.layout.schedule;
+  options.inputs = schedule.stage_of(0) == run.stage();
+  options.truth = schedule.stage_of(schedule.virtual_stages() - 1) == run.stage();
+  return options;
+}
+
+LoaderOptions evaluation_loader(const Run& run) {
+  LoaderOptions options = training_loader(run);
+  options.drop_last = false;
+  options.evaluation = true;
+  if (run.config.parallel.mode == ParallelMode::kScatter) {  // each rank evaluates its share
+    options.replica = run.replica();
+    options.replicas = run.layout.mesh.replicas();
+    options.inputs = options.truth = true;
+  }
+  return options;
+}
+
+}  // namespace convoy

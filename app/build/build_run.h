@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// From a Config to the objects of a run: the only place that knows all rooms of the house. Every rank calls these
+// functions together; what is wrong with the config, the data or the launch comes out as one collective Error.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "app/build/build_layout.h"
+#include "app/build/device_choice.h"
+#include "app/config/config.h"
+#include "io/data/dataset.h"
+#include "io/data/loader.h"
+#include "io/data/sampler.h"
+#include "layers/model.h"
+#include "layers/optim/loss_scaler.h"
+#include "layers/optim/lr_schedule.h"
+#include "layers/optim/optimizer.h"
+#include "parallel/engine/step_runner.h"
+#include "parallel/world/world.h"
+
+namespace convoy {
+
+/// The config as rank 0 reads it, on every rank; a communicator over all ranks with its timeout comes along.
+struct LoadedConfig {
+  Config config;
+  std::unique_ptr<Communicator> communicator;
+  bool stage_data = true;  ///< false: data is read where it is, even with data.stage_dir
+};
+LoadedConfig load_config(const RankGroup& ranks, const std::string& path, const std::vector<std::string>& overrides);
+
+/// Everything that trains, evaluates or is timed. Members are destroyed in reverse order: users before what they use.
+struct Run {
+  Config config;
+  Layout layout;
+  std::string host;
+  DeviceChoice device;
+  std::unique_ptr<Communicator> communicator;  ///< all ranks: control, losses; host tensors
+  std::unique_ptr<Backend> device_backend;     ///< only where `backend` is a profile of it
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Communicator> stages;      ///< the stages of this replica, null for one stage; the backend's tensors
+  std::unique_ptr<Communicator> replicas;    ///< gradients and statistics of this stage; the backend's tensors
+  std::unique_ptr<Communicator> batch_norm;  ///< sync_batch_norm's own, null without; host tensors
+  std::unique_ptr<StatisticsReducer> reducer;
+  std::unique_ptr<Dataset> train, validation;  ///< validation may be null
+  std::vector<std::string> staging;            ///< what was copied on this node, for people
+  BatchPlan plan;
+  std::int64_t total_steps = 0;
+  LrSchedule lr;
+  std::unique_ptr<Model> model;  ///< this stage's chunks
+  std::unique_ptr<Optimizer> optimizer;
+  LossScaler loss_scaler;  ///< enabled in float16
+  std::unique_ptr<StepRunner> runner;
+
+  [[nodiscard]] int replica() const { return layout.mesh.replica(communicator->rank()); }
+  [[nodiscard]] int stage() const { return layout.mesh.stage(communicator->rank()); }
+  [[nodiscard]] bool is_root() const { return communicator->rank() == 0; }
+};
+
+/// Whether the run's operations are timed one by one: its backend then is a ProfileBackend.
+enum class Instrument { kNone, kProfile };
+
+/// world: this rank's place in its node. ranks: those that take part.
+std::unique_ptr<Run> build_run(const World& world, const RankGroup& ranks, LoadedConfig loaded,
+                               Instrument instrument = Instrument::kNone);
+
+/// What of every global batch this rank reads, from the start of the data.
+LoaderOptions training_loader(const Run& run);
+LoaderOptions evaluation_loader(const Run& run);
+
+}  // namespace convoy

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/build/stage_data.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <span>
+
+#include "app/base/expand_variables.h"
+#include "io/data/cifar10.h"
+#include "io/data/idx.h"
+#include "io/data/shards.h"
+#include "io/files/file_stage.h"
+#include "io/hdf5/hdf5_source.h"
+#include "layers/base/clock.h"
+#include "layers/base/error.h"
+#include "layers/base/size_words.h"
+#include "parallel/comm/agree.h"
+
+namespace convoy {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kSlice = 5;  // seconds: ranks that wait hear that often that the copy goes on
+constexpr const char* kWhat = "staging the data";
+
+/// The files that a source of samples is read from.
+std::vector<std::string> files_of(DataKind kind, const std::string& source, bool training) {
+  if (kind == DataKind::kIdx) return idx_files(source, training);
+  if (kind == DataKind::kCifar10) return cifar10_files(source, training);
+  std::vector<std::string> files = shard_sources(source);
+  for (std::string& file : files) file = Hdf5Source(file).path;
+  return files;
+}
+
+/// What the source is called when its files lie in `folder`.
+std::string moved_source(DataKind kind, const std::string& source, const std::string& first_file,
+                         const std::string& folder) {
+  const auto in_folder = [&](const std::string& path) {
+    return (fs::path(folder) / fs::path(path).filename()).string();
+  };
+  if (kind == DataKind::kIdx) return in_folder(first_file);
+  if (kind == DataKind::kCifar10) return fs::is_directory(source) ? folder : in_folder(source);
+  Hdf5Source place(source);
+  place.path = in_folder(place.path);
+  return place.name_of();
+}
+
+/// One data set on its way.
+struct Staged {
+  std::string source;  ///< as the config names it
+  std::string* place;  ///< where it is read
+  std::unique_ptr<FileStage> files;
+  bool there = false;
+  double seconds = 0;
+};
+
+std::string line_of(const Staged& s) {
+  const std::string what =
+      fmt::format("{} ({})", s.source, size_in_words(static_cast<std::uintmax_t>(s.files->bytes())));
+  if (s.files->copied() == 0) return fmt::format("staged     {} is already there: {}", what, s.files->folder());
+  return fmt::format("staged     {} to {}: {:.1f} s", what, s.files->folder(), s.seconds);
+}
+
+// For about a slice of time.
+void copy(std::vector<Staged>& sets, double slice) {
+  for (Staged& set : sets) {
+    if (set.there) continue;
+    const auto start = std::chrono::steady_clock::now();
+    set.there = set.files->advance(std::chrono::duration<double>(slice));
+    set.seconds += seconds_since(start);
+    return;
+  }
+}
+
+}  // namespace
+
+DataPlaces stage_data(const Config& config, const World& world, Communicator& all) {
+  const DataConfig& d = config.data;
+  DataPlaces places{d.train, d.validation, {}};
+  if (d.stage_dir.empty()) return places;
+  // agree() names the host of every rank but the first.
+  const auto named = [&](const std::function<void()>& body) {
+    try {
+      body();
+    } catch (const Error& error) {
+      throw Error(fmt::format("data.stage_dir: {}{}", all.rank() == 0 ? world.host() + ": " : "", error.what()),
+                  error.code());
+    }
+  };
+  std::vector<Staged> sets;
+  const auto add = [&](const std::string& source, bool training, std::string& place) {
+    if (source.empty()) return;
+    const std::vector<std::string> files = files_of(d.kind, source, training);
+    auto stage = std::make_unique<FileStage>(expand_variables(d.stage_dir, process_variable), files);
+    place = moved_source(d.kind, source, files.front(), stage->folder());
+    sets.push_back({source, &place, std::move(stage), false, 0});
+  };
+  const auto find = [&] {
+    add(d.train, true, places.train);
+    add(d.validation, false, places.validation);
+  };
+  agree(
+      all, [&] { named(find); }, kWhat);
+  const double slice = std::min(kSlice, config.parallel.timeout / 4);
+  const bool copies = world.local_rank() == 0;
+  double left = 1;
+  while (left > 0) {
+    agree(
+        all,
+        [&] {
+          named([&] {
+            if (copies) copy(sets, slice);
+          });
+        },
+        kWhat);
+    left = copies && std::any_of(sets.begin(), sets.end(), [](const Staged& set) { return !set.there; }) ? 1 : 0;
+    all.all_reduce(std::span(&left, 1), ReduceOp::kMax, kWhat);
+  }
+  if (copies) {
+    for (const Staged& set : sets) places.lines.push_back(line_of(set));
+  }
+  return places;
+}
+
+}  // namespace convoy

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// CLI11 takes the arguments apart; its complaints come out as usage Errors, so that they look like all others.
+#include "app/commands/cli.h"
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <iostream>
+
+#include "app/base/did_you_mean.h"
+#include "app/base/version.h"
+#include "app/config/config_keys.h"
+#include "app/launch/launch_options.h"
+#include "io/data/shards.h"
+#include "layers/base/error.h"
+
+namespace convoy {
+
+namespace {
+
+constexpr auto kCommands = std::to_array<std::string_view>(
+    {"train", "eval", "bench", "plan", "launch", "schedule", "report", "check", "inspect", "pack", "doctor"});
+
+void add_config(CLI::App* command, std::string& config, std::vector<std::string>& overrides) {
+  command->add_option("CONFIG", config, "the run, a TOML file")->required();
+  command->add_option("--set", overrides, "SECTION.KEY=VALUE: a value that wins over the file's; may be repeated")
+      ->allow_extra_args(false)
+      ->type_name("KEY=VALUE");
+}
+
+std::vector<Sweep> parse_sweeps(const std::vector<std::string>& texts) {
+  std::vector<Sweep> sweeps;
+  for (const std::string& text : texts) {
+    const std::size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
+      fail_usage("--sweep: \"{}\" is not a sweep (write section.key=value1,value2)", text);
+    }
+    sweeps.push_back({text.substr(0, equals), split_values(text.substr(equals + 1))});
+    for (const std::string& value : sweeps.back().values) {
+      if (value.empty()) fail_usage("--sweep: \"{}\" has an empty value", text);
+    }
+  }
+  return sweeps;
+}
+
+void refuse_unknown_command(std::string_view word) {
+  if (word.empty() || word.front() == '-') return;
+  if (std::find(kCommands.begin(), kCommands.end(), word) != kCommands.end()) return;
+  const std::string near = did_you_mean(word, kCommands);
+  fail_usage("unknown command \"{}\" ({})", word,
+             near.empty() ? "the commands: " + join(kCommands) : fmt::format("did you mean \"{}\"?", near));
+}
+
+CLI::App* add_pack_command(CLI::App& app, PackArguments& pack) {
+  CLI::App* command =
+      app.add_subcommand("pack", "put a data set into one HDF5 file, or shards of one, which is read faster");
+  command->add_option("SOURCE", pack.source, "a folder of JPEGs by class, IDX or CIFAR-10 files, or an HDF5 file")
+      ->required();
+  command->add_option("OUT", pack.output, "the data file, for data.kind = \"hdf5\"")->required();
+  command->add_option("--kind", pack.kind, "what SOURCE is, as data.kind; default: by its content")
+      ->check(CLI::IsMember({"image_folder", "idx", "cifar10", "hdf5"}));
+  const CLI::Range side(1, 65500);
+  CLI::Option* resize =
+      command->add_option("--resize", pack.resize, "JPEGs with a longer short side get this one, and are encoded anew")
+          ->check(side)
+          ->type_name("SHORT");
+  command->add_option("--quality", pack.quality, "of that encoding")
+      ->check(CLI::Range(1, 100))
+      ->type_name("Q")
+      ->needs(resize)
+      ->capture_default_str();
+  command->add_option("--raw", pack.raw, "decode JPEGs to pixels, as evaluation with this data.image_size sees them")
+      ->check(CLI::Range(1, 4096))
+      ->type_name("SIZE")
+      ->excludes(resize);
+  command->add_flag("--verify", pack.verify, "decode JPEGs that are kept as they are, and leave out broken ones");
+  command
+      ->add_option("--validation", pack.validation, "hold out this share of each class, in groups /train, /validation")
+      ->check(CLI::Range(1e-9, 1 - 1e-9).description("between 0 and 1"))
+      ->type_name("SHARE");
+  command->add_option("--seed", pack.seed, "of the split")->type_name("N")->capture_default_str();
+  command->add_option("--shuffle", pack.shuffle, "write samples in a random order of this seed")->type_name("SEED");
+  command->add_option("--shards", pack.shards, "write this many files, OUT-00000-of-0000N.h5 ..., instead of one")
+      ->check(CLI::Range(1, kMostShards))
+      ->type_name("N");
+  command->add_option("--threads", pack.threads, "default: all cores")->check(CLI::Range(1, 1024))->type_name("N");
+  command->add_option("--progress", pack.progress, "as log.progress")
+      ->check(CLI::IsMember({"auto", "bar", "lines", "off"}))
+      ->capture_default_str();
+  command->add_flag("--force", pack.force, "replace OUT, or its shards, when it is there");
+  return command;
+}
+
+// The command behind "--" of launch: a training.
+std::optional<Command> parse_launched(const LaunchOptions& options, const std::vector<std::string>& words,
+                                      const char* program) {
+  if (words.empty()) fail_usage("launch: says nothing to start (convoy launch [OPTIONS] -- train CONFIG ...)");
+  std::vector<const char*> arguments{program};
+  for (const std::string& word : words) arguments.push_back(word.c_str());
+  const auto command = parse_command_line(static_cast<int>(arguments.size()), arguments.data());
+  if (!command) return std::nullopt;
+  const auto* train = std::get_if<TrainArguments>(&*command);
+  if (train == nullptr) fail_usage("launch: starts trainings only, not \"{}\" (-- train CONFIG ...)", words.front());
+  return finish_launch(options, words, *train);
+}
+
+}  // namespace
+
+std::vector<std::string> split_values(const std::string& text) {
+  std::vector<std::string> values(1);
+  int depth = 0;
+  char quote = '\0';
+  for (const char c : text) {
+    if (quote != '\0') {
+      if (c == quote) quote = '\0';
+    } else if (c == '"' || c == '\'') {
+      quote = c;
+    } else if (c == '[' || c == '{') {
+      ++depth;
+    } else if (c == ']' || c == '}') {
+      --depth;
+    } else if (c == ',' && depth <= 0) {
+      values.emplace_back();
+      continue;
+    }
+    values.back() += c;
+  }
+  return values;
+}
+
+std::optional<Command> parse_command_line(int argc, const char* const* argv) {
+  CLI::App app{"convoy trains neural networks on one machine or many: start it plainly, with mpirun or with srun.",
+               "convoy"};
+  app.set_help_flag("-h,--help", "show this and end");
+  bool show_version = false;
+  app.add_flag("--version", show_version, "show the versions of the program and its libraries, and end");
+  app.require_subcommand(0, 1);
+
+  TrainArguments train;
+  CLI::App* train_app = app.add_subcommand("train", "train a network");
+  add_config(train_app, train.config, train.overrides);
+  train_app->add_flag("--dry-run", train.dry_run, "build everything, say what would be trained, and end");
+
+  LaunchOptions launch;
+  CLI::App* launch_app = add_launch_command(app, launch);
+
+  EvalArguments eval;
+  CLI::App* eval_app = app.add_subcommand("eval", "loss, top-1 and top-5 of a checkpoint on the validation data");
+  add_config(eval_app, eval.config, eval.overrides);
+  eval_app->add_option("--checkpoint", eval.checkpoint, "the HDF5 file with the weights")
+      ->required()
+      ->type_name("FILE");
+
+  BenchArguments bench;
+  std::vector<std::string> sweeps;
+  CLI::App* bench_app = app.add_subcommand("bench", "time training steps");
+  add_config(bench_app, bench.config, bench.overrides);
+  const CLI::Range many(std::int64_t{1}, std::int64_t{1000000000}), some(std::int64_t{0}, std::int64_t{1000000000});
+  bench_app->add_option("--steps", bench.steps, "steps to time")->check(many)->type_name("N")->capture_default_str();
+  bench_app->add_option("--warmup", bench.warmup, "steps before those")
+      ->check(some)
+      ->type_name("N")
+      ->capture_default_str();
+  bench_app->add_option("--repeat", bench.repeat, "times to do it")->check(many)->type_name("R")->capture_default_str();
+  bench_app
+      ->add_option("--case", bench.cases,
+                   "time this: words KEY=VALUE, and ranks=N for the first N ranks; may be repeated")
+      ->allow_extra_args(false)
+      ->type_name("WORDS");
+  bench_app->add_option("--sweep", sweeps, "time each of these values; may be repeated, for every combination")
+      ->allow_extra_args(false)
+      ->type_name("KEY=V1,V2,...");
+  bench_app->add_flag("--profile", bench.profile,
+                      "then time every operation: by kind and by layer, beside what the device can do at best");
+  bench_app->add_flag("--data", bench.data, "time reading the batches and bringing them to the device, not the steps")
+      ->excludes("--profile");
+  bench_app->add_option("--json", bench.json, "write the results to this file too")->type_name("FILE");
+
+  PlanArguments plan;
+  CLI::App* plan_app = app.add_subcommand("plan", "predict the best layouts for a number of ranks");
+  add_config(plan_app, plan.config, plan.overrides);
+  plan_app->add_option("--ranks", plan.ranks, "numbers of ranks to plan for")
+      ->required()
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1 << 20))
+      ->type_name("N,...");
+  plan_app->add_option("--samples-per-rank", plan.samples_per_rank, "a global batch of so many samples for each rank")
+      ->check(many)
+      ->type_name("N");
+  plan_app->add_flag("--calibrate", plan.calibrate, "measure costs on the ranks started now, and keep them");
+  plan_app->add_option("--costs", plan.costs, "where measured costs are kept; default: costs.json in the run's folder")
+      ->type_name("FILE");
+  plan_app->add_option("--machine", plan.machine, "stated figures of another machine (TOML) instead of measured costs")
+      ->excludes("--calibrate")
+      ->type_name("FILE");
+  plan_app->add_option("--top", plan.top, "layouts to show for each number of ranks")
+      ->check(CLI::Range(1, 1000))
+      ->type_name("N")
+      ->capture_default_str();
+  plan_app->add_option("--trace", plan.trace, "write the simulated step of the config's own layout here")
+      ->type_name("FILE");
+  plan_app->add_option("--json", plan.json, "write the predictions to this file too")->type_name("FILE");
+
+  ScheduleArguments schedule;
+  CLI::App* schedule_app = app.add_subcommand("schedule", "show a pipeline schedule as a grid");
+  schedule_app->add_option("--name", schedule.name, "gpipe, 1f1b, interleaved, zero_bubble, zb_v, model or one_stage")
+      ->required()
+      ->type_name("NAME");
+  const CLI::Range drawable(1, 1024);
+  schedule_app->add_option("--stages", schedule.stages, "ranks of the pipeline")->required()->check(drawable);
+  schedule_app->add_option("--microbatches", schedule.microbatches, "parts of the batch")->required()->check(drawable);
+  schedule_app
+      ->add_option("--chunks", schedule.chunks, "stretches of layers per rank; default 2 where there are several")
+      ->check(drawable);
+
+  CheckArguments check;
+  CLI::App* check_app = app.add_subcommand("check", "validate a config and print it with the origin of each value");
+  add_config(check_app, check.config, check.overrides);
+  check_app->footer([] { return config_key_list(); });
+
+  InspectArguments inspect;
+  CLI::App* inspect_app =
+      app.add_subcommand("inspect", "show what a checkpoint or data file holds, or what data a config trains on");
+  inspect_app->add_option("FILE", inspect.file, "an HDF5 file, or a run's TOML file")->required();
+  inspect_app
+      ->add_option("--images", inspect.images, "of a config: draw the first N training samples as they are trained on")
+      ->check(many)
+      ->type_name("N");
+  inspect_app->add_option("-o,--output", inspect.output, "where to draw them; default: grid.png")
+      ->needs("--images")
+      ->type_name("FILE");
+  inspect_app
+      ->add_option("--set", inspect.overrides, "of a config: SECTION.KEY=VALUE, wins over the file's; may be repeated")
+      ->allow_extra_args(false)
+      ->type_name("KEY=VALUE");
+
+  PackArguments pack;
+  CLI::App* pack_app = add_pack_command(app, pack);
+
+  ReportArguments report;
+  CLI::App* report_app = app.add_subcommand("report", "draw the curves of one run or several into one HTML page");
+  report_app->add_option("RUN", report.runs, "folders of runs (runs/NAME), or their metrics.jsonl")->required();
+  report_app->add_option("-o,--output", report.output, "the page; default: report.html in the first run's folder")
+      ->type_name("FILE");
+
+  CLI::App* doctor_app = app.add_subcommand("doctor", "look at this machine: what works, what does not, what to do");
+
+  if (argc > 3 && std::string_view(argv[1]) == "launch-remote") {
+    return LaunchRemoteArguments{argv[2], {argv + 3, argv + argc}};
+  }
+  if (argc > 1) refuse_unknown_command(argv[1]);
+  // What launch starts stands behind "--", for the program's own parser.
+  const bool launches = argc > 1 && std::string_view(argv[1]) == "launch";
+  const char* const* const end = argv + argc;
+  const char* const* const dashes =
+      launches ? std::find_if(argv, end, [](const char* word) { return std::string_view(word) == "--"; }) : end;
+  const std::vector<std::string> launched(dashes == end ? end : dashes + 1, end);
+  try {
+    app.parse(static_cast<int>(dashes - argv), argv);
+  } catch (const CLI::CallForHelp&) {
+    std::cout << app.help() << std::flush;
+    return std::nullopt;
+  } catch (const CLI::ParseError& error) {
+    const auto used = app.get_subcommands();
+    fail_usage("{} (see convoy {}--help)", error.what(), used.empty() ? "" : used.front()->get_name() + " ");
+  }
+  if (show_version) {
+    std::cout << version_text() << std::flush;
+    return std::nullopt;
+  }
+  bench.sweeps = parse_sweeps(sweeps);
+  if (train_app->parsed()) return train;
+  if (launch_app->parsed()) return parse_launched(launch, launched, argv[0]);
+  if (eval_app->parsed()) return eval;
+  if (bench_app->parsed()) return bench;
+  if (plan_app->parsed()) return plan;
+  if (schedule_app->parsed()) return schedule;
+  if (check_app->parsed()) return check;
+  if (inspect_app->parsed()) return inspect;
+  if (pack_app->parsed()) return pack;
+  if (report_app->parsed()) return report;
+  if (doctor_app->parsed()) return DoctorArguments{};
+  fail_usage("no command given (one of {}; see convoy --help)", join(kCommands));
+}
+
+}  // namespace convoy

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Walks the table of keys (config_schema.h) over the TOML: first every name in the file must be a known one, then
+// every known key is read into its field, then keys are held against each other.
+#include "app/config/config_reader.h"
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <type_traits>
+
+#include "app/build/config_checks.h"
+#include "app/config/config_keys.h"
+#include "app/config/config_schema.h"
+#include "app/config/config_source.h"
+#include "app/config/config_value.h"
+#include "layers/base/error.h"
+
+namespace convoy {
+
+namespace {
+
+class Reader {
+ public:
+  Reader(const ConfigSource& source, InputFiles files, Config& config)
+      : source_(source), values_(source, files), config_(config) {}
+
+  void section(std::string_view name, std::string_view /*help*/) {
+    prefix_ = name;
+    table_ = source_.root()[name].as_table();
+  }
+
+  /// What the field holds unless the file says otherwise.
+  template <class T>
+  void fallback(T& field, const std::type_identity_t<T>& value) {
+    field = value;
+  }
+
+  template <class T>
+  void key(std::string_view name, T& field, const Rule& rule, std::string_view /*help*/) {
+    const std::string path = fmt::format("{}.{}", prefix_, name);
+    const toml::node* node = table_ == nullptr ? nullptr : table_->get(name);
+    if (node == nullptr) {
+      if (rule.must_be_there && rule.applies) {
+        values_.refuse(path, fmt::format("missing (must be {})", describe<T>(rule)));
+      }
+      return;
+    }
+    if (!rule.applies) values_.refuse(path, rule.why_not);
+    values_.read(*node, field, rule, path);
+    config_.origins[path] = source_.origin(path);
+  }
+
+  void layers(std::vector<LayerConfig>& layers, const Rule& rule) {
+    const toml::node* node = table_ == nullptr ? nullptr : table_->get("layers");
+    if (node == nullptr) return;
+    if (!rule.applies) values_.refuse("model.layers", rule.why_not);
+    const toml::array& list = *node->as_array();
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      prefix_ = fmt::format("model.layers[{}]", i);
+      table_ = list.get(i)->as_table();
+      LayerConfig layer;
+      layer.name = std::to_string(i);
+      visit_layer(*this, layer);
+      layers.push_back(layer);
+    }
+  }
+
+ private:
+  const ConfigSource& source_;
+  ValueReader values_;
+  Config& config_;
+  std::string prefix_;                  ///< "section" or "model.layers[2]"
+  const toml::table* table_ = nullptr;  ///< null when the file has no such section
+};
+
+}  // namespace
+
+Config parse_config(std::string_view text, const std::string& path, const std::vector<std::string>& overrides,
+                    InputFiles files) {
+  const ConfigSource source(text, path, overrides);
+  refuse_unknown_keys(source);
+  Config config;
+  config.run.name = std::filesystem::path(path).stem().string();
+  Reader reader(source, files, config);
+  visit_config(reader, config);
+  check_config(config, [&](std::string_view key) { return source.place(key); });
+  return config;
+}
+
+std::string read_config_text(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) fail_usage("{}: is a folder (must be a config file)", path);
+  std::ifstream file(path, std::ios::binary);
+  if (!file) fail_usage("{}: the config cannot be opened: {}", path, std::strerror(errno));
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (file.bad()) fail_usage("{}: the config cannot be read: {}", path, std::strerror(errno));
+  return text.str();
+}
+
+Config read_config(const std::string& path, const std::vector<std::string>& overrides) {
+  return parse_config(read_config_text(path), path, overrides);
+}
+
+}  // namespace convoy

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A TOML file and --set overrides to a valid Config. Everything wrong is a usage Error that reads
+// `FILE:LINE:COLUMN: section.key: what is wrong (what would be right)`, with `--set` as the place of overrides.
+// Values are never converted, but for an integer where a number is wanted.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "app/config/config.h"
+
+namespace convoy {
+
+/// Whether files that the config names (data, weights, the checkpoint to resume) are looked for: first as written,
+/// from the current folder, then in the config file's folder. kTrust keeps them as written: for ranks that are
+/// given what rank 0 has resolved.
+enum class InputFiles { kLookFor, kTrust };
+
+/// `text` is the content of the file `path`; `overrides` are "section.key=value", where value is TOML, or a bare
+/// word standing for a string. An override of train.epochs replaces the file's train.steps, and the other way round.
+[[nodiscard]] Config parse_config(std::string_view text, const std::string& path,
+                                  const std::vector<std::string>& overrides = {},
+                                  InputFiles files = InputFiles::kLookFor);
+
+/// Reads the file and parses it.
+[[nodiscard]] Config read_config(const std::string& path, const std::vector<std::string>& overrides = {});
+
+/// The content of the file, for parse_config.
+[[nodiscard]] std::string read_config_text(const std::string& path);
+
+}  // namespace convoy

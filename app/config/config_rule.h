@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What one config key may hold: its range, whether it must be there, whether it belongs to the chosen
+// model, data, optimizer and so on; and the same in words, for error messages and the list of keys. The
+// key's type is that of its field in Config.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <initializer_list>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "app/base/did_you_mean.h"
+#include "app/base/input_path.h"
+#include "app/config/config.h"
+
+namespace convoy {
+
+/// Numbers: minimum <= x <= maximum, or < where open; in lists, each element.
+struct Rule {
+  double minimum = -std::numeric_limits<double>::infinity();
+  double maximum = std::numeric_limits<double>::infinity();
+  bool open_minimum = false;
+  bool open_maximum = false;
+  bool must_be_there = false;
+  bool names_file = false;                    ///< a string that names a file to read; empty: none
+  InputForm form = InputForm::kFile;          ///< of what it names
+  std::size_t least_items = 0;                ///< of a list
+  std::span<const std::string_view> words{};  ///< the strings that are allowed (or, for a file, that name none)
+  bool applies = true;
+  std::string why_not{};  ///< "what is wrong (what would be right)" when it does not apply
+
+  [[nodiscard]] Rule required() const {
+    return changed([](Rule& r) { r.must_be_there = true; });
+  }
+  [[nodiscard]] Rule items(std::size_t least) const {
+    return changed([&](Rule& r) { r.least_items = least; });
+  }
+  [[nodiscard]] Rule of_form(InputForm wanted) const {
+    return changed([&](Rule& r) { r.form = wanted; });
+  }
+  /// The key belongs here only if `condition`.
+  [[nodiscard]] Rule only_if(bool condition, std::string_view otherwise) const {
+    return changed([&](Rule& r) {
+      if (!r.applies || condition) return;
+      r.applies = false;
+      r.why_not = otherwise;
+    });
+  }
+  /// The key belongs only to some values of the key called `chooser`.
+  template <class E>
+  [[nodiscard]] Rule only_for(std::string_view chooser, E value, std::initializer_list<E> owners) const {
+    std::vector<std::string_view> names;
+    bool found = false;
+    for (const E owner : owners) {
+      names.push_back(to_string(owner));
+      found = found || owner == value;
+    }
+    return only_if(found, fmt::format("means nothing with {} = \"{}\" (it belongs to {})", chooser, to_string(value),
+                                      join(names)));
+  }
+
+ private:
+  template <class F>
+  [[nodiscard]] Rule changed(F&& change) const {
+    Rule result = *this;
+    change(result);
+    return result;
+  }
+};
+
+inline Rule anything() { return {}; }
+inline Rule at_least(double minimum) { return {.minimum = minimum}; }
+inline Rule above(double minimum) { return {.minimum = minimum, .open_minimum = true}; }
+inline Rule between(double minimum, double maximum) { return {.minimum = minimum, .maximum = maximum}; }
+inline Rule below(double minimum, double maximum) {
+  return {.minimum = minimum, .maximum = maximum, .open_maximum = true};
+}
+inline Rule one_of(std::span<const std::string_view> words) { return {.words = words}; }
+/// A file to read, or one of `words`.
+inline Rule input_file(std::span<const std::string_view> words = {}) { return {.names_file = true, .words = words}; }
+
+/// " of at least 1", " from 0 to 1"; empty without bounds.
+[[nodiscard]] std::string describe_range(const Rule& rule);
+[[nodiscard]] bool in_range(const Rule& rule, double value);
+
+template <class T>
+inline constexpr bool kIsOptional = false;
+template <class T>
+inline constexpr bool kIsOptional<std::optional<T>> = true;
+template <class T>
+inline constexpr bool kIsVector = false;
+template <class T>
+inline constexpr bool kIsVector<std::vector<T>> = true;
+
+/// What a key of type T must be: "an integer of at least 1", "one of sgd, lars, adamw".
+template <class T>
+[[nodiscard]] std::string describe(const Rule& rule) {
+  if constexpr (std::is_same_v<T, std::optional<std::chrono::seconds>>) {
+    return "a time, \"HH:MM:SS\"";
+  } else if constexpr (kIsOptional<T>) {
+    return describe<typename T::value_type>(rule);
+  } else if constexpr (std::is_same_v<T, bool>) {
+    return "true or false";
+  } else if constexpr (ConfigEnum<T>) {
+    return (EnumWords<T>::words.size() > 1 ? "one of " : "") + join(EnumWords<T>::words);
+  } else if constexpr (std::is_integral_v<T>) {
+    return "an integer" + describe_range(rule);
+  } else if constexpr (std::is_same_v<T, double>) {
+    return "a number" + describe_range(rule);
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    if (rule.names_file) {
+      const std::string_view file = rule.form == InputForm::kFileOrFolder ? "a file or a folder" : "a file";
+      return rule.words.empty() ? std::string(file) : fmt::format("{} or {}", join(rule.words), file);
+    }
+    return rule.words.empty() ? "a string" : "one of " + join(rule.words);
+  } else if constexpr (std::is_same_v<T, PartitionConfig>) {
+    return "\"auto\" or a list of unit names";
+  } else if constexpr (std::is_same_v<T, std::array<double, 2>>) {
+    return "a list of two numbers, each" + describe_range(rule);
+  } else {
+    static_assert(kIsVector<T>);
+    using Element = typename T::value_type;
+    const std::string what = std::is_same_v<Element, std::string> ? "strings"
+                             : std::is_same_v<Element, double>    ? "numbers"
+                                                                  : "integers";
+    const std::string each = rule.words.empty() ? describe_range(rule) : " one of " + join(rule.words);
+    return "a list of " + what + (each.empty() ? "" : ", each" + each);
+  }
+}
+
+}  // namespace convoy

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Overrides are parsed as TOML values one by one, so that they are as strict as the file; only a word
+// that is no TOML at all stands for itself.
+#include "app/config/config_source.h"
+
+#include <optional>
+#include <sstream>
+#include <utility>
+
+#include "layers/base/error.h"
+
+namespace convoy {
+
+namespace {
+
+/// Parses "x = TEXT"; nothing unless that is one TOML value.
+std::unique_ptr<toml::table> parse_value(std::string_view text, std::string* problem) {
+  if (text.find('\n') != std::string_view::npos) {
+    *problem = "a value is one line";
+    return nullptr;
+  }
+  try {
+    return std::make_unique<toml::table>(toml::parse("x = " + std::string(text)));
+  } catch (const toml::parse_error& error) {
+    *problem = error.description();
+    return nullptr;
+  }
+}
+
+/// Whether text that is no TOML was meant as a string: it does not begin like a list, a table or a quoted string.
+bool bare_word(std::string_view text) {
+  return !text.empty() && std::string_view("[{\"'#").find(text.front()) == std::string_view::npos &&
+         text.find('\n') == std::string_view::npos;
+}
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
+  return text;
+}
+
+}  // namespace
+
+ConfigSource::ConfigSource(std::string_view text, std::string path, const std::vector<std::string>& overrides)
+    : path_(std::move(path)) {
+  try {
+    root_ = toml::parse(text, std::string_view(path_));
+  } catch (const toml::parse_error& error) {
+    const auto at = error.source().begin;
+    const std::string_view problem = error.description();
+    const bool value = problem.find("parsing boolean") != std::string_view::npos ||
+                       problem.find("could not determine value type") != std::string_view::npos;
+    fail_usage("{}:{}:{}: this is not TOML: {}{}", path_, at.line, at.column, problem,
+               value ? " (strings are written in quotes)" : "");
+  }
+  for (const std::string& override : overrides) lay_over(override);
+}
+
+void ConfigSource::lay_over(const std::string& override) {
+  const std::size_t equals = override.find('=');
+  const std::string key(trimmed(std::string_view(override).substr(0, equals)));
+  const std::size_t dot = key.find('.');
+  if (equals == std::string::npos || dot == std::string::npos || dot == 0 || dot + 1 == key.size()) {
+    fail_usage("--set: \"{}\" is not an override (write section.key=value)", override);
+  }
+  const std::string section = key.substr(0, dot), name = key.substr(dot + 1);
+  const std::string_view text = trimmed(std::string_view(override).substr(equals + 1));
+
+  if (!root_.contains(section)) {
+    root_.insert(section, toml::table{});
+    overridden_.insert(section);
+  }
+  toml::table* table = root_[section].as_table();
+  if (table == nullptr) {
+    fail_usage("{}: {}: is {} (must be a section, [{}])", place(section), section, type_in_words(*root_.get(section)),
+               section);
+  }
+  std::string problem;
+  if (const auto parsed = parse_value(text, &problem)) {
+    parsed->get("x")->visit([&](auto& value) { table->insert_or_assign(name, std::move(value)); });
+  } else if (bare_word(text)) {
+    table->insert_or_assign(name, std::string(text));
+  } else {
+    fail_usage("--set: {}: this is not a TOML value: {} ({})", key, text.empty() ? "nothing" : text, problem);
+  }
+  overridden_.insert(key);
+  if (key == "train.epochs" && !overridden("train.steps")) table->erase("steps");
+  if (key == "train.steps" && !overridden("train.epochs")) table->erase("epochs");
+}
+
+bool ConfigSource::overridden(std::string_view key) const {
+  const std::size_t dot = key.find('.');
+  if (dot == std::string_view::npos) return overridden_.contains(key);
+  const std::size_t end = key.find_first_of(".[", dot + 1);
+  return overridden_.contains(key.substr(0, end)) || overridden_.contains(key.substr(0, dot));
+}
+
+std::string ConfigSource::place(std::string_view key, const toml::source_region& region) const {
+  if (overridden(key)) return "--set";
+  return fmt::format("{}:{}:{}", path_, region.begin.line, region.begin.column);
+}
+
+std::string ConfigSource::place(std::string_view key) const {
+  for (std::string_view known = key; !known.empty();) {
+    const auto node = toml::at_path(root_, known);
+    if (node && (overridden(known) || node.node()->source().begin.line > 0)) return place(known, node.node()->source());
+    const std::size_t end = known.find_last_of(".[");
+    known = end == std::string_view::npos ? std::string_view() : known.substr(0, end);
+  }
+  return path_ + ":1:1";
+}
+
+std::string ConfigSource::origin(std::string_view key) const {
+  if (overridden(key)) return "--set";
+  const auto node = toml::at_path(root_, key);
+  return fmt::format("{}:{}", path_, node ? node.node()->source().begin.line : 1);
+}
+
+std::string type_in_words(const toml::node& node) {
+  switch (node.type()) {
+    case toml::node_type::table: return "a table";
+    case toml::node_type::array: return node.is_array_of_tables() ? "a list of tables" : "a list";
+    case toml::node_type::string: return "a string";
+    case toml::node_type::integer: return "an integer";
+    case toml::node_type::floating_point: return "a number with a fraction";
+    case toml::node_type::boolean: return "a boolean";
+    default: return "a date or time";
+  }
+}
+
+std::string value_text(const toml::node& node) {
+  std::ostringstream text;
+  node.visit([&](const auto& value) { text << value; });
+  return text.str();
+}
+
+}  // namespace convoy

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/config/toml_text.h"
+
+#include <fmt/format.h>
+
+#include "app/base/duration.h"
+
+namespace convoy {
+
+std::string toml_text(bool value) { return value ? "true" : "false"; }
+std::string toml_text(std::int64_t value) { return std::to_string(value); }
+std::string toml_text(std::uint64_t value) { return std::to_string(value); }
+
+std::string toml_text(double value) {
+  std::string text = fmt::format("{}", value);
+  if (text.find_first_of(".e") == std::string::npos) text += ".0";
+  return text;
+}
+
+std::string toml_text(const std::string& value) {
+  std::string text = "\"";
+  for (const char c : value) {
+    if (c == '"' || c == '\\') text += '\\';
+    text += c;  // control characters never get past the reader
+  }
+  return text + "\"";
+}
+
+std::string toml_text(const std::array<double, 2>& value) {
+  return toml_text(std::vector<double>(value.begin(), value.end()));
+}
+
+std::string toml_text(const PartitionConfig& value) {
+  return value.first_units.empty() ? "\"auto\"" : toml_text(value.first_units);
+}
+
+std::string toml_text(const std::optional<std::chrono::seconds>& value) {
+  return toml_text(value ? format_duration(*value) : std::string());
+}
+
+std::string toml_text(const std::optional<std::int64_t>& value) { return value ? toml_text(*value) : ""; }
+
+}  // namespace convoy

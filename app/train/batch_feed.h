@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The batches of a run's steps, in order. Where the device works by itself, the next one is fetched and sent to it
+// while a step is under way.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "app/build/build_run.h"
+#include "io/data/loader.h"
+#include "parallel/engine/step_runner.h"
+
+namespace convoy {
+
+class BatchFeed {
+ public:
+  /// steps: how many will be taken at most. `runner` outlives this.
+  BatchFeed(std::unique_ptr<Loader> loader, StepRunner& runner, std::int64_t steps)
+      : loader_(std::move(loader)), runner_(runner), left_(steps) {}
+
+  /// The next step's batch; its host memory may be gone once the step has begun.
+  LoaderStep next() {
+    --left_;
+    if (ahead_) return *std::exchange(ahead_, std::nullopt);
+    return loader_->next();
+  }
+
+  /// For train_step(): called while the step is under way.
+  void fetch_ahead() {
+    if (left_ <= 0) return;
+    ahead_ = loader_->next();
+    runner_.preload(ahead_->microbatches);
+  }
+
+ private:
+  std::unique_ptr<Loader> loader_;
+  StepRunner& runner_;
+  std::int64_t left_;
+  std::optional<LoaderStep> ahead_;
+};
+
+/// From the start of the data, whole batches only: every step has the same size. For timing.
+inline std::unique_ptr<Loader> whole_batch_loader(const Run& run) {
+  LoaderOptions options = training_loader(run);
+  options.drop_last = true;
+  const Sampler sampler(run.train->size(), run.config.run.seed, run.config.data.shuffle);
+  return std::make_unique<Loader>(*run.train, sampler, options);
+}
+
+inline BatchFeed whole_batches(const Run& run, std::int64_t steps) {
+  return {whole_batch_loader(run), *run.runner, steps};
+}
+
+}  // namespace convoy

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a person sees of a training run, or of a packing: a bar that is redrawn in place on a terminal, a line every few
+// seconds in a log file, or nothing. Rank 0 only. Times are of this process: a resumed run counts the steps it takes
+// itself.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <optional>
+#include <string>
+
+#include "app/config/config.h"
+
+namespace convoy {
+
+/// The state that is shown.
+struct ProgressState {
+  std::int64_t step = 0;  ///< done, from 1
+  std::int64_t total_steps = 0;
+  std::int64_t epoch = 0;   ///< of this step, from 0
+  std::int64_t epochs = 0;  ///< begun in the whole run
+  double loss = 0;
+  double images_per_second = 0;
+  std::optional<std::chrono::seconds> left;  ///< estimate; empty before the second step
+  bool packing = false;                      ///< steps are images, there is neither epoch nor loss
+};
+
+/// "epoch 3/20  step 120/400  loss 0.5123  1234.5 images/s  00:01:20 left"; of a packing
+/// "image 120/400  1234.5 images/s  00:01:20 left"
+[[nodiscard]] std::string progress_line(const ProgressState& state);
+
+/// The same after a bar as long as fits into `columns`; cut when not even the text fits. `color` adds ANSI colours,
+/// which take no columns.
+[[nodiscard]] std::string progress_bar(const ProgressState& state, std::size_t columns, bool color);
+
+class Progress {
+ public:
+  /// kAuto is a bar when `out` is a terminal that can redraw a line, else lines.
+  Progress(ProgressMode mode, std::int64_t total_steps, std::int64_t steps_per_epoch, std::FILE* out = stdout);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  /// After step `step` (from 1) of epoch `epoch` (from 0). The first and the last step are always shown.
+  void step(std::int64_t step, std::int64_t epoch, double loss, double images_per_second);
+  /// Of a packing: so many images are done.
+  void images(std::int64_t done, double images_per_second);
+  /// Prints a line of its own; a bar moves down. Printed in every mode, kOff too, and after finish().
+  void message(const std::string& text);
+  /// Leaves the bar as it is, with the newest step, and ends its line.
+  void finish();
+
+  [[nodiscard]] ProgressMode mode() const { return mode_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void advance();
+  void show();
+  void clear_bar();
+
+  ProgressMode mode_;
+  std::FILE* out_;
+  bool color_ = false;
+  std::int64_t steps_per_epoch_;
+  ProgressState state_;
+  bool bar_drawn_ = false;
+  bool shown_ = true;  ///< whether the newest state has been printed
+  std::int64_t first_step_ = 0;
+  Clock::time_point first_time_, last_shown_;
+};
+
+}  // namespace convoy

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/train/run_report.h"
+
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "app/train/broken_report.h"
+
+namespace convoy {
+
+namespace {
+
+std::string in_folder(const Config& config, const char* name) {
+  return (std::filesystem::path(run_folder(config)) / name).string();
+}
+
+std::vector<double> listed(const Spread& s) { return {s.min, s.median, s.max}; }
+
+}  // namespace
+
+RunReport::RunReport(const Run& run, const RunState& state)
+    : config_(run.config),
+      total_steps_(run.total_steps),
+      labels_(run.train->target_size() == 0),
+      log_(in_folder(run.config, "log.txt")),
+      metrics_(in_folder(run.config, "metrics.jsonl")),
+      order_(run.train->size(), run.config.run.seed, run.config.data.shuffle) {
+  metrics_.truncate_after(state.source.empty() ? -1 : state.step);  // what lies after it is another past
+  if (config_.log.tensorboard) {
+    tensorboard_ = std::make_unique<TensorboardWriter>(run_folder(config_), state.step);
+  }
+  progress_ = std::make_unique<Progress>(config_.log.progress, run.total_steps, run.plan.steps_per_epoch());
+  metrics_.write({{"event", "start"},
+                  {"step", state.step},
+                  {"ranks", run.communicator->size()},
+                  {"replicas", run.layout.mesh.replicas()},
+                  {"stages", run.layout.mesh.stages()},
+                  {"device", run.backend->description()},
+                  {"parameters", run.model->parameter_count()},
+                  {"total_steps", run.total_steps},
+                  {"resumed_from", state.source}});
+  log_.info(
+      fmt::format("start on {} ranks ({} replicas x {} stages), {}, {}", run.communicator->size(),
+                  run.layout.mesh.replicas(), run.layout.mesh.stages(), run.backend->description(),
+                  state.source.empty() ? "fresh" : fmt::format("after step {}, from {}", state.step, state.source)));
+}
+
+void RunReport::step(const StepFacts& s) {
+  const std::int64_t before = std::exchange(image_size_, s.image_size);
+  if (before > 0 && before != s.image_size) {
+    message(fmt::format("after epoch {}: training images of {}x{}", s.epoch, s.image_size, s.image_size));
+  }
+  progress_->step(s.step, s.epoch, s.loss, s.images_per_second);
+  if (s.step % config_.log.every_steps != 0 && s.step != total_steps_) return;
+  std::vector<MetricsField> fields{{"event", "step"},
+                                   {"step", s.step},
+                                   {"epoch", s.epoch},
+                                   {"position", s.position},
+                                   {"samples", s.samples},
+                                   {"samples_crc32c", order_.digest(s.epoch, s.position, s.samples)},
+                                   {"loss", s.loss},
+                                   {"lr", s.lr},
+                                   {"images_per_second", s.images_per_second},
+                                   {"data_wait_s", s.data_wait_s}};
+  if (s.image_size > 0) fields.emplace_back("image_size", s.image_size);
+  metrics_.write(fields);
+  if (!tensorboard_) return;
+  tensorboard_->scalar("train/loss", s.step, s.loss);
+  tensorboard_->scalar("train/lr", s.step, s.lr);
+  tensorboard_->scalar("train/images_per_second", s.step, s.images_per_second);
+}
+
+void RunReport::health(std::int64_t step, const HealthReport& r) {
+  metrics_.write({{"event", "health"},
+                  {"step", step},
+                  {"steps", r.steps},
+                  {"step_s", listed(r.step)},
+                  {"busy_s", listed(r.busy)},
+                  {"data_wait_s", listed(r.data_wait)},
+                  {"communication_wait_s", listed(r.communication_wait)},
+                  {"slowest_rank", r.slowest_rank},
+                  {"slowest_host", r.slowest_host},
+                  {"slowdown", r.slowdown}});
+  log_.info(fmt::format("step {}: {}", step, health_line(r)));
+  if (tensorboard_) tensorboard_->scalar("health/slowdown", step, r.slowdown);
+  if (!r.uneven() || told_straggler_ == r.slowest_rank) return;
+  told_straggler_ = r.slowest_rank;  // a person is told once; the log has it all
+  progress_->message(fmt::format("step {}: rank {} on {} holds the others up: {}", step, r.slowest_rank, r.slowest_host,
+                                 health_line(r)));
+}
+
+void RunReport::evaluation(const RunState& state, const EvalResult& result, double seconds) {
+  metrics_.write({{"event", "eval"},
+                  {"step", state.step},
+                  {"epoch", state.epoch},
+                  {"loss", result.loss},
+                  {"top1", result.top1},
+                  {"top5", result.top5},
+                  {"samples", result.samples},
+                  {"seconds", seconds}});
+  if (tensorboard_) {
+    tensorboard_->scalar("eval/loss", state.step, result.loss);
+    tensorboard_->scalar("eval/top1", state.step, result.top1);
+    tensorboard_->scalar("eval/top5", state.step, result.top5);
+  }
+  const std::string hits =
+      labels_ ? fmt::format(", top-1 {:.2f} %, top-5 {:.2f} %", 100 * result.top1, 100 * result.top5) : "";
+  message(fmt::format("epoch {}: validation loss {:.4f}{}", state.epoch, result.loss, hits));
+}
+
+void RunReport::checkpoint(const CheckpointWriter::Result& written) {
+  metrics_.write({{"event", "checkpoint"},
+                  {"step", written.step},
+                  {"path", written.path},
+                  {"seconds", written.seconds},
+                  {"stall_s", written.stall_seconds}});
+  log_.info(fmt::format("step {}: checkpoint written in {:.3g} s, training stood still for {:.3g} s: {}", written.step,
+                        written.seconds, written.stall_seconds, written.path));
+}
+
+void RunReport::end(const char* reason, const RunState& state, const std::string& sentence) {
+  metrics_.write({{"event", "end"}, {"reason", reason}, {"step", state.step}, {"epoch", state.epoch}});
+  progress_->finish();
+  message(sentence);
+}
+
+void RunReport::warning(const std::string& text) {
+  print_warning(text);
+  log_.warn(text);
+}
+
+void RunReport::message(const std::string& text) {
+  progress_->message(text);
+  log_.info(text);
+}
+
+}  // namespace convoy

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Everything that a training run tells: metrics.jsonl, TensorBoard's events, log.txt and what a person sees. Rank 0
+// only. Invariant: events of steps that the run will take again are not in metrics.jsonl when it has been opened.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "app/build/build_run.h"
+#include "app/build/run_state.h"
+#include "app/train/evaluate.h"
+#include "app/train/health.h"
+#include "app/train/progress.h"
+#include "app/train/run_log.h"
+#include "io/checkpoint/checkpoint_writer.h"
+#include "io/data/sampler.h"
+#include "io/log/metrics_log.h"
+#include "io/log/tensorboard.h"
+
+namespace convoy {
+
+/// One step, done.
+struct StepFacts {
+  std::int64_t step = 0;
+  std::int64_t epoch = 0;                  ///< that it belongs to, from 0
+  std::int64_t position = 0, samples = 0;  ///< which of the epoch's order
+  double loss = 0, lr = 0;
+  double images_per_second = 0;
+  double data_wait_s = 0;
+  std::int64_t image_size = 0;  ///< 0: not one of data.train_sizes
+};
+
+class RunReport {
+ public:
+  /// Opens the files of the run's folder and says where the run starts.
+  RunReport(const Run& run, const RunState& state);
+
+  void step(const StepFacts& facts);
+  void health(std::int64_t step, const HealthReport& report);
+  void evaluation(const RunState& state, const EvalResult& result, double seconds);
+  void checkpoint(const CheckpointWriter::Result& written);
+  /// How the run ended: a word for machines and a sentence for people.
+  void end(const char* reason, const RunState& state, const std::string& sentence);
+  /// A line to the person and to the log.
+  void message(const std::string& text);
+  /// The same, to stderr.
+  void warning(const std::string& text);
+
+ private:
+  const Config& config_;
+  std::int64_t total_steps_;
+  bool labels_;
+  RunLog log_;
+  MetricsLog metrics_;
+  std::unique_ptr<TensorboardWriter> tensorboard_;
+  std::unique_ptr<Progress> progress_;
+  Sampler order_;
+  int told_straggler_ = -1;
+  std::int64_t image_size_ = 0;  // of the step before; 0: there was none
+};
+
+}  // namespace convoy

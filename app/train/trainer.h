@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The training loop: counts steps, stops, evaluates, saves and reports. Every rank runs it; rank 0 alone writes files.
+// Invariant: all ranks decide together whether a step is the last.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "app/build/build_run.h"
+#include "app/build/run_state.h"
+#include "app/train/batch_feed.h"
+#include "app/train/health.h"
+#include "app/train/run_report.h"
+#include "app/train/stop.h"
+#include "io/checkpoint/checkpoint_writer.h"
+
+namespace convoy {
+
+/// Makes the run's folder and writes the resolved config into it (rank 0). Before anything is looked for there.
+void prepare_run_folder(Run& run);
+
+class Trainer {
+ public:
+  /// Opens the run's files; state says where to go on from, stop when to end early. Both outlive it.
+  Trainer(Run& run, const RunState& state, StopRequest& stop);
+  /// Trains to the end, or until it is told to stop. Returns why it ended. Throws a collective Error when the loss is
+  /// not finite.
+  ExitCode train();
+
+ private:
+  enum class Stop { kNo, kSignal, kMaxTime };
+
+  void open_files();
+  /// One step; returns what the ranks have agreed on about stopping.
+  Stop step();
+  /// The one small exchange of a step: returns the summed loss; `health` is added where a report is due.
+  double exchange(double loss, Stop& stop);
+  void after_step(bool end_of_epoch);
+  void evaluate_now();
+  void save();
+  void drain_checkpoints();
+  void finish(Stop stop);
+  [[noreturn]] void fail_loss(double loss);
+
+  Run& run_;
+  RunState state_;
+  StopRequest& stop_;
+  HealthMonitor health_;
+  std::unique_ptr<BatchFeed> feed_;
+  std::vector<double> shared_;  // of the step's exchange
+  std::int64_t saved_step_ = -1;
+  std::int64_t evaluated_step_ = -1;
+  // rank 0 only
+  std::unique_ptr<RunReport> report_;
+  std::unique_ptr<CheckpointWriter> writer_;
+};
+
+}  // namespace convoy

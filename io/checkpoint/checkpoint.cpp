@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Relies on hdf5.h for the file's contents, atomic_file.h for its way to disk, and seal.h for the checksum over all of
+// it: elements carry Fletcher32 besides, so that other programs notice damage, too. Invariant: `complete` is written
+// after everything else.
+#include "io/checkpoint/checkpoint.h"
+
+#include <algorithm>
+#include <ctime>
+
+#include "io/files/atomic_file.h"
+#include "io/hdf5/seal.h"
+#include "layers/base/clock.h"
+#include "layers/base/error.h"
+
+namespace convoy {
+
+namespace {
+
+constexpr const char* kFormat = "convoy-checkpoint";
+constexpr std::int64_t kFormatVersion = 1;
+constexpr std::size_t kMetadataBytes = 4096;  // of a data set, roughly
+
+std::string to_file_path(const std::string& group, std::string name) {
+  if (name.empty() || name.front() == '.' || name.back() == '.' || name.find("..") != std::string::npos ||
+      name.find('/') != std::string::npos) {
+    fail("a tensor named \"{}\" cannot go into a checkpoint: names are parts joined by single dots", name);
+  }
+  std::replace(name.begin(), name.end(), '.', '/');
+  return group + "/" + name;
+}
+
+std::string to_name(const std::string& group, const std::string& path) {
+  std::string name = path.substr(group.size() + 1);
+  std::replace(name.begin(), name.end(), '/', '.');
+  return name;
+}
+
+std::size_t payload(const Checkpoint& checkpoint) {
+  std::size_t bytes = checkpoint.config.size();
+  for (const auto& tensor : checkpoint.model) bytes += tensor.bytes.size() + kMetadataBytes;
+  for (const auto& [slot, tensors] : checkpoint.optimizer) {
+    for (const auto& tensor : tensors) bytes += tensor.bytes.size() + kMetadataBytes;
+  }
+  return bytes;
+}
+
+std::vector<HostTensor> read_group(const hdf5::File& file, const std::string& group) {
+  std::vector<HostTensor> tensors;
+  for (const auto& info : file.datasets(group)) {
+    tensors.push_back(file.read(info.path, to_name(group, info.path)));
+  }
+  return tensors;
+}
+
+template <class T>
+T required(const std::optional<T>& value, const hdf5::File& file, const char* name) {
+  if (!value) fail("{}: attribute {} is missing", file.path(), name);
+  return *value;
+}
+
+hdf5::Origin origin_of(const SealCheck& check) {
+  return check.seal == Seal::kHolds ? hdf5::Origin::kSealed : hdf5::Origin::kElsewhere;
+}
+
+// HDF5 does not get to see a file with a broken seal. One without a seal has been edited, or comes from elsewhere.
+hdf5::File open_checked(const std::string& path) {
+  const SealCheck check = check_seal(path);
+  if (check.seal == Seal::kBroken) fail("{}: {}", path, check.problem);
+  return hdf5::File(path, origin_of(check));
+}
+
+// The attributes; throws unless the file is a complete checkpoint of a version that is known.
+Checkpoint read_header(const hdf5::File& file) {
+  if (file.string_attribute("/", "format").value_or("") != kFormat) {
+    fail("{}: not a checkpoint (its attribute format is not \"{}\")", file.path(), kFormat);
+  }
+  const auto version = required(file.int_attribute("/", "format_version"), file, "format_version");
+  if (version < 1 || version > kFormatVersion) {
+    fail("{}: format_version {} is not known to this program (it reads up to {})", file.path(), version,
+         kFormatVersion);
+  }
+  if (file.int_attribute("/", "complete").value_or(0) != 1) {
+    fail("{}: incomplete (attribute complete is missing): its writer was interrupted", file.path());
+  }
+  const auto integer = [&](const char* name) { return required(file.int_attribute("/", name), file, name); };
+  const auto text = [&](const char* name) { return required(file.string_attribute("/", name), file, name); };
+  Checkpoint c;
+  c.step = integer("step");
+  c.epoch = integer("epoch");
+  c.samples_seen = integer("samples_seen");
+  c.lr_step = integer("lr_step");
+  c.ranks = static_cast<int>(integer("ranks"));
+  c.seed = required(file.uint_attribute("/", "seed"), file, "seed");
+  c.loss_scale = required(file.double_attribute("/", "loss_scale"), file, "loss_scale");
+  c.config = text("config");
+  c.program_version = text("program_version");
+  c.mode = text("mode");
+  c.created = text("created");
+  for (const char* group : {"/model", "/optimizer"}) {
+    if (!file.has(group) || file.is_dataset(group)) fail("{}: group {} is missing", file.path(), group);
+  }
+  return c;
+}
+
+}  // namespace
+
+void write_checkpoint(const std::string& path, const Checkpoint& checkpoint, hdf5::ImageMemory* memory) {
+  hdf5::FileImage image(path, payload(checkpoint), memory);
+  image.create_group("/model");
+  image.create_group("/optimizer");
+  for (const auto& tensor : checkpoint.model) image.write(to_file_path("/model", tensor.name), tensor);
+  for (const auto& [slot, tensors] : checkpoint.optimizer) {
+    if (slot.find('.') != std::string::npos) fail("an optimizer slot named \"{}\": dots are not allowed", slot);
+    const std::string group = to_file_path("/optimizer", slot);
+    image.create_group(group);
+    for (const auto& tensor : tensors) image.write(to_file_path(group, tensor.name), tensor);
+  }
+  image.write_attribute("/", "format", std::string(kFormat));
+  image.write_attribute("/", "format_version", kFormatVersion);
+  image.write_attribute("/", "step", checkpoint.step);
+  image.write_attribute("/", "epoch", checkpoint.epoch);
+  image.write_attribute("/", "samples_seen", checkpoint.samples_seen);
+  image.write_attribute("/", "seed", checkpoint.seed);
+  image.write_attribute("/", "lr_step", checkpoint.lr_step);
+  image.write_attribute("/", "loss_scale", checkpoint.loss_scale);
+  image.write_attribute("/", "config", checkpoint.config);
+  image.write_attribute("/", "program_version", checkpoint.program_version);
+  image.write_attribute("/", "ranks", std::int64_t{checkpoint.ranks});
+  image.write_attribute("/", "mode", checkpoint.mode);
+  image.write_attribute("/", "created", checkpoint.created.empty() ? utc_time() : checkpoint.created);
+  image.write_attribute("/", "complete", std::int64_t{1});
+  const auto bytes = image.bytes();
+  const std::string seal = seal_for(bytes);
+  write_file_atomically(path, bytes, std::as_bytes(std::span(seal)));
+}
+
+Checkpoint read_checkpoint(const std::string& path) {
+  return hdf5::input_errors([&] {
+    const hdf5::File file = open_checked(path);
+    Checkpoint checkpoint = read_header(file);
+    checkpoint.model = read_group(file, "/model");
+    for (const auto& slot : file.groups("/optimizer")) {
+      checkpoint.optimizer.push_back({slot, read_group(file, "/optimizer/" + slot)});
+    }
+    return checkpoint;
+  });
+}
+
+std::vector<HostTensor> read_model_weights(const std::string& path) {
+  return hdf5::input_errors([&] {
+    const hdf5::File file = open_checked(path);
+    if (!file.has("/model") || file.is_dataset("/model")) {
+      fail("{}: no group /model, which holds the weights under torchvision's names with '.' as '/'", path);
+    }
+    auto tensors = read_group(file, "/model");
+    if (tensors.empty()) fail("{}: its group /model holds no data sets", path);
+    return tensors;
+  });
+}
+
+std::string checkpoint_problem(const std::string& path) {
+  try {
+    const hdf5::File file = open_checked(path);
+    (void)read_header(file);
+    for (const auto& info : file.datasets()) {
+      file.verify(info);
+    }
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+std::vector<DatasetCheck> check_datasets(const std::string& path) {
+  const SealCheck seal = check_seal(path);
+  const bool sealed = seal.seal == Seal::kHolds;
+  const hdf5::File file = hdf5::input_errors([&] { return hdf5::File(path, origin_of(seal)); });
+  std::vector<DatasetCheck> checks;
+  for (const auto& info : file.datasets()) {
+    DatasetCheck check{info, info.checksummed || sealed, ""};
+    try {
+      file.verify(info);
+    } catch (const Error& error) {
+      check.problem = error.what();
+    }
+    checks.push_back(std::move(check));
+  }
+  return checks;
+}
+
+}  // namespace convoy

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The whole state of a run as one HDF5 file (docs/interface.md): written under a temporary name, checksummed, renamed.
+// It does not depend on ranks, mode or device. Relies on hdf5.h and atomic_file.h. Invariant: a file that
+// read_checkpoint() accepts gives back, bit for bit, what write_checkpoint() was given.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "io/checkpoint/checkpoint_folder.h"  // whoever handles checkpoints needs both
+#include "io/hdf5/hdf5.h"
+#include "layers/base/host_tensor.h"
+
+namespace convoy {
+
+/// One kind of optimizer state ("momentum") and the tensors of it, under the names of their parameters.
+using OptimizerSlot = std::pair<std::string, std::vector<HostTensor>>;
+
+struct Checkpoint {
+  std::vector<HostTensor> model;  ///< parameters and buffers; read back in the order of their paths
+  std::vector<OptimizerSlot> optimizer;
+  std::int64_t step = 0;          ///< optimizer steps done
+  std::int64_t epoch = 0;         ///< the epoch that the next sample belongs to
+  std::int64_t samples_seen = 0;  ///< of this epoch
+  std::int64_t lr_step = 0;
+  std::uint64_t seed = 0;
+  double loss_scale = 1.0;
+  std::string config;  ///< resolved, TOML
+  std::string program_version;
+  std::string mode;
+  std::string created;  ///< time of writing, ISO 8601; filled in by write_checkpoint() when empty
+  int ranks = 1;
+};
+
+/// Writes the file at `path`; what was there before stays until the new file is whole and on disk. On failure (a full
+/// disk) an Error is thrown, nothing of the attempt is left, and other checkpoints are untouched. The file is put
+/// together in `memory`, if given, which whoever writes many of them keeps.
+void write_checkpoint(const std::string& path, const Checkpoint& checkpoint, hdf5::ImageMemory* memory = nullptr);
+
+/// Reads and verifies format, version, completeness and every checksum. An Error says what is wrong with which file.
+[[nodiscard]] Checkpoint read_checkpoint(const std::string& path);
+
+/// Only the `/model` group of any HDF5 file, a checkpoint or not (config key model.weights); checksums are looked at
+/// where there are any.
+[[nodiscard]] std::vector<HostTensor> read_model_weights(const std::string& path);
+
+/// What is wrong with this checkpoint, in a sentence; empty when it is whole. Reads all of it.
+[[nodiscard]] std::string checkpoint_problem(const std::string& path);
+
+/// One data set of a file and whether its elements can be read with their checksums.
+struct DatasetCheck {
+  hdf5::DatasetInfo info;
+  bool verifiable = false;  ///< carries a checksum, or the file as a whole does
+  std::string problem;      ///< empty: reads well
+};
+
+/// Looks at every data set of any HDF5 file, for `convoy inspect`. Reads all of it.
+[[nodiscard]] std::vector<DatasetCheck> check_datasets(const std::string& path);
+
+}  // namespace convoy

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Writes checkpoints while training goes on: one background thread at a time, handed a copy of the state. Relies on
+// checkpoint.h and checkpoint_folder.h. Invariant: at most one write is in flight, and its error reaches the caller
+// exactly once, at the next write(), poll() or wait().
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "io/checkpoint/checkpoint.h"
+
+namespace convoy {
+
+class CheckpointWriter {
+ public:
+  /// A checkpoint that is on disk.
+  struct Result {
+    std::int64_t step = 0;
+    std::string path;
+    double seconds = 0;        ///< from the first byte to the rename
+    double stall_seconds = 0;  ///< that training stood still for it
+  };
+
+  /// Creates the folder when it is missing and removes what a killed writer left. Keeps the `keep` newest (0: all).
+  CheckpointWriter(std::string dir, int keep, bool async);
+  /// Ends the write in flight, whatever comes of it.
+  ~CheckpointWriter();
+  CheckpointWriter(const CheckpointWriter&) = delete;
+  CheckpointWriter& operator=(const CheckpointWriter&) = delete;
+
+  /// Writes DIR/step-XXXXXXXX.h5: in the background when async (after waiting for the one before), else before
+  /// returning. `copied_in` seconds were spent on copying the state: with the wait they are the stall.
+  void write(Checkpoint checkpoint, double copied_in = 0);
+  /// The state that was written last, to put the next one into its memory; an empty one while a write is in flight.
+  [[nodiscard]] Checkpoint recycle();
+  /// The checkpoints finished since the last call; never waits. Throws the error of a failed write.
+  [[nodiscard]] std::vector<Result> poll();
+  /// Waits for the write in flight, if any. Throws its error.
+  void wait();
+
+ private:
+  void run(double stall_seconds) noexcept;
+  void join_and_rethrow();
+
+  const std::string dir_;
+  const int keep_;
+  const bool async_;
+  std::thread thread_;
+  std::atomic<bool> done_{false};  // set last by the thread: what is below may be read after it, or after a join
+  Checkpoint state_;               // the thread's while it runs
+  hdf5::ImageMemory memory_;
+  std::exception_ptr error_;
+  Result result_;
+  std::vector<Result> finished_;  // the caller's side only
+};
+
+}  // namespace convoy

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The random choices of augmentation, and the boxes of evaluation, as torchvision's transforms make them. Relies on
+// layers/base/random.h. Invariant: a choice is a pure function of (seed, epoch, index): not of ranks, threads, or where
+// a run was resumed.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "io/data/dataset.h"
+#include "io/images/jpeg.h"
+#include "io/images/resize.h"
+
+namespace convoy {
+
+/// What is done to a training sample, with torchvision's defaults.
+struct Augmentation {
+  bool crop = false;                                  ///< RandomResizedCrop, or of small images RandomCrop
+  bool flip = false;                                  ///< RandomHorizontalFlip(0.5)
+  bool jitter = false;                                ///< ColorJitter without hue
+  std::array<double, 2> area{0.08, 1.0};              ///< of the crop, as a share of the image
+  std::array<double, 2> ratio{3.0 / 4.0, 4.0 / 3.0};  ///< of the crop, width over height
+  int padding = 4;                                    ///< of small images: black pixels on each side before the crop
+  std::array<double, 3> strength{0.4, 0.4, 0.4};      ///< of the jitter: brightness, contrast, saturation
+
+  [[nodiscard]] bool any() const { return crop || flip || jitter; }
+};
+
+/// The random numbers of one sample in one epoch, one after the other.
+class SampleRandom {
+ public:
+  SampleRandom(std::uint64_t seed, const SampleId& sample);
+  /// Uniform on [low, high).
+  double uniform(double low, double high);
+  /// Uniform on 0, ..., count - 1.
+  int below(int count);
+  bool coin() { return uniform(0, 1) < 0.5; }
+
+ private:
+  std::uint64_t key_;
+  std::uint64_t counter_ = 0;
+};
+
+/// torchvision.transforms.RandomResizedCrop.get_params: ten tries at a box of random area and ratio, then the largest
+/// central box of an allowed ratio.
+[[nodiscard]] PixelBox random_resized_crop(int width, int height, const Augmentation& wanted, SampleRandom& random);
+
+/// What torchvision's Resize(resize) and CenterCrop(size) show of a width x height image, in its pixels.
+[[nodiscard]] ResizeBox central_box(int width, int height, int resize, int size);
+
+/// Brightness, contrast and saturation of `pixels` RGB pixels (or grey ones, with channels = 1) in a random order, each
+/// by a random factor of 1 - strength to 1 + strength: torchvision's ColorJitter with Pillow's formulas (ImageEnhance,
+/// Image.blend).
+void jitter_colors(std::uint8_t* image, std::int64_t pixels, int channels, const std::array<double, 3>& strength,
+                   SampleRandom& random);
+
+}  // namespace convoy

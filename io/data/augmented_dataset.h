@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Small images of one size (CIFAR-10, MNIST, /images of an HDF5 file), augmented for training: a random crop out of the
+// image with a black border, a flip, colour jitter. Invariant: a sample is a pure function of (data, seed, epoch,
+// index).
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "io/data/augment.h"
+#include "io/data/dataset.h"
+
+namespace convoy {
+
+class AugmentedDataset final : public Dataset {
+ public:
+  /// data: uint8 images.
+  AugmentedDataset(std::unique_ptr<Dataset> data, const Augmentation& augmentation, std::uint64_t seed);
+
+  [[nodiscard]] std::int64_t size() const override { return data_->size(); }
+  [[nodiscard]] Shape sample_shape() const override { return data_->sample_shape(); }
+  [[nodiscard]] DType input_dtype() const override { return DType::kU8; }
+  [[nodiscard]] std::int64_t target_size() const override { return data_->target_size(); }
+  [[nodiscard]] std::int64_t classes() const override { return data_->classes(); }
+  [[nodiscard]] std::vector<std::string> class_names() const override { return data_->class_names(); }
+  void check_labels(std::int64_t classes) const override { data_->check_labels(classes); }
+  void read(const SampleId& sample, void* input, std::int64_t* label, float* target) const override;
+
+ private:
+  const std::unique_ptr<Dataset> data_;
+  const Augmentation augmentation_;
+  const std::uint64_t seed_;
+};
+
+/// torchvision.transforms.RandomCrop((height, width), padding) and a mirror: out(x, y) is the pixel of `image`,
+/// [height, width, channels], moved by (left, top) in the image with its border; black outside. `out` must not overlap
+/// it.
+void shift_image(const std::uint8_t* image, int height, int width, int channels, int padding, int left, int top,
+                 bool flip, std::uint8_t* out);
+
+}  // namespace convoy

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Relies on row_source.h for the elements. Invariant: an error found here is one of bad input (exit code 2) and names
+// the file, the data set and the remedy.
+#include "io/data/hdf5_dataset.h"
+
+#include <algorithm>
+#include <filesystem>
+
+namespace convoy {
+
+namespace {
+
+constexpr const char* kNeeded =
+    "needed: images uint8 [N, H, W, C] + labels int64 [N], or inputs float32 [N, ...] + targets float32 [N, ...], "
+    "inputs + labels, or jpeg/bytes uint8 + jpeg/offsets int64 [N + 1] + labels";
+
+// What the group holds, and what would be right.
+std::string found_instead(const hdf5::File& file, const std::string& group) {
+  std::string found;
+  for (const auto& info : file.datasets(group.empty() ? "/" : group)) {
+    if (found.size() > 300) {
+      found += ", ...";
+      break;
+    }
+    found += fmt::format("{}{} {} {}", found.empty() ? "" : ", ", info.path, info.type_name, info.shape_text());
+  }
+  std::string text = fmt::format("found: {}; {}", found.empty() ? "no data sets" : found, kNeeded);
+  std::string groups;
+  for (const auto& name : file.groups(group.empty() ? "/" : group)) {
+    const std::string below = fmt::format("{}/{}", group, name);
+    if (file.has(below + "/labels") || file.has(below + "/targets")) {
+      groups += fmt::format("{}{}:{}/{}", groups.empty() ? "" : " or ", file.path(), group, name);
+    }
+  }
+  if (!groups.empty()) text += "; did you mean " + groups + "?";
+  return text;
+}
+
+// [H, W, C] from [C, H, W].
+void to_channels_last(const float* planar, const Shape& shape, float* out) {
+  const std::int64_t channels = shape[0], pixels = shape[1] * shape[2];
+  for (std::int64_t c = 0; c < channels; ++c) {
+    for (std::int64_t i = 0; i < pixels; ++i) out[i * channels + c] = planar[c * pixels + i];
+  }
+}
+
+}  // namespace
+
+Hdf5Dataset::Hdf5Dataset(const std::string& source) : source_(source) {
+  hdf5::input_errors([&] {
+    const hdf5::File file(source_.path);
+    if (!source_.group.empty() && !file.has(source_.group)) {
+      fail("{}: no group {} (there are: /{})", source_.path, source_.group, fmt::join(file.groups("/"), ", /"));
+    }
+    if (!source_.group.empty() && file.is_dataset(source_.group))
+      fail("{}: {} is a data set; name the group that holds it", source_.path, source_.group);
+    const auto has = [&](const char* name) { return file.is_dataset(source_.group + "/" + name); };
+    const bool images = has("images"), inputs = has("inputs"), labels = has("labels"), targets = has("targets");
+    if (images == inputs || labels == targets || (images && targets)) {
+      const char* problem = images && inputs    ? "both images and inputs: which of them is meant?"
+                            : labels && targets ? "both labels and targets: which of them is meant?"
+                            : images && targets ? "images go with labels, not with targets"
+                                                : "not the data sets of a data file";
+      fail("{}: {} ({})", source_.name_of(), problem, found_instead(file, source_.group));
+    }
+    open_inputs(file, images ? "images" : "inputs");
+    if (labels) {
+      labels_.emplace(file, source_, size_);
+    } else {
+      open_targets(file, "targets");
+    }
+  });
+}
+
+void Hdf5Dataset::open_inputs(const hdf5::File& file, const std::string& name) {
+  const hdf5::DatasetInfo info = file.info(source_.group + "/" + name);
+  const auto& dims = info.dims;
+  const bool images = name == "images";
+  const std::string what = fmt::format("{}: {} {}", source_.name_of(name), info.type_name, info.shape_text());
+  if (images && (dims.size() != 4 || info.dtype != DType::kU8)) fail("{}, but images are uint8 [N, H, W, C]", what);
+  if (!images && (dims.empty() || dims.size() > 4 || !info.type_name.starts_with("float"))) {
+    fail("{}, but inputs are float32 [N, features] or [N, C, H, W]", what);
+  }
+  if (info.size() < 1) fail("{}: no samples", what);
+  size_ = dims[0];
+  if (images) {
+    sample_shape_ = Shape{dims[3], dims[1], dims[2]};
+  } else if (dims.size() == 4) {
+    sample_shape_ = Shape{dims[1], dims[2], dims[3]};
+    planar_ = dims[1] > 1 && dims[2] * dims[3] > 1;
+  } else {
+    sample_shape_ = Shape{info.size() / size_};
+  }
+  inputs_ = std::make_unique<RowSource>(file, info.path, images ? DType::kU8 : DType::kF32);
+}
+
+void Hdf5Dataset::open_targets(const hdf5::File& file, const std::string& name) {
+  const hdf5::DatasetInfo info = file.info(source_.group + "/" + name);
+  if (info.dims.empty() || !info.type_name.starts_with("float")) {
+    fail("{}: {} {}, but targets are float32 [N, ...]", source_.name_of(name), info.type_name, info.shape_text());
+  }
+  if (info.dims[0] != size_) {
+    fail("{}: {} targets for {} samples; there must be one each", source_.name_of(name), info.dims[0], size_);
+  }
+  targets_ = std::make_unique<RowSource>(file, info.path, DType::kF32);
+  target_size_ = targets_->row_elements();
+}
+
+void Hdf5Dataset::check_labels(std::int64_t classes) const {
+  if (labels_) labels_->check(classes);
+}
+
+void Hdf5Dataset::read(const SampleId& sample, void* input, std::int64_t* label, float* target) const {
+  const std::int64_t index = sample.index;
+  if (index < 0 || index >= size_) fail("{}: sample {} of {}", source_.name_of(), index, size_);
+  if (input != nullptr && planar_) {
+    thread_local std::vector<float> planar;  // grows once per thread
+    planar.resize(static_cast<std::size_t>(sample_shape_.size()));
+    inputs_->read(index, planar.data());
+    to_channels_last(planar.data(), sample_shape_, static_cast<float*>(input));
+  } else if (input != nullptr) {
+    inputs_->read(index, input);
+  }
+  if (label != nullptr && labels_) *label = (*labels_)[index];
+  if (target != nullptr && targets_ != nullptr) targets_->read(index, target);
+}
+
+}  // namespace convoy

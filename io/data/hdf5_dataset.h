@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Samples of an HDF5 data file (docs/interface.md): /images + /labels, /inputs + /targets, or /inputs + /labels, at the
+// root or in a group. Relies on hdf5.h to open, and on pread() for elements that lie in the file as they are, so that
+// loader threads do not wait for HDF5's lock. Invariant: shapes, types and labels have been checked before the first
+// read().
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "io/data/dataset.h"
+#include "io/hdf5/hdf5_source.h"
+#include "io/images/row_source.h"
+
+namespace convoy {
+
+class Hdf5Dataset : public Dataset {
+ public:
+  /// source: "file.h5", or "file.h5:/group".
+  explicit Hdf5Dataset(const std::string& source);
+
+  [[nodiscard]] std::int64_t size() const override { return size_; }
+  [[nodiscard]] Shape sample_shape() const override { return sample_shape_; }
+  [[nodiscard]] DType input_dtype() const override { return inputs_->dtype(); }
+  [[nodiscard]] std::int64_t target_size() const override { return target_size_; }
+  [[nodiscard]] std::int64_t classes() const override { return labels_ ? labels_->classes() : 0; }
+  [[nodiscard]] std::vector<std::string> class_names() const override {
+    return labels_ ? labels_->class_names() : std::vector<std::string>();
+  }
+  /// Throws an Error of bad input that names the file, the first bad sample and its label.
+  void check_labels(std::int64_t classes) const override;
+  void read(const SampleId& sample, void* input, std::int64_t* label, float* target) const override;
+
+ private:
+  void open_inputs(const hdf5::File& file, const std::string& name);
+  void open_targets(const hdf5::File& file, const std::string& name);
+
+  Hdf5Source source_;
+  std::int64_t size_ = 0;
+  Shape sample_shape_;
+  bool planar_ = false;  // inputs lie as [C, H, W] in the file
+  std::unique_ptr<RowSource> inputs_;
+  std::unique_ptr<RowSource> targets_;  // null with labels
+  std::int64_t target_size_ = 0;
+  std::optional<Hdf5Labels> labels_;  // empty with targets
+};
+
+}  // namespace convoy

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Encoded JPEGs of an HDF5 data file (docs/interface.md): jpeg/bytes, one after the other, jpeg/offsets and labels.
+// Relies on row_source.h to read without HDF5's lock where the storage allows. Invariant: offsets and labels have been
+// checked before the first read().
+#pragma once
+
+#include <memory>
+
+#include "io/data/encoded_images.h"
+#include "io/hdf5/hdf5_source.h"
+#include "io/images/row_source.h"
+
+namespace convoy {
+
+class Hdf5Jpegs final : public EncodedImages {
+ public:
+  /// source: "file.h5", or "file.h5:/group". Throws an Error of bad input that names the file and the data set.
+  explicit Hdf5Jpegs(const std::string& source);
+
+  /// Whether there is such a file with such a group that holds encoded JPEGs.
+  [[nodiscard]] static bool are_in(const std::string& source);
+
+  [[nodiscard]] std::int64_t size() const override { return static_cast<std::int64_t>(offsets_.size()) - 1; }
+  [[nodiscard]] std::int64_t label(std::int64_t index) const override { return (*labels_)[index]; }
+  [[nodiscard]] std::int64_t classes() const override { return labels_->classes(); }
+  [[nodiscard]] std::vector<std::string> class_names() const override { return labels_->class_names(); }
+  void check_labels(std::int64_t classes) const override { labels_->check(classes); }
+  [[nodiscard]] std::string name(std::int64_t index) const override;
+  void read(std::int64_t index, std::vector<std::byte>& bytes) const override;
+
+ private:
+  void open_offsets(const hdf5::File& file, std::int64_t bytes);
+
+  Hdf5Source source_;
+  std::unique_ptr<RowSource> bytes_;
+  std::vector<std::int64_t> offsets_;  // [images + 1]
+  std::unique_ptr<Hdf5Labels> labels_;
+};
+
+}  // namespace convoy

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/data/idx.h"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "io/data/memory_images.h"
+
+namespace convoy {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kUnsignedBytes = 0x08;
+constexpr std::size_t kLargest = std::size_t{1} << 36U;  // elements: beyond that the header is no header
+constexpr unsigned kPiece = 1U << 24U;                   // bytes read at once
+
+// A plain or gzipped file, from its beginning.
+class Input {
+ public:
+  explicit Input(const std::string& path) : path_(path), file_(gzopen(path.c_str(), "rb")) {
+    if (file_ == nullptr) fail_usage("cannot read {}: {}", path, errno != 0 ? std::strerror(errno) : "out of memory");
+  }
+  ~Input() { gzclose(file_); }
+  Input(const Input&) = delete;
+  Input& operator=(const Input&) = delete;
+
+  /// As many of `size` bytes as there are.
+  std::size_t read(std::uint8_t* out, std::size_t size) {
+    std::size_t done = 0;
+    while (done < size) {
+      const int count = gzread(file_, out + done, static_cast<unsigned>(std::min<std::size_t>(kPiece, size - done)));
+      if (count < 0) {
+        int code = 0;
+        fail_usage("{}: damaged: {}", path_, gzerror(file_, &code));
+      }
+      if (count == 0) break;
+      done += static_cast<std::size_t>(count);
+    }
+    return done;
+  }
+
+ private:
+  std::string path_;
+  gzFile file_;
+};
+
+struct IdxFile {
+  std::vector<std::int64_t> extents;
+  std::vector<std::uint8_t> elements;
+};
+
+IdxFile read_idx(const std::string& path) {
+  Input input(path);
+  std::uint8_t head[4] = {};
+  if (input.read(head, 4) != 4 || head[0] != 0 || head[1] != 0) {
+    fail_usage("{}: no IDX file (it must begin with 00 00, a type and a number of axes)", path);
+  }
+  if (head[2] != kUnsignedBytes) {
+    fail_usage("{}: elements of type {:#04x}; only unsigned bytes ({:#04x}) are read", path, head[2], kUnsignedBytes);
+  }
+  IdxFile file;
+  std::size_t size = 1;
+  for (int axis = 0; axis < head[3]; ++axis) {
+    std::uint8_t word[4] = {};
+    if (input.read(word, 4) != 4) fail_usage("{}: truncated in its header", path);
+    const std::int64_t extent = std::int64_t{word[0]} << 24 | word[1] << 16 | word[2] << 8 | word[3];
+    file.extents.push_back(extent);
+    if (extent < 1 || size > kLargest / static_cast<std::size_t>(extent)) {
+      fail_usage("{}: axis {} of {} has {} elements: no such file is read", path, axis, int{head[3]}, extent);
+    }
+    size *= static_cast<std::size_t>(extent);
+  }
+  // Piece by piece: a header that lies does not get the memory that it asks for.
+  while (file.elements.size() < size) {
+    const std::size_t before = file.elements.size(), more = std::min<std::size_t>(kPiece, size - before);
+    file.elements.resize(before + more);
+    const std::size_t got = input.read(file.elements.data() + before, more);
+    if (got < more) fail_usage("{}: truncated: {} of {} elements are there", path, before + got, size);
+  }
+  std::uint8_t beyond = 0;
+  if (input.read(&beyond, 1) != 0) fail_usage("{}: longer than its header says ({} elements)", path, size);
+  return file;
+}
+
+// The file of that name, or its gzipped form, or the plain form of a gzipped one; empty if there is none.
+std::string present(const fs::path& path) {
+  std::error_code ignored;
+  if (fs::exists(path, ignored)) return path.string();
+  const fs::path gzipped = path.string() + ".gz";
+  if (fs::exists(gzipped, ignored)) return gzipped.string();
+  fs::path plain = path;
+  if (plain.extension() == ".gz" && fs::exists(plain.replace_extension(), ignored)) return plain.string();
+  return "";
+}
+
+const char* images_name(bool training) { return training ? "train-images-idx3-ubyte" : "t10k-images-idx3-ubyte"; }
+
+// Empty if there are none.
+std::string images_in(const std::string& folder, bool training) {
+  for (const fs::path& place : {fs::path(folder), fs::path(folder) / "raw"}) {
+    if (std::string found = present(place / images_name(training)); !found.empty()) return found;
+  }
+  return "";
+}
+
+std::string images_of(const std::string& source, bool training) {
+  std::error_code ignored;
+  if (!fs::is_directory(source, ignored)) return source;
+  if (std::string found = images_in(source, training); !found.empty()) return found;
+  fail_usage("{}: no {} in it, plain or with .gz (or name the file of images itself)", source, images_name(training));
+}
+
+std::string labels_of(const std::string& images) {
+  const fs::path path(images);
+  std::string name = path.filename().string();
+  const auto replace = [&](const std::string& from, const std::string& to) {
+    const auto at = name.find(from);
+    if (at != std::string::npos) name.replace(at, from.size(), to);
+    return at != std::string::npos;
+  };
+  if (!replace("images", "labels")) {
+    fail_usage(
+        "{}: its name must have \"images\" in it, so that the labels are found under the same name with "
+        "\"labels\"",
+        images);
+  }
+  if (!replace("idx3", "idx1")) replace("idx4", "idx1");
+  std::string found = present(path.parent_path() / name);
+  if (found.empty()) fail_usage("{}: there are no labels beside it ({})", images, (path.parent_path() / name).string());
+  return found;
+}
+
+}  // namespace
+
+bool has_idx(const std::string& folder, bool training) { return !images_in(folder, training).empty(); }
+
+std::vector<std::string> idx_files(const std::string& source, bool training) {
+  const std::string images = images_of(source, training);
+  return {images, labels_of(images)};
+}
+
+std::unique_ptr<Dataset> open_idx(const std::string& source, bool training) {
+  const std::vector<std::string> files = idx_files(source, training);
+  const std::string &images_path = files.front(), &labels_path = files.back();
+  IdxFile images = read_idx(images_path), labels = read_idx(labels_path);
+  const auto& extents = images.extents;
+  if (extents.size() != 3 && extents.size() != 4) {
+    fail_usage("{}: {} axes; images have 3 (number, height, width) or 4 (and channels)", images_path, extents.size());
+  }
+  if (labels.extents.size() != 1 || labels.extents[0] != extents[0]) {
+    const std::size_t axes = labels.extents.size();
+    fail_usage("{}: {} labels with {} axes for the {} images of {}", labels_path, axes > 0 ? labels.extents[0] : 0,
+               axes, extents[0], images_path);
+  }
+  MemoryImages::Content content;
+  content.source = images_path;
+  content.sample = {extents.size() == 4 ? extents[3] : 1, extents[1], extents[2]};
+  content.pixels = std::move(images.elements);
+  content.labels.assign(labels.elements.begin(), labels.elements.end());
+  return std::make_unique<MemoryImages>(std::move(content));
+}
+
+}  // namespace convoy

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// torchvision 0.14: datasets/folder.py, find_classes and make_dataset. os.walk() there skips folders that it may not
+// read, silently; here that is an error, since nobody wants half a class.
+#include "io/data/image_folder.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "layers/base/error.h"
+
+namespace convoy {
+
+namespace {
+
+constexpr std::array<std::string_view, 2> kJpeg{".jpg", ".jpeg"};
+constexpr std::array<std::string_view, 7> kOther{".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"};
+constexpr off_t kMaxFileBytes = off_t{1} << 30;
+
+template <std::size_t N>
+bool has_ending(const std::string& name, const std::array<std::string_view, N>& endings) {
+  return std::any_of(endings.begin(), endings.end(), [&](std::string_view ending) {
+    return name.size() >= ending.size() &&
+           std::equal(ending.rbegin(), ending.rend(), name.rbegin(), [](char wanted, char found) {
+             return std::tolower(static_cast<unsigned char>(found)) == wanted;
+           });
+  });
+}
+
+struct Listing {
+  std::vector<std::string> folders, files;
+};
+
+struct CloseFolder {
+  void operator()(DIR* folder) const noexcept { ::closedir(folder); }
+};
+
+[[noreturn]] void cannot_list(const std::string& path) {
+  fail_usage("cannot list the folder {}: {} (see its permissions)", path, std::strerror(errno));
+}
+
+// Links count as what they lead to; one that leads nowhere counts as a file, as in os.walk().
+Listing list_folder(const std::string& path) {
+  const std::unique_ptr<DIR, CloseFolder> folder(::opendir(path.c_str()));
+  if (!folder) cannot_list(path);
+  Listing listing;
+  errno = 0;
+  while (const dirent* entry = ::readdir(folder.get())) {
+    std::string name = entry->d_name;
+    if (name == "." || name == "..") continue;
+    bool is_folder = entry->d_type == DT_DIR;
+    if (entry->d_type == DT_LNK || entry->d_type == DT_UNKNOWN) {
+      struct stat status {};
+      is_folder = ::fstatat(::dirfd(folder.get()), entry->d_name, &status, 0) == 0 && S_ISDIR(status.st_mode);
+    }
+    (is_folder ? listing.folders : listing.files).push_back(std::move(name));
+    errno = 0;
+  }
+  if (errno != 0) cannot_list(path);
+  std::sort(listing.folders.begin(), listing.folders.end());
+  std::sort(listing.files.begin(), listing.files.end());
+  return listing;
+}
+
+using FileId = std::pair<dev_t, ino_t>;
+
+FileId id_of(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) cannot_list(path);
+  return {status.st_dev, status.st_ino};
+}
+
+// What one class folder holds, below the root.
+struct Walk {
+  const std::string& root;
+  std::vector<std::pair<std::string, std::vector<std::string>>> folders;  // path, its JPEGs
+  std::int64_t others = 0;
+  std::string first_other;
+
+  // above: the folders that this one lies in, against links that lead back up.
+  void visit(const std::string& path, std::vector<FileId>& above) {
+    const std::string full = root + "/" + path;
+    const FileId id = id_of(full);
+    if (std::find(above.begin(), above.end(), id) != above.end()) {
+      fail_usage("{} leads back to a folder that it lies in (remove the link)", full);
+    }
+    above.push_back(id);
+    Listing listing = list_folder(full);
+    for (const std::string& file : listing.files) {
+      if (!has_ending(file, kOther)) continue;
+      if (others++ == 0) first_other = fmt::format("{}/{}", full, file);
+    }
+    std::erase_if(listing.files, [](const std::string& file) { return !has_ending(file, kJpeg); });
+    folders.emplace_back(path, std::move(listing.files));
+    for (const std::string& folder : listing.folders) visit(fmt::format("{}/{}", path, folder), above);
+    above.pop_back();
+  }
+};
+
+}  // namespace
+
+ImageFolder::ImageFolder(const std::string& folder) : folder_(folder) {
+  while (folder_.size() > 1 && folder_.back() == '/') folder_.pop_back();
+  class_names_ = list_folder(folder_).folders;
+  if (class_names_.empty()) {
+    fail_usage("{}: no folders in it (one folder of JPEGs for each class is needed)", folder_);
+  }
+  std::vector<std::string> empty;
+  std::int64_t others = 0;
+  std::string first_other;
+  starts_.push_back(0);
+  for (const std::string& name : class_names_) {
+    Walk walk{folder_, {}, 0, {}};
+    std::vector<FileId> above{id_of(folder_)};
+    walk.visit(name, above);
+    std::sort(walk.folders.begin(), walk.folders.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (const auto& [path, files] : walk.folders) {
+      for (const std::string& file : files) {
+        paths_.append(path).append("/").append(file);
+        starts_.push_back(paths_.size());
+      }
+    }
+    if (others == 0) first_other = walk.first_other;
+    others += walk.others;
+    if (class_ends_.empty() ? size() == 0 : class_ends_.back() == size()) empty.push_back(name);
+    class_ends_.push_back(size());
+  }
+  if (others > 0) {
+    fail_usage("{}: {} images in it are no JPEGs, the first {} (only .jpg and .jpeg are read: convert or move them)",
+               folder_, others, first_other);
+  }
+  if (!empty.empty()) {
+    fail_usage("{}: no .jpg or .jpeg files for the class{} {} (fill or remove the folder{})", folder_,
+               empty.size() > 1 ? "es" : "", fmt::join(empty, ", "), empty.size() > 1 ? "s" : "");
+  }
+}
+
+std::int64_t ImageFolder::label(std::int64_t index) const {
+  return std::upper_bound(class_ends_.begin(), class_ends_.end(), index) - class_ends_.begin();
+}
+
+void ImageFolder::check_labels(std::int64_t classes) const {
+  if (this->classes() <= classes) return;
+  fail_usage("{}: {} class folders, but there are {} classes (model.classes)", folder_, this->classes(), classes);
+}
+
+std::string ImageFolder::name(std::int64_t index) const {
+  const auto at = static_cast<std::size_t>(index);
+  return fmt::format("{}/{}", folder_, std::string_view(paths_).substr(starts_[at], starts_[at + 1] - starts_[at]));
+}
+
+void ImageFolder::read(std::int64_t index, std::vector<std::byte>& bytes) const {
+  struct Descriptor {
+    int number;
+    ~Descriptor() {
+      if (number >= 0) ::close(number);
+    }
+  };
+  const Descriptor file{::open(name(index).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};  // a pipe must not block
+  struct stat status {};
+  if (file.number < 0 || ::fstat(file.number, &status) != 0) fail("{}", std::strerror(errno));
+  if (!S_ISREG(status.st_mode)) fail("it is no regular file");
+  if (status.st_size > kMaxFileBytes) fail("{} bytes (at most {})", status.st_size, kMaxFileBytes);
+  bytes.resize(static_cast<std::size_t>(status.st_size));
+  for (std::size_t done = 0; done < bytes.size();) {
+    const ssize_t count = ::read(file.number, bytes.data() + done, bytes.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail("{}", std::strerror(errno));
+    if (count == 0) bytes.resize(done);  // it has shrunk
+    done += static_cast<std::size_t>(count);
+  }
+}
+
+}  // namespace convoy

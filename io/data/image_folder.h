@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A folder with one folder of JPEGs for each class, in the order of torchvision.datasets.ImageFolder: classes by name,
+// then folders, then files, each compared byte by byte; sub-folders and links are followed. Relies on readdir's file
+// types, so that a million files are listed without looking at each. Invariant: no class is empty.
+#pragma once
+
+#include "io/data/encoded_images.h"
+
+namespace convoy {
+
+class ImageFolder final : public EncodedImages {
+ public:
+  /// Throws an Error of bad input that names the place: no class folders, a class without JPEGs, a folder that cannot
+  /// be read or holds itself, images of other formats (which torchvision would take and this cannot decode).
+  explicit ImageFolder(const std::string& folder);
+
+  [[nodiscard]] std::int64_t size() const override { return static_cast<std::int64_t>(starts_.size()) - 1; }
+  [[nodiscard]] std::int64_t label(std::int64_t index) const override;
+  [[nodiscard]] std::int64_t classes() const override { return static_cast<std::int64_t>(class_names_.size()); }
+  [[nodiscard]] std::vector<std::string> class_names() const override { return class_names_; }
+  void check_labels(std::int64_t classes) const override;
+  /// The path: the folder as given, and what is below it.
+  [[nodiscard]] std::string name(std::int64_t index) const override;
+  void read(std::int64_t index, std::vector<std::byte>& bytes) const override;
+
+ private:
+  std::string folder_;
+  std::vector<std::string> class_names_;
+  std::vector<std::int64_t> class_ends_;  // [classes]: index behind the last image of each
+  std::string paths_;                // below folder_, one behind the other: a million strings would take thrice that
+  std::vector<std::size_t> starts_;  // [images + 1], in paths_
+};
+
+}  // namespace convoy

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Steps are numbered from 0 and live in slot number % kSlots. Threads take chunks of samples of one step after the
+// other, under the lock, and read them outside it; so all threads work on the step that is needed first. Relies on
+// chunks being taken in order: when reading fails, every earlier step is already in hands and will become ready.
+#include "io/data/loader.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "layers/base/clock.h"
+#include "layers/base/error.h"
+
+namespace convoy {
+
+namespace {
+
+LoaderOptions checked(const LoaderOptions& o, const Dataset& dataset, const Sampler& sampler) {
+  if (o.global_batch < 1) fail_usage("loader: a global batch of {} samples", o.global_batch);
+  if (o.threads < 1) fail_usage("loader: {} threads (at least 1)", o.threads);
+  if (o.microbatches < 1) fail_usage("loader: {} microbatches (at least 1)", o.microbatches);
+  if (o.replica < 0 || o.replica >= o.replicas) fail_usage("loader: replica {} of {}", o.replica, o.replicas);
+  if (o.epoch < 0 || o.position < 0) fail_usage("loader: a start at epoch {}, sample {}", o.epoch, o.position);
+  if (sampler.size() != dataset.size()) {
+    fail_usage("loader: a sampler of {} samples for a data set of {}", sampler.size(), dataset.size());
+  }
+  return o;
+}
+
+std::size_t bytes_of(const Dataset& dataset, const Shape& sample) {
+  return static_cast<std::size_t>(sample.size()) * dtype_size(dataset.input_dtype());
+}
+
+}  // namespace
+
+Loader::Loader(const Dataset& dataset, const Sampler& sampler, const LoaderOptions& options)
+    : dataset_(dataset),
+      sampler_(sampler),
+      options_(checked(options, dataset, sampler)),
+      plan_{dataset.size(), options.global_batch, options.drop_last && !options.evaluation},
+      target_size_(dataset.target_size()),
+      epoch_(options.epoch),
+      position_(options.position) {
+  if (plan_.steps_per_epoch() == 0) {
+    fail_usage("a global batch of {} samples is larger than the data set of {} (a smaller batch, or drop_last = false)",
+               plan_.global_batch, plan_.size);
+  }
+  if (plan_.batch_at(position_).count == 0) {
+    ++epoch_;
+    position_ = 0;
+  }
+  allocate_slots();
+  try {
+    for (int i = 0; i < options_.threads; ++i) threads_.emplace_back([this] { work(); });
+  } catch (...) {
+    {
+      const std::lock_guard guard(mutex_);
+      stop_ = true;
+    }
+    work_ready_.notify_all();
+    for (auto& thread : threads_) thread.join();
+    throw;
+  }
+}
+
+Loader::~Loader() {
+  {
+    const std::lock_guard guard(mutex_);
+    stop_ = true;
+  }
+  work_ready_.notify_all();
+  for (auto& thread : threads_) thread.join();
+}
+
+void Loader::allocate_slots() {
+  const std::int64_t capacity = (plan_.global_batch + options_.replicas - 1) / options_.replicas;
+  chunk_ = std::max<std::int64_t>(1, capacity / (4 * options_.threads));
+  slots_.resize(kSlots);
+  for (auto& slot : slots_) {
+    const std::size_t bytes =
+        std::max<std::size_t>(1, static_cast<std::size_t>(capacity) * bytes_of(dataset_, dataset_.sample_shape()));
+    if (options_.inputs) slot.inputs.reset(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{64})));
+    if (options_.truth && target_size_ > 0) slot.targets.resize(static_cast<std::size_t>(capacity * target_size_));
+    if (options_.truth && target_size_ == 0) slot.labels.resize(static_cast<std::size_t>(capacity));
+    slot.step.microbatches.resize(static_cast<std::size_t>(options_.microbatches));
+  }
+}
+
+// Points the microbatches of a slot at its memory. Parts of the global batch are counted over replicas and microbatches
+// together, so that r replicas of m microbatches cut it where one replica of r * m does.
+void Loader::lay_out(Slot& slot, const Range& global) const {
+  const std::int64_t parts = std::int64_t{options_.replicas} * options_.microbatches;
+  const std::int64_t first_part = std::int64_t{options_.replica} * options_.microbatches;
+  slot.local = part(global.first, global.count, options_.replicas, options_.replica);
+  const Shape sample = dataset_.sample_shape_in(slot.step.epoch);
+  slot.sample_bytes = bytes_of(dataset_, sample);
+  for (std::int64_t m = 0; m < options_.microbatches; ++m) {
+    const Range range = part(global.first, global.count, parts, first_part + m);
+    const std::int64_t offset = range.first - slot.local.first;
+    Batch& batch = slot.step.microbatches[static_cast<std::size_t>(m)];
+    batch.samples = range.count;
+    batch.input_shape =
+        sample.rank() == 3 ? Shape{range.count, sample[0], sample[1], sample[2]} : Shape{range.count, sample[0]};
+    batch.input_dtype = dataset_.input_dtype();
+    batch.target_size = target_size_;
+    batch.inputs = slot.input_at(offset);
+    batch.labels = slot.label_at(offset);
+    batch.targets = slot.target_at(offset, target_size_);
+  }
+}
+
+// Lays the next step out in its slot and moves on to the position after it. Called with the lock held.
+void Loader::open_step() {
+  const Range global = plan_.batch_at(position_);
+  Slot& slot = slot_of(filling_);
+  slot.step.epoch = epoch_;
+  slot.step.first_position = global.first;
+  slot.step.global_samples = global.count;
+  slot.done = 0;
+  lay_out(slot, global);
+  position_ += global.count;
+  slot.step.last_of_epoch = plan_.batch_at(position_).count == 0;
+  if (slot.step.last_of_epoch) {
+    finished_ = options_.evaluation;
+    ++epoch_;
+    position_ = 0;
+  }
+  open_ = true;
+  handed_ = 0;
+}
+
+bool Loader::can_take() const {
+  if (failed_) return false;
+  return open_ || (!finished_ && filling_ < released_ + kSlots);
+}
+
+void Loader::work() noexcept {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    work_ready_.wait(lock, [&] { return stop_ || can_take(); });
+    if (stop_) return;
+    if (!open_) {
+      open_step();
+      work_ready_.notify_all();  // there are chunks for the others, too
+    }
+    Slot& slot = slot_of(filling_);
+    const std::int64_t first = handed_;
+    const std::int64_t count = std::min(chunk_, slot.local.count - first);
+    handed_ += count;
+    if (handed_ == slot.local.count) {
+      open_ = false;
+      ++filling_;
+      work_ready_.notify_all();
+    }
+    lock.unlock();
+    std::exception_ptr error;
+    try {
+      read_samples(slot, first, count);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+    slot.done += count;
+    if (error && !slot.error) slot.error = error;
+    if (error) failed_ = true;
+    if (slot.done == slot.local.count || slot.error) step_ready_.notify_one();
+  }
+}
+
+void Loader::read_samples(Slot& slot, std::int64_t first, std::int64_t count) const {
+  for (std::int64_t i = first; i < first + count; ++i) {
+    const std::int64_t position = slot.local.first + i;
+    const std::int64_t index = options_.evaluation ? position : sampler_.index(slot.step.epoch, position);
+    dataset_.read({index, slot.step.epoch}, slot.input_at(i), slot.label_at(i), slot.target_at(i, target_size_));
+  }
+}
+
+const LoaderStep& Loader::next() {
+  const auto start = std::chrono::steady_clock::now();
+  std::unique_lock lock(mutex_);
+  if (released_ < given_) {
+    released_ = given_;
+    work_ready_.notify_all();
+  }
+  Slot& slot = slot_of(given_);
+  const auto over = [&] { return finished_ && !open_ && given_ >= filling_; };
+  const auto ready = [&] { return given_ < filling_ && slot.done == slot.local.count; };
+  step_ready_.wait(lock, [&] { return slot.error || ready() || over(); });
+  if (slot.error) std::rethrow_exception(slot.error);
+  if (over()) fail("loader: the evaluation pass is over");
+  ++given_;
+  slot.step.wait_seconds = seconds_since(start);
+  return slot.step;
+}
+
+}  // namespace convoy

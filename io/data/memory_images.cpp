@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/data/memory_images.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace convoy {
+
+MemoryImages::MemoryImages(Content content) : content_(std::move(content)) {
+  const auto samples = static_cast<std::int64_t>(content_.labels.size());
+  if (samples == 0) fail_usage("{}: no samples in it", content_.source);
+  if (static_cast<std::int64_t>(content_.pixels.size()) != samples * content_.sample.size()) {
+    fail_usage("{}: {} labels for {} bytes of images of {}", content_.source, samples, content_.pixels.size(),
+               content_.sample.str());
+  }
+  const auto [least, largest] = std::minmax_element(content_.labels.begin(), content_.labels.end());
+  if (*least < 0) {
+    fail_usage("{}: sample {} has the label {}", content_.source, least - content_.labels.begin(), *least);
+  }
+  classes_ = *largest + 1;
+}
+
+void MemoryImages::check_labels(std::int64_t classes) const {
+  const auto bad = std::find_if(content_.labels.begin(), content_.labels.end(),
+                                [&](std::int64_t label) { return label >= classes; });
+  if (bad == content_.labels.end()) return;
+  fail_usage("{}: sample {} has the label {}, but there are {} classes (model.classes)", content_.source,
+             bad - content_.labels.begin(), *bad, classes);
+}
+
+void MemoryImages::read(const SampleId& sample, void* input, std::int64_t* label, float* /*target*/) const {
+  const auto bytes = static_cast<std::size_t>(content_.sample.size());
+  const auto at = static_cast<std::size_t>(sample.index);
+  if (input != nullptr) std::memcpy(input, content_.pixels.data() + at * bytes, bytes);
+  if (label != nullptr) *label = content_.labels[at];
+}
+
+}  // namespace convoy

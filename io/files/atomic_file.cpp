@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Relies on POSIX calls, and on Linux' O_DIRECT where a file system has it. Invariant: the temporary file is removed on
+// every way out but a rename or a kill of the process; what a killed process leaves has the suffix kTemporarySuffix.
+#include "io/files/atomic_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+
+#include "layers/base/error.h"
+
+namespace convoy {
+
+namespace {
+
+constexpr std::size_t kWriteBytes = 16 << 20;   // at once: a kill or a full disk is noticed soon
+constexpr std::size_t kDirectAlignment = 4096;  // of address, offset and size: what disks and file systems ask at most
+
+const char* remedy(int reason) {
+  switch (reason) {
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG: return "; free space there, or name another folder";
+    case EACCES:
+    case EPERM:
+    case EROFS: return "; name a folder that may be written";
+    default: return "";
+  }
+}
+
+[[noreturn]] void fail_system(const char* what, const std::string& path, int reason) {
+  fail("cannot {} {}: {}{}", what, path, std::strerror(reason), remedy(reason));
+}
+
+// Makes the new name of the file last. Some file systems cannot sync a folder; they need no sync.
+void sync_folder_of(const std::string& path) {
+  const auto parent = std::filesystem::path(path).parent_path();
+  const std::string folder = parent.empty() ? "." : parent.string();
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) fail_system("open folder", folder, errno);
+  const int result = ::fsync(descriptor);
+  const int reason = errno;
+  ::close(descriptor);
+  if (result != 0 && reason != EINVAL && reason != ENOTSUP) fail_system("sync folder", folder, reason);
+}
+
+// Writes what it can of `bytes`, at the start of the file, past the page cache: the disk fetches the data by itself,
+// where a copy into the cache takes the processor's time and memory's. Gives what is left to write.
+std::span<const std::byte> write_direct(int descriptor, std::span<const std::byte> bytes) {
+  if (reinterpret_cast<std::uintptr_t>(bytes.data()) % kDirectAlignment != 0) return bytes;
+  const int flags = ::fcntl(descriptor, F_GETFL);
+  if (flags < 0 || ::fcntl(descriptor, F_SETFL, flags | O_DIRECT) != 0) return bytes;
+  while (bytes.size() >= kDirectAlignment) {
+    const std::size_t size = std::min(bytes.size() / kDirectAlignment * kDirectAlignment, kWriteBytes);
+    const ssize_t written = ::write(descriptor, bytes.data(), size);
+    if (written <= 0) break;  // the plain write will say why, if it fails too
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+    if (static_cast<std::size_t>(written) % kDirectAlignment != 0) break;
+  }
+  if (::fcntl(descriptor, F_SETFL, flags) != 0) fail("cannot go back to plain writes: {}", std::strerror(errno));
+  return bytes;
+}
+
+// An open file that is closed and removed unless release() was called.
+class Temporary {
+ public:
+  explicit Temporary(std::string path)
+      : path_(std::move(path)), descriptor_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)) {
+    if (descriptor_ < 0) fail_system("create", path_, errno);
+  }
+  Temporary(const Temporary&) = delete;
+  Temporary& operator=(const Temporary&) = delete;
+  ~Temporary() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+    if (!path_.empty()) ::unlink(path_.c_str());
+  }
+  [[nodiscard]] int descriptor() const { return descriptor_; }
+  void close() {
+    const int result = ::close(std::exchange(descriptor_, -1));
+    if (result != 0) fail_system("close", path_, errno);
+  }
+  void rename_to(const std::string& path) {
+    if (::rename(path_.c_str(), path.c_str()) != 0) fail_system("create", path, errno);
+    path_.clear();
+  }
+
+ private:
+  std::string path_;
+  int descriptor_;
+};
+
+}  // namespace
+
+void write_all(int descriptor, std::span<const std::byte> bytes, const std::string& path) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(descriptor, bytes.data(), std::min(bytes.size(), kWriteBytes));
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      fail_system("write", path, errno);
+    }
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+  }
+}
+
+int pwrite_all(int descriptor, std::span<const std::byte> bytes, std::int64_t at) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::pwrite(descriptor, bytes.data(), bytes.size(), at);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return errno;
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+    at += written;
+  }
+  return 0;
+}
+
+void finish_file(const std::string& temporary, const std::string& path) {
+  const int descriptor = ::open(temporary.c_str(), O_WRONLY | O_CLOEXEC);
+  if (descriptor < 0) fail_system("open", temporary, errno);
+  const int result = ::fsync(descriptor);
+  const int reason = errno;
+  ::close(descriptor);
+  if (result != 0) fail_system("write", temporary, reason);
+  if (::rename(temporary.c_str(), path.c_str()) != 0) fail_system("create", path, errno);
+  sync_folder_of(path);
+}
+
+void write_file_atomically(const std::string& path, std::span<const std::byte> bytes, std::span<const std::byte> tail) {
+  Temporary file(path + kTemporarySuffix);
+  write_all(file.descriptor(), write_direct(file.descriptor(), bytes), path);
+  write_all(file.descriptor(), tail, path);
+  if (::fsync(file.descriptor()) != 0) fail_system("write", path, errno);
+  file.close();
+  file.rename_to(path);
+  sync_folder_of(path);
+}
+
+}  // namespace convoy

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Relies on nlohmann's JSON for the content. Invariant: the file appears whole, by link() from a temporary name, and is
+// removed only by who has read its token after it was moved aside, under a RemovalGuard.
+#include "io/files/lock_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "io/files/atomic_file.h"
+#include "io/files/lock_guard.h"
+#include "layers/base/error.h"
+
+namespace convoy {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+constexpr std::chrono::milliseconds kBeat{1000};
+constexpr std::chrono::milliseconds kGuardLimit{2000};
+
+std::string random_token() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}{:08x}", random(), random(), random());
+}
+
+std::string owner_text(const LockOwner& owner) {
+  const ProcessIdentity& p = owner.process;
+  return Json{{"host", p.host},
+              {"pid", p.pid},
+              {"start_time", p.start_time},
+              {"pid_namespace", p.pid_namespace},
+              {"boot_id", p.boot_id},
+              {"note", owner.note},
+              {"token", owner.token}}
+             .dump(-1, ' ', false, Json::error_handler_t::replace) +
+         "\n";
+}
+
+// What somebody else's text says; a token that is empty when it is none of ours.
+LockOwner parse_owner(const std::string& text) {
+  LockOwner owner;
+  const Json json = Json::parse(text, nullptr, false);
+  if (!json.is_object()) return owner;
+  try {
+    owner.process = {json.at("host"), json.at("boot_id"), json.at("pid_namespace"), json.at("pid"),
+                     json.at("start_time")};
+    owner.note = json.at("note");
+    owner.token = json.at("token");
+  } catch (const Json::exception&) {
+    return {};
+  }
+  return owner;
+}
+
+// The file under the new name, unless there is one. Some file systems have no hard links; those can rename with care.
+bool put_in_place(const std::string& from, const std::string& to) {
+  if (::link(from.c_str(), to.c_str()) == 0) {
+    ::unlink(from.c_str());
+    return true;
+  }
+  const int reason = errno;
+  struct stat status {};  // the answer to a link() on NFS may have been lost
+  if (::stat(from.c_str(), &status) == 0 && status.st_nlink == 2) {
+    ::unlink(from.c_str());
+    return true;
+  }
+  if (reason == EEXIST) return false;
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return true;
+  if (errno == EEXIST) return false;
+  fail("cannot make the lock {}: {}", to, std::strerror(reason));
+}
+
+}  // namespace
+
+std::string LockOwner::words() const {
+  if (token.empty()) return "somebody unknown";
+  return fmt::format("{}, pid {}", process.host, process.pid);
+}
+
+struct LockSight {
+  bool exists = false;
+  std::string content;
+  std::string heartbeat;
+
+  static LockSight at(const std::string& path) {
+    LockSight sight;
+    // Opened afresh each time: that is when NFS asks the server.
+    const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0) {
+      sight.exists = errno != ENOENT;
+      return sight;
+    }
+    sight.exists = true;
+    std::array<char, 4096> buffer{};
+    const ssize_t count = ::read(descriptor, buffer.data(), buffer.size());
+    if (count > 0) sight.content.assign(buffer.data(), static_cast<std::size_t>(count));
+    struct stat status {};
+    if (::fstat(descriptor, &status) == 0) {
+      sight.heartbeat = fmt::format("{} {}.{:09d} ", status.st_ino, status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
+    }
+    ::close(descriptor);
+    sight.heartbeat += sight.content;
+    return sight;
+  }
+};
+
+LockFile::LockFile(std::string path, std::string token, int descriptor, OnLost on_lost)
+    : path_(std::move(path)), token_(std::move(token)), descriptor_(descriptor), on_lost_(std::move(on_lost)) {
+  thread_ = std::thread([this] { beat(); });
+}
+
+LockFile::~LockFile() {
+  {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    stop_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+  ::close(descriptor_);
+  const RemovalGuard guard(path_, kGuardLimit);
+  // Left lying without the guard: it is stale as soon as this process has ended.
+  if (guard.held() && is_own()) ::unlink(path_.c_str());
+}
+
+bool LockFile::is_own() const { return parse_owner(LockSight::at(path_).content).token == token_; }
+
+void LockFile::beat() {
+  int misses = 0;
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (!stop_) {
+    ::futimens(descriptor_, nullptr);
+    const auto sight = LockSight::at(path_);
+    const std::string token = parse_owner(sight.content).token;
+    // One who moved it aside by mistake puts it back at once; an unreadable one (a server that is away) says nothing.
+    const bool gone = !sight.exists || (!token.empty() && token != token_);
+    misses = gone ? misses + 1 : 0;
+    if (misses >= 3) {
+      lost_ = true;
+      const std::string why = sight.exists
+                                  ? fmt::format("{} is now held by {}", path_, parse_owner(sight.content).words())
+                                  : fmt::format("{} has been removed", path_);
+      lock.unlock();
+      if (on_lost_) on_lost_(why);
+      return;
+    }
+    wake_.wait_for(lock, misses > 0 ? std::chrono::milliseconds(50) : kBeat, [this] { return stop_; });
+  }
+}
+
+LockAttempt::LockAttempt(std::string path, std::string note, std::chrono::milliseconds stale_after)
+    : path_(std::move(path)), note_(std::move(note)), stale_after_(stale_after) {}
+
+std::optional<LockOwner> LockAttempt::look() {
+  const LockSight sight = LockSight::at(path_);
+  holder_ = parse_owner(sight.content);
+  if (!sight.exists || is_stale(sight)) return std::nullopt;
+  return holder_;
+}
+
+std::unique_ptr<LockFile> LockAttempt::poll(LockFile::OnLost on_lost) {
+  for (int round = 0; round < 3; ++round) {
+    const LockSight sight = LockSight::at(path_);
+    if (!sight.exists) {
+      if (auto lock = create(on_lost)) return lock;
+      continue;
+    }
+    holder_ = parse_owner(sight.content);
+    if (!is_stale(sight) || !remove_stale(sight)) return nullptr;
+  }
+  return nullptr;
+}
+
+std::unique_ptr<LockFile> LockAttempt::create(LockFile::OnLost& on_lost) const {
+  const LockOwner owner{this_process(), random_token(), note_};
+  const std::string temporary = fmt::format("{}.{}{}", path_, owner.token, kTemporarySuffix);
+  const int descriptor = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (descriptor < 0) fail("cannot make the lock {}: {}", path_, std::strerror(errno));
+  bool placed = false;
+  try {
+    const std::string text = owner_text(owner);
+    write_all(descriptor, std::as_bytes(std::span(text)), temporary);
+    if (::fsync(descriptor) != 0) fail("cannot write {}: {}", temporary, std::strerror(errno));
+    placed = put_in_place(temporary, path_);
+  } catch (...) {
+    ::close(descriptor);
+    ::unlink(temporary.c_str());
+    throw;
+  }
+  if (!placed) {
+    ::close(descriptor);
+    ::unlink(temporary.c_str());
+    return nullptr;
+  }
+  return std::unique_ptr<LockFile>(new LockFile(path_, owner.token, descriptor, std::move(on_lost)));
+}
+
+bool LockAttempt::is_stale(const LockSight& sight) {
+  const auto now = std::chrono::steady_clock::now();
+  if (sight.heartbeat != heartbeat_) {
+    heartbeat_ = sight.heartbeat;
+    heartbeat_since_ = now;
+  }
+  switch (holder_.token.empty() ? Liveness::kUnknown : liveness(holder_.process)) {
+    case Liveness::kEnded: return true;
+    case Liveness::kRuns: return false;  // a stopped process may go on, and write
+    case Liveness::kUnknown: break;
+  }
+  return now - heartbeat_since_ >= stale_after_;
+}
+
+// Moved aside first and looked at again: it may have become another's lock in the meantime, and then goes back.
+bool LockAttempt::remove_stale(const LockSight& sight) const {
+  const RemovalGuard guard(path_, kGuardLimit);
+  if (!guard.held() || LockSight::at(path_).heartbeat != sight.heartbeat) return false;
+  const std::string aside = fmt::format("{}.{}{}", path_, random_token(), kTemporarySuffix);
+  if (::rename(path_.c_str(), aside.c_str()) != 0) return false;
+  if (LockSight::at(aside).content != sight.content) {
+    try {
+      (void)put_in_place(aside, path_);
+    } catch (const Error&) {
+    }
+    ::unlink(aside.c_str());
+    return false;
+  }
+  ::unlink(aside.c_str());
+  return true;
+}
+
+}  // namespace convoy

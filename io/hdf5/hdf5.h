@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// HDF5 files as RAII objects that throw Error. The C API stays out of this header (hdf5_check.h has it). The HDF5
+// library of the distributions is not thread-safe, and loader threads, a checkpoint thread and the main thread all use
+// it: every call runs under one process-wide lock, which each function here takes by itself. Reading is from files;
+// writing is into a file image in memory, which plain system calls then carry to disk: so a full disk never leaves the
+// library half closed, and the lock is not held during slow disk output. Invariant: no HDF5 call is made outside the
+// lock.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "io/hdf5/image_memory.h"
+#include "layers/base/error.h"
+#include "layers/base/host_tensor.h"
+
+namespace convoy::hdf5 {
+
+/// hid_t of HDF5 1.10 and later.
+using Id = std::int64_t;
+
+/// The lock of the whole library. Recursive, so that functions here may call each other.
+[[nodiscard]] std::recursive_mutex& library_lock();
+
+/// An open object (file, group, data set, type, ...); the last owner closes it. Movable, not copyable.
+class Handle {
+ public:
+  Handle() = default;
+  explicit Handle(Id id) : id_(id) {}
+  Handle(Handle&& other) noexcept : id_(std::exchange(other.id_, -1)) {}
+  Handle& operator=(Handle&& other) noexcept {
+    std::swap(id_, other.id_);
+    return *this;
+  }
+  ~Handle();
+  [[nodiscard]] Id id() const { return id_; }
+
+ private:
+  Id id_ = -1;
+};
+
+/// What a data set is, without its contents.
+struct DatasetInfo {
+  std::string path;                ///< "/model/conv1/weight"
+  std::vector<std::int64_t> dims;  ///< empty for a scalar
+  std::string type_name;           ///< as in the file: "float32", "int16", "string", ...
+  std::optional<DType> dtype;   ///< what read() gives (small integers: int64; float16: float32); empty: cannot be read
+  bool checksummed = false;     ///< carries Fletcher32
+  std::int64_t chunk_rows = 0;  ///< extent of a chunk along the first axis; 0: not chunked
+  /// At which byte of the file the raw row-major elements of `dtype` start; -1 when they do not lie there as they are
+  /// (chunked, compressed, another byte order, a type that needs conversion).
+  std::int64_t file_offset = -1;
+
+  [[nodiscard]] std::int64_t size() const;
+  [[nodiscard]] std::string shape_text() const;  ///< "[1437, 8, 8, 1]"
+};
+
+/// Who vouches for a file's structure: nobody, or its seal (seal.h), which has been looked at.
+enum class Origin { kElsewhere, kSealed };
+
+/// A file open for reading. Opening does not lock the file, so that shared file systems without locks work.
+class File {
+ public:
+  /// One from elsewhere is read in a child process first (hdf5_trial.h). An Error when it cannot be opened.
+  explicit File(const std::string& path, Origin origin = Origin::kElsewhere);
+
+  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] Id id() const { return handle_.id(); }
+  [[nodiscard]] bool has(const std::string& object) const;
+  [[nodiscard]] bool is_dataset(const std::string& object) const;
+  /// Every data set at or below `group`, ordered by path.
+  [[nodiscard]] std::vector<DatasetInfo> datasets(const std::string& group = "/") const;
+  /// Names of the groups directly in `group`, in order.
+  [[nodiscard]] std::vector<std::string> groups(const std::string& group) const;
+  [[nodiscard]] DatasetInfo info(const std::string& dataset) const;
+  /// The whole data set under the name `name`; a wrong checksum is an Error.
+  [[nodiscard]] HostTensor read(const std::string& dataset, const std::string& name) const;
+  /// Reads all of it piece by piece, so that every checksum is looked at; an Error when one is wrong.
+  void verify(const DatasetInfo& info) const;
+
+  /// Attributes of `object` ("/" is the root); empty when there is none of that name.
+  [[nodiscard]] std::optional<std::int64_t> int_attribute(const std::string& object, const std::string& name) const;
+  [[nodiscard]] std::optional<std::uint64_t> uint_attribute(const std::string& object, const std::string& name) const;
+  [[nodiscard]] std::optional<double> double_attribute(const std::string& object, const std::string& name) const;
+  [[nodiscard]] std::optional<std::string> string_attribute(const std::string& object, const std::string& name) const;
+  [[nodiscard]] std::vector<std::string> strings_attribute(const std::string& object, const std::string& name) const;
+
+ private:
+  [[nodiscard]] Handle open_attribute(const std::string& object, const std::string& name) const;
+  template <class T>
+  [[nodiscard]] std::optional<T> number_attribute(const std::string& object, const std::string& name, Id type) const;
+
+  std::string path_;
+  Handle handle_;
+};
+
+/// One data set kept open to read rows (slices along the first axis) from it.
+class RowReader {
+ public:
+  RowReader(const File& file, const std::string& dataset);
+  /// Reads rows [first, first + count) as elements of `dtype` into `out`.
+  void read(std::int64_t first, std::int64_t count, DType dtype, void* out) const;
+
+ private:
+  std::string place_;
+  Handle dataset_;
+  std::vector<std::int64_t> dims_;
+};
+
+/// A file that is built in memory. Data sets are chunked and carry Fletcher32; a scalar, which HDF5 cannot chunk, lies
+/// in its object header, which carries a checksum of its own.
+class FileImage {
+ public:
+  /// `name` is for messages; `expected_bytes` sizes the steps in which the memory grows. It lives in `memory`, if
+  /// given, which must outlive it.
+  FileImage(std::string name, std::size_t expected_bytes, ImageMemory* memory = nullptr);
+
+  /// Creates the group and those above it; one that is there already is left alone.
+  void create_group(const std::string& path);
+  void write(const std::string& dataset, const HostTensor& tensor);
+  void write_attribute(const std::string& object, const std::string& name, std::int64_t value);
+  void write_attribute(const std::string& object, const std::string& name, std::uint64_t value);
+  void write_attribute(const std::string& object, const std::string& name, double value);
+  void write_attribute(const std::string& object, const std::string& name, const std::string& value);
+  void write_attribute(const std::string& object, const std::string& name, const std::vector<std::string>& values);
+  /// The bytes of the file so far; valid until something else is written or the image ends.
+  [[nodiscard]] std::span<const std::byte> bytes();
+
+ private:
+  void write_number(const std::string& object, const std::string& name, Id type, const void* value);
+
+  std::string name_;
+  Handle handle_;
+  std::vector<std::byte> chunk_;  // with its checksum, on its way
+};
+
+/// Runs `body`; an Error in it becomes one with the exit code of bad input.
+template <class Body>
+decltype(auto) input_errors(Body&& body) {
+  try {
+    return std::forward<Body>(body)();
+  } catch (const Error& error) {
+    throw Error(error.what(), ExitCode::kUsage);
+  }
+}
+
+/// "convoy" uses HDF5 of this version at run time: "1.10.8".
+[[nodiscard]] std::string library_version();
+
+}  // namespace convoy::hdf5

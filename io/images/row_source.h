@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Rows of one HDF5 data set at random, from many threads, in the quickest way its storage allows: pread() where the
+// elements lie in the file as they are, memory where the data set is small, HDF5 under its lock otherwise. Relies on
+// hdf5.h. Invariant: all three give the same bytes.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "io/hdf5/hdf5.h"
+#include "layers/base/shape.h"
+
+namespace convoy {
+
+class RowSource {
+ public:
+  /// Elements come as `dtype`, converted when the file's type is another. Data sets up to `memory_limit` bytes that
+  /// cannot be read with pread() are read into memory here.
+  RowSource(const hdf5::File& file, const std::string& dataset, DType dtype, std::int64_t memory_limit = 256 << 20);
+  ~RowSource();
+  RowSource(const RowSource&) = delete;
+  RowSource& operator=(const RowSource&) = delete;
+
+  [[nodiscard]] DType dtype() const { return dtype_; }
+  [[nodiscard]] std::int64_t row_elements() const { return row_elements_; }
+  /// Writes rows [first, first + count) to `out`; an Error names the file, the data set and the first row.
+  void read(std::int64_t first, void* out, std::int64_t count = 1) const;
+
+ private:
+  void pread_rows(std::int64_t first, std::size_t bytes, std::byte* out) const;
+
+  std::string place_;  // "file.h5:/images"
+  DType dtype_;
+  std::int64_t row_elements_ = 0;
+  std::size_t row_bytes_ = 0;
+  std::int64_t file_offset_ = -1;
+  int descriptor_ = -1;            // for pread()
+  std::vector<std::byte> memory_;  // the whole data set
+  std::unique_ptr<hdf5::File> file_;
+  std::unique_ptr<hdf5::RowReader> reader_;
+};
+
+}  // namespace convoy

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Lines are put together here, for control over digits and order of keys; a JSON library escapes the text and reads
+// lines back. Relies on atomic_file.h to replace the file. Invariant: one line is one write() to a file opened with
+// O_APPEND.
+#include "io/log/metrics_log.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "io/files/atomic_file.h"
+#include "layers/base/error.h"
+
+namespace convoy {
+
+namespace {
+
+std::string quoted(const std::string& text) {
+  // Bytes that are not UTF-8 (a strange path) become the replacement character rather than an error.
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::string json_text(double number) { return std::isfinite(number) ? fmt::format("{:.9g}", number) : "null"; }
+
+std::string json_text(const MetricsField& field) {
+  if (const auto* text = std::get_if<std::string>(&field.value)) return quoted(*text);
+  if (const auto* flag = std::get_if<bool>(&field.value)) return *flag ? "true" : "false";
+  if (const auto* number = std::get_if<double>(&field.value)) return json_text(*number);
+  if (const auto* numbers = std::get_if<std::vector<double>>(&field.value)) {
+    std::string list;
+    for (const double number : *numbers) {
+      list += list.empty() ? '[' : ',';
+      list += json_text(number);
+    }
+    return list + "]";
+  }
+  return std::to_string(std::get<std::int64_t>(field.value));
+}
+
+// Whether a run that goes on at `step` keeps this line.
+bool keeps(const std::string& line, std::int64_t step) {
+  const auto object = nlohmann::json::parse(line, nullptr, false);
+  if (!object.is_object()) return false;
+  const auto event = object.find("event");
+  const auto at = object.find("step");
+  if (event == object.end() || at == object.end() || !at->is_number_integer()) return true;
+  const bool numbered = *event == "step" || *event == "eval" || *event == "checkpoint" || *event == "health";
+  return !numbered || at->get<std::int64_t>() <= step;
+}
+
+std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
+
+}  // namespace
+
+std::string metrics_line(const std::vector<MetricsField>& fields) {
+  std::string line = "{";
+  for (const auto& field : fields) {
+    if (line.size() > 1) line += ',';
+    line += quoted(field.key) + ":" + json_text(field);
+  }
+  return line + "}";
+}
+
+MetricsLog::MetricsLog(std::string path) : path_(std::move(path)) {
+  open();
+  try {
+    cut_half_line();
+  } catch (...) {
+    ::close(descriptor_);
+    throw;
+  }
+}
+
+MetricsLog::~MetricsLog() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+void MetricsLog::open() {
+  descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (descriptor_ < 0) fail_usage("cannot open {} for writing: {}", path_, std::strerror(errno));
+}
+
+void MetricsLog::cut_half_line() {
+  struct stat status {};
+  if (::fstat(descriptor_, &status) != 0) fail("cannot look at {}: {}", path_, std::strerror(errno));
+  if (!S_ISREG(status.st_mode)) return;
+  off_t end = status.st_size;
+  char last = 0;
+  while (end > 0 && ::pread(descriptor_, &last, 1, end - 1) == 1 && last != '\n') --end;
+  if (end != status.st_size && ::ftruncate(descriptor_, end) != 0) {
+    fail("cannot cut the half-written last line of {}: {}", path_, std::strerror(errno));
+  }
+}
+
+void MetricsLog::write(const std::vector<MetricsField>& fields) {
+  const std::string line = metrics_line(fields) + "\n";
+  write_all(descriptor_, bytes_of(line), path_);
+}
+
+std::int64_t MetricsLog::truncate_after(std::int64_t step) {
+  std::string kept;
+  std::int64_t dropped = 0;
+  std::ifstream file(path_);
+  for (std::string line; std::getline(file, line);) {
+    if (keeps(line, step)) {
+      kept += line + "\n";
+    } else {
+      ++dropped;
+    }
+  }
+  if (file.bad()) fail("cannot read {}", path_);
+  if (dropped == 0) return 0;
+  write_file_atomically(path_, bytes_of(kept));
+  ::close(std::exchange(descriptor_, -1));
+  open();
+  return dropped;
+}
+
+}  // namespace convoy

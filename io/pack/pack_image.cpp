@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/pack/pack_image.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "io/images/jpeg_encode.h"
+#include "layers/base/error.h"
+
+namespace convoy {
+
+namespace {
+
+constexpr int kRgb = 3;
+constexpr double kResizeOfSize = 256.0 / 224.0;  // data.resize, where none is given
+
+}  // namespace
+
+void ImagePacker::append_bytes(std::vector<std::byte>& out) const {
+  out.insert(out.end(), tools_.bytes.begin(), tools_.bytes.end());
+}
+
+void ImagePacker::append_resized(const JpegHeader& header, std::vector<std::byte>& out) {
+  const double scale = static_cast<double>(options_.resize) / std::min(header.width, header.height);
+  DecodedSize size{header.width, header.height, header.components == 1 ? 1 : kRgb};
+  const bool larger = scale < 1;
+  if (larger) {
+    size.width = std::max(options_.resize, static_cast<int>(std::lround(header.width * scale)));
+    size.height = std::max(options_.resize, static_cast<int>(std::lround(header.height * scale)));
+  }
+  pixels_.resize(static_cast<std::size_t>(size.width) * static_cast<std::size_t>(size.height) *
+                 static_cast<std::size_t>(size.channels));
+  tools_.decode_all(header, size, pixels_.data());
+  if (!larger) return append_bytes(out);  // it is small enough, and whole
+  append_jpeg(pixels_.data(), size.width, size.height, size.channels, options_.quality, out);
+}
+
+void ImagePacker::append_raw(const JpegHeader& header, std::vector<std::byte>& out) {
+  const int side = options_.raw;
+  pixels_.resize(static_cast<std::size_t>(side) * static_cast<std::size_t>(side) * kRgb);
+  tools_.decode_central(header, static_cast<int>(std::lround(side * kResizeOfSize)), {side, side, kRgb},
+                        pixels_.data());
+  const auto* first = reinterpret_cast<const std::byte*>(pixels_.data());
+  out.insert(out.end(), first, first + pixels_.size());
+}
+
+void ImagePacker::append(std::int64_t index, std::vector<std::byte>& out) {
+  source_.read(index, tools_.bytes);
+  if (!source_.encoded()) return append_bytes(out);
+  if (options_.resize == 0 && options_.raw == 0 && !options_.verify) {
+    if (tools_.bytes.empty()) fail("it is empty");
+    return append_bytes(out);
+  }
+  const JpegHeader header = tools_.decoder.open(tools_.bytes);
+  if (options_.raw > 0) return append_raw(header, out);
+  if (options_.resize > 0) return append_resized(header, out);
+  tools_.decoder.decode({0, 0, header.width, header.height}, header.width, header.height, kRgb);
+  append_bytes(out);
+}
+
+}  // namespace convoy

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What becomes of one sample when it is packed: its bytes as they are, a smaller JPEG, or pixels. Relies on
+// decode_tools.h and jpeg_encode.h. Invariant: a pure function of the source's bytes and the options.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "io/images/decode_tools.h"
+#include "io/pack/pack_source.h"
+
+namespace convoy {
+
+struct PackImageOptions {
+  int resize = 0;       ///< of JPEGs: the shorter side becomes at most this, and is encoded anew; 0: as it is
+  int quality = 90;     ///< of that encoding
+  int raw = 0;          ///< of JPEGs: pixels of raw x raw, as evaluation sees them; 0: they stay JPEGs
+  bool verify = false;  ///< decode those that are kept
+};
+
+/// Tools of one thread.
+class ImagePacker {
+ public:
+  ImagePacker(const PackSource& source, const PackImageOptions& options) : source_(source), options_(options) {}
+  /// Appends the packed sample to `out`. Throws an Error that says what is wrong with it, without its name.
+  void append(std::int64_t index, std::vector<std::byte>& out);
+
+ private:
+  void append_resized(const JpegHeader& header, std::vector<std::byte>& out);
+  void append_raw(const JpegHeader& header, std::vector<std::byte>& out);
+  void append_bytes(std::vector<std::byte>& out) const;
+
+  const PackSource& source_;
+  const PackImageOptions options_;
+  DecodeTools tools_;
+  std::vector<std::uint8_t> pixels_;
+};
+
+}  // namespace convoy

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The columns of one group of images stay in the second-level cache between being gathered and being read.
+#include "layers/backend/onednn/conv/column_product.h"
+
+#include <cstring>
+
+#include "layers/backend/onednn/onednn_state.h"
+#include "layers/base/error.h"
+#include "layers/base/host_loops.h"
+
+namespace convoy {
+
+namespace {
+
+using dnnl::memory;
+using Tag = dnnl::memory::format_tag;
+
+constexpr std::int64_t kGroupBytes = 5 << 19;  // 2.5 MiB; 2 MiB is a core's second-level cache where AMX is
+constexpr std::int64_t kGroupRows = 256;       // fewer read the weight, or write its gradient, too often
+
+// Calls f(columns, first pixel) for each group of images, with that group's columns.
+template <class F>
+void for_each_group(Backend& backend, const ColumnShapes& s, std::int64_t group, const Tensor& x, F&& f) {
+  const std::int64_t rows = group * s.pixels();
+  const std::size_t element_bytes = dtype_size(x.dtype()),
+                    row_bytes = static_cast<std::size_t>(s.depth()) * element_bytes;
+  auto* input = static_cast<std::byte*>(x.raw());
+  Tensor gathered;
+  if (s.gathered()) gathered = backend.tensor({rows, s.depth()}, x.dtype());
+  for (std::int64_t from = 0; from < s.images * s.pixels(); from += rows) {
+    std::byte* columns = input + static_cast<std::size_t>(from) * row_bytes;
+    if (gathered) {
+      columns = static_cast<std::byte*>(gathered.raw());
+      parallel_ranges(rows, 16, [&](std::int64_t first, std::int64_t last, int) {
+        gather_columns(s, input, from + first, from + last, element_bytes,
+                       columns + static_cast<std::size_t>(first) * row_bytes);
+      });
+    }
+    f(columns, from);
+  }
+}
+
+class ColumnForward final : public Direction {
+ public:
+  ColumnForward(OnednnState& state, const Conv2dSpec& spec, const Shape& x)
+      : Direction(column_weights(spec)), shapes_(spec, x), group_(shapes_.group_of(sizeof(float))) {
+    const std::int64_t rows = group_ * shapes_.pixels();
+    const auto type = memory::data_type::f32;
+    const memory::desc columns({rows, shapes_.depth()}, type, Tag::ab),
+        weight({shapes_.depth(), shapes_.out}, type, Tag::ab), y({rows, shapes_.out}, type, Tag::ab);
+    product_ = bind_product(state, columns, weight, y, false);
+  }
+
+  void run(OnednnState& state, Backend& backend, const Tensor& x, void* weight, void* bias, const Tensor& y) override {
+    if (bias != nullptr) fail("a product over columns adds no bias");
+    auto* output = y.data<float>();
+    for_each_group(backend, shapes_, group_, x, [&](std::byte* columns, std::int64_t from) {
+      run_primitive(state, backend, product_,
+                    {{DNNL_ARG_SRC, columns}, {DNNL_ARG_WEIGHTS, weight}, {DNNL_ARG_DST, output + from * shapes_.out}});
+    });
+  }
+
+ private:
+  ColumnShapes shapes_;
+  std::int64_t group_;  // images whose columns are there at a time; divides their number
+  BoundPrimitive product_;
+};
+
+class ColumnGradient final : public WeightGradient {
+ public:
+  ColumnGradient(OnednnState& state, const Conv2dSpec& spec, const Shape& x, DType compute)
+      : WeightGradient(column_weights(spec)),
+        shapes_(spec, x),
+        group_(shapes_.gathered() ? shapes_.group_of(dtype_size(compute)) : shapes_.images) {
+    const auto type = onednn_type(compute);
+    const std::int64_t rows = group_ * shapes_.pixels();
+    const memory::desc columns({shapes_.depth(), rows}, type, Tag::ba), dy({rows, shapes_.out}, type, Tag::ab),
+        dw({shapes_.depth(), shapes_.out}, memory::data_type::f32, Tag::ab);
+    first_ = bind_product(state, columns, dy, dw, false);
+    if (group_ < shapes_.images) others_ = bind_product(state, columns, dy, dw, true);
+  }
+
+  void run(OnednnState& state, Backend& backend, const Tensor& x, const Tensor& dy, const Tensor& dw,
+           const Tensor& dbias) override {
+    if (dbias) fail("a product over columns gives no gradient of a bias");
+    auto* gradient = static_cast<std::byte*>(dy.raw());
+    const std::size_t pixel_bytes = static_cast<std::size_t>(shapes_.out) * dtype_size(dy.dtype());
+    for_each_group(backend, shapes_, group_, x, [&](std::byte* columns, std::int64_t from) {
+      run_primitive(state, backend, from == 0 ? first_ : others_,
+                    {{DNNL_ARG_SRC, columns},
+                     {DNNL_ARG_WEIGHTS, gradient + static_cast<std::size_t>(from) * pixel_bytes},
+                     {DNNL_ARG_DST, dw.raw()}});
+    });
+  }
+
+ private:
+  ColumnShapes shapes_;
+  std::int64_t group_;             // as above; all of them where x is its own columns
+  BoundPrimitive first_, others_;  // the first sets dw, the others add to it
+};
+
+}  // namespace
+
+ColumnShapes::ColumnShapes(const Conv2dSpec& spec, const Shape& x)
+    : images(x[0]),
+      height(x[2]),
+      width(x[3]),
+      in(spec.in_channels),
+      out(spec.out_channels),
+      kernel(spec.kernel),
+      stride(spec.stride),
+      padding(spec.padding),
+      out_height(spec.output_extent(height)),
+      out_width(spec.output_extent(width)) {}
+
+std::int64_t ColumnShapes::group_of(std::size_t element_bytes) const {
+  const std::int64_t image_bytes = pixels() * depth() * static_cast<std::int64_t>(element_bytes);
+  return images_at_a_time(images, kGroupBytes / image_bytes, (kGroupRows + pixels() - 1) / pixels());
+}
+
+std::int64_t images_at_a_time(std::int64_t images, std::int64_t most, std::int64_t least) {
+  std::int64_t group = std::clamp<std::int64_t>(std::max(most, least), 1, images);
+  while (images % group != 0) --group;
+  return group < least ? images : group;
+}
+
+void gather_columns(const ColumnShapes& s, const std::byte* x, std::int64_t first, std::int64_t last,
+                    std::size_t element_bytes, std::byte* columns) {
+  const std::size_t tap = static_cast<std::size_t>(s.in) * element_bytes;
+  for (std::int64_t pixel = first; pixel < last; ++pixel) {
+    const std::int64_t image = pixel / s.pixels(), row = pixel % s.pixels() / s.out_width, column = pixel % s.out_width;
+    std::byte* to = columns + static_cast<std::size_t>((pixel - first) * s.depth()) * element_bytes;
+    for (std::int64_t i = 0; i < s.kernel * s.kernel; ++i, to += tap) {
+      const std::int64_t h = row * s.stride - s.padding + i / s.kernel,
+                         w = column * s.stride - s.padding + i % s.kernel;
+      if (h < 0 || h >= s.height || w < 0 || w >= s.width) {
+        std::memset(to, 0, tap);
+      } else {
+        std::memcpy(to, x + static_cast<std::size_t>((image * s.height + h) * s.width + w) * tap, tap);
+      }
+    }
+  }
+}
+
+memory::desc column_weights(const Conv2dSpec& s) {
+  return {{s.out_channels, s.in_channels, s.kernel, s.kernel}, memory::data_type::f32, Tag::hwio};
+}
+
+std::unique_ptr<Direction> make_column_forward(OnednnState& state, const Conv2dSpec& spec, const Shape& x) {
+  return std::make_unique<ColumnForward>(state, spec, x);
+}
+
+std::unique_ptr<WeightGradient> make_column_gradient(OnednnState& state, const Conv2dSpec& spec, const Shape& x,
+                                                     DType compute) {
+  return std::make_unique<ColumnGradient>(state, spec, x, compute);
+}
+
+}  // namespace convoy

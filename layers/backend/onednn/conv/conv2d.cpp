@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Convolutions of the CPU backend: oneDNN's direct algorithm on channels-last activations, but where something else is
+// faster, by rules of shape alone: a choice by timing could change the last bits from run to run. The weight formats
+// are chosen once, when the layer is built; a direction that wants another at another batch size converts into it.
+#include "layers/backend/onednn/conv/column_product.h"
+#include "layers/backend/onednn/conv/column_spread.h"
+#include "layers/backend/onednn/conv/direct_conv2d.h"
+#include "layers/backend/onednn/conv/pointwise_conv2d.h"
+#include "layers/backend/onednn/conv/transposed_conv2d.h"
+#include "layers/backend/onednn/conv/widened.h"
+#include "layers/backend/onednn/conv/winograd.h"
+#include "layers/backend/onednn/onednn_backend.h"
+#include "layers/backend/onednn/onednn_state.h"
+
+namespace convoy {
+
+namespace {
+
+using dnnl::memory;
+
+const OnednnWeightLayout& layout_of(const Weight& w) { return static_cast<const OnednnWeightLayout&>(*w.layout); }
+
+WeightedPlan& plan_for(OnednnState& state, const Conv2dSpec& s, const Shape& x, const Weight& w, bool bias) {
+  return state.plans[{0, s.in_channels, s.out_channels, s.kernel, s.stride, s.padding, x[0], x[2], x[3], bias,
+                      layout_of(w).winograd, 0}];
+}
+
+Conv2dSpec without_stride(Conv2dSpec spec) {
+  spec.stride = 1;
+  return spec;
+}
+
+// Of the pixels of images x that a window of one pixel looks at.
+Shape pixels_shape(const Conv2dSpec& spec, const Shape& x) {
+  return {x[0], x[1], spec.output_extent(x[2]), spec.output_extent(x[3])};
+}
+
+// A strided window of one pixel, which is one without stride over the pixels that it looks at.
+bool skips_pixels(const Conv2dSpec& s) { return s.kernel == 1 && s.stride > 1 && s.padding == 0; }
+
+// Forward and for the weight gradient it goes over those packed where they are a linear layer's rows, and for channels
+// that fill no vectors: oneDNN 2.6's strided kernels for AVX2 write beyond their scratchpad there.
+bool over_packed_pixels(const Conv2dSpec& s, bool rows) { return skips_pixels(s) && (rows || s.in_channels % 16 != 0); }
+
+// The images of x that go through a convolution at a time.
+Shape part_of(const OnednnState& state, const Conv2dSpec& spec, const Shape& x) {
+  return x.with_batch(images_of_part(state, x, spec.output_shape(x)));
+}
+
+// On matrix units oneDNN 2.6's own gradients reach a fifth of a matrix product's speed, 3.13's a half. Whole tiles of
+// channels; a tap of few channels is not worth gathering (ResNet-50's 64 in a 3x3 window: 7.9 ms against 5.0). In
+// float32 its strided kernels to 512 channels and more lose as well (ResNet-50's at 8x8 and a batch of 16: forward
+// 31 ms against 14, weight gradient 44 against 16), those to 256 win.
+bool by_columns(const OnednnState& state, const Conv2dSpec& s, DType compute) {
+  if (state.direct) return false;
+  if (compute == DType::kF32) return s.kernel > 1 && s.stride > 1 && s.in_channels >= 64 && s.out_channels >= 512;
+  return has_matrix_units() && s.in_channels % 16 == 0 && s.out_channels % 16 == 0 &&
+         (s.kernel == 1 || s.in_channels >= 128);
+}
+
+// Forward as well.
+bool all_by_columns(const OnednnState& state, const Conv2dSpec& s, DType compute) {
+  return compute == DType::kF32 && by_columns(state, s, compute);
+}
+
+// The input gradient goes as a convolution of dy, whose weight is turned.
+bool by_transposed(const OnednnState& state, const Conv2dSpec& s, DType compute) {
+  return by_columns(state, s, compute) && has_transposed_conv2d(s);
+}
+
+// The input gradient is computed for those pixels alone, without the stride.
+bool by_pixels(const OnednnState& state, const Conv2dSpec& s, DType compute, bool rows) {
+  return over_packed_pixels(s, rows) || (skips_pixels(s) && by_transposed(state, without_stride(s), compute));
+}
+
+std::unique_ptr<Direction> make_forward(OnednnState& state, const Conv2dSpec& spec, const Shape& x, DType compute,
+                                        const OnednnWeightLayout& layout, bool bias) {
+  if (layout.winograd > 0) return make_winograd(state, spec, x, layout.winograd, false);
+  if (!bias && all_by_columns(state, spec, compute)) return make_column_forward(state, spec, x);
+  return make_direct_forward(state, spec, x, compute, layout.compute, bias);
+}
+
+// winograd: the side of tiles, or 0.
+std::unique_ptr<Direction> make_backward_input(OnednnState& state, const Conv2dSpec& spec, const Shape& dx,
+                                               DType compute, std::int64_t winograd) {
+  if (winograd > 0) return make_winograd(state, spec, dx, winograd, true);
+  if (by_transposed(state, spec, compute)) return make_transposed_conv2d(state, spec, dx, compute);
+  if (by_columns(state, spec, compute)) return make_column_spread(state, spec, dx, compute);
+  return make_direct_backward_input(state, spec, dx, compute);
+}
+
+std::unique_ptr<WeightGradient> make_backward_weight(OnednnState& state, const Conv2dSpec& spec, const Shape& x,
+                                                     DType compute, std::int64_t winograd, bool bias) {
+  if (!bias && winograd > 0) return make_winograd_gradient(state, spec, x, winograd);
+  if (!bias && by_columns(state, spec, compute)) return make_column_gradient(state, spec, x, compute);
+  return make_direct_gradient(state, spec, x, compute, bias);
+}
+
+// The gradient of the pixels of dx that a strided window of one pixel looks at.
+Tensor pixels_gradient(Backend& backend, const Conv2dSpec& spec, const Tensor& dy, const Weight& w, const Tensor& dx) {
+  Tensor packed = backend.tensor(pixels_shape(spec, dx.shape()), dx.dtype());
+  backend.conv2d_backward_input(without_stride(spec), dy, w, packed);
+  return packed;
+}
+
+}  // namespace
+
+std::unique_ptr<WeightLayout> OnednnBackend::conv2d_layout(const Conv2dSpec& spec, const Shape& images) {
+  if (over_packed_pixels(spec, false)) return conv2d_layout(without_stride(spec), pixels_shape(spec, images));
+  const DType compute = state_->products;
+  const Shape input = part_of(*state_, spec, images);
+  const Shape shape{spec.out_channels, spec.in_channels, spec.kernel, spec.kernel};
+  if (const std::int64_t m = winograd_side(spec, input, compute); m > 0 && !state_->direct) {
+    const memory::desc points = winograd_weights(spec, m);
+    auto layout = std::make_unique<OnednnWeightLayout>(shape, column_weights(spec), points, points);
+    layout->winograd = m;
+    return layout;
+  }
+  if (!state_->direct && has_row_product(spec, images, compute)) {
+    const Shape y = spec.output_shape(images);
+    const auto linear = linear_layout(spec.in_channels, spec.out_channels, y[0] * y[2] * y[3]);
+    const auto& md = static_cast<const OnednnWeightLayout&>(*linear);
+    return std::make_unique<OnednnWeightLayout>(shape, md.native, md.compute, md.backward);
+  }
+  if (all_by_columns(*state_, spec, compute)) {
+    const memory::desc native = column_weights(spec);
+    return std::make_unique<OnednnWeightLayout>(shape, native, native, native);
+  }
+  const memory::desc native =
+      by_columns(*state_, spec, compute) ? column_weights(spec) : direct_gradient_format(*state_, spec, input, compute);
+  const memory::desc forward = direct_forward_format(*state_, spec, input, compute, native);
+  const Conv2dSpec dense = by_pixels(*state_, spec, compute, false) ? without_stride(spec) : spec;
+  const Shape dx = dense.stride == spec.stride ? input : pixels_shape(spec, input);
+  const memory::desc backward = make_backward_input(*state_, dense, dx, compute, 0)->weights();
+  const bool turned = spec.kernel > 1 && by_transposed(*state_, spec, compute);
+  return std::make_unique<OnednnWeightLayout>(shape, native, forward, backward, turned);
+}
+
+void OnednnBackend::conv2d_forward(const Conv2dSpec& spec, const Tensor& x, const Weight& w, const Weight* bias,
+                                   const Tensor& y) {
+  const OnednnWeightLayout& layout = layout_of(w);
+  if (over_packed_pixels(spec, layout.of_rows())) {
+    return conv2d_forward(without_stride(spec), packed_pixels(*this, spec, x), w, bias, y);
+  }
+  if (layout.of_rows()) return linear_forward(as_rows(x), w, bias, false, as_rows(y));
+  auto& forward = plan_for(*state_, spec, x.shape(), w, bias != nullptr).forward;
+  if (!forward || forward->weights() != layout.compute) {  // a layer built for another size may have its own format
+    const Shape part = part_of(*state_, spec, x.shape());
+    forward = in_parts(*state_, make_forward(*state_, spec, part, state_->products, layout, bias != nullptr), part[0]);
+  }
+  forward->run(*state_, *this, x, w.compute.raw(), bias != nullptr ? bias->master.raw() : nullptr, y);
+}
+
+void OnednnBackend::conv2d_backward_input(const Conv2dSpec& spec, const Tensor& dy, const Weight& w, const Tensor& dx) {
+  if (by_pixels(*state_, spec, state_->products, layout_of(w).of_rows())) {
+    return spread_pixels(pixels_gradient(*this, spec, dy, w, dx), spec.stride, dx);
+  }
+  if (layout_of(w).of_rows()) return linear_backward_input(as_rows(dy), w, as_rows(dx));
+  auto& backward = plan_for(*state_, spec, dx.shape(), w, false).backward_input;
+  if (!backward) {
+    const Shape part = part_of(*state_, spec, dx.shape());
+    backward =
+        in_parts(*state_, make_backward_input(*state_, spec, part, state_->products, layout_of(w).winograd), part[0]);
+  }
+  run_backward_input(*state_, *this, *backward, dy, w, dx);
+}
+
+void OnednnBackend::conv2d_backward_input_add(const Conv2dSpec& spec, const Tensor& dy, const Weight& w,
+                                              const Tensor& dx) {
+  if (!by_pixels(*state_, spec, state_->products, layout_of(w).of_rows())) {
+    return Backend::conv2d_backward_input_add(spec, dy, w, dx);
+  }
+  add_pixels(pixels_gradient(*this, spec, dy, w, dx), spec.stride, dx);
+}
+
+void OnednnBackend::conv2d_backward_weight(const Conv2dSpec& spec, const Tensor& x, const Tensor& dy, const Weight& w,
+                                           const Tensor& dw, const Tensor& dbias, bool accumulate) {
+  if (over_packed_pixels(spec, layout_of(w).of_rows())) {
+    return conv2d_backward_weight(without_stride(spec), packed_pixels(*this, spec, x), dy, w, dw, dbias, accumulate);
+  }
+  if (layout_of(w).of_rows()) return linear_backward_weight(as_rows(x), as_rows(dy), w, dw, dbias, accumulate);
+  const bool bias = static_cast<bool>(dbias);
+  auto& gradient = plan_for(*state_, spec, x.shape(), w, bias).backward_weight;
+  if (!gradient) {
+    const Shape part = part_of(*state_, spec, x.shape());
+    gradient = in_parts(
+        *state_, make_backward_weight(*state_, spec, part, state_->products, layout_of(w).winograd, bias), part[0]);
+  }
+  run_backward_weight(*state_, *this, *gradient, x, dy, layout_of(w), dw, dbias, accumulate);
+}
+
+}  // namespace convoy

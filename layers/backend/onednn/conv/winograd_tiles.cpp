@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What lies outside an image is read from a pixel of zeros and written to one that nobody reads.
+#include "layers/backend/onednn/conv/winograd_tiles.h"
+
+#include <algorithm>
+#include <array>
+
+#include "layers/backend/onednn/conv/column_product.h"
+#include "layers/base/host_loops.h"
+
+namespace convoy {
+
+namespace {
+
+constexpr std::int64_t kGroupBytes = 5 << 18;  // 1.25 MiB, beside the weight's points in 2 MiB
+constexpr std::int64_t kLeastRows = 64;        // of a matrix product, so that the weight's points are worth reading
+constexpr std::int64_t kGrain = 16;            // tiles that make a part worth a thread
+constexpr std::size_t kMostPixels = 36;        // of a patch
+
+// The tile `index`, counted over all images of a group: its image, and its first output pixel.
+struct TilePlace {
+  TilePlace(const TileGrid& g, std::int64_t index)
+      : image(index / g.tiles()),
+        row(index % g.tiles() / g.tile_columns() * g.side),
+        column(index % g.tiles() % g.tile_columns() * g.side) {}
+  std::int64_t image, row, column;
+};
+
+// Channels-last images of `height` x `width` pixels.
+template <class T>
+struct Images {
+  T* data;
+  std::int64_t height, width, channels;
+  T* outside;  // what stands for the pixels beyond the edges
+
+  // The pixels of a square from (row, column) on, from its end where `turned`.
+  [[nodiscard]] std::array<T*, kMostPixels> square(std::int64_t image, std::int64_t row, std::int64_t column,
+                                                   std::int64_t side, bool turned) const {
+    std::array<T*, kMostPixels> pixels;
+    T* base = data + image * height * width * channels;
+    std::int64_t i = turned ? side * side - 1 : 0;
+    for (std::int64_t h = row; h < row + side; ++h) {
+      for (std::int64_t w = column; w < column + side; ++w, turned ? --i : ++i) {
+        const bool inside = h >= 0 && h < height && w >= 0 && w < width;
+        pixels[static_cast<std::size_t>(i)] = inside ? base + (h * width + w) * channels : outside;
+      }
+    }
+    return pixels;
+  }
+};
+
+// Calls body(tile, thread) for each tile of a group, counted over all its images.
+template <class Body>
+void for_tiles(const TileGrid& g, const Body& body) {
+  parallel_ranges(g.rows(), kGrain, [&](std::int64_t first, std::int64_t last, int thread) {
+    for (std::int64_t i = first; i < last; ++i) body(i, thread);
+  });
+}
+
+}  // namespace
+
+TileGrid::TileGrid(const Conv2dSpec& spec, const Shape& x, std::int64_t m, bool backward_input)
+    : side(m),
+      images(x[0]),
+      in(spec.in_channels),
+      height(x[2]),
+      width(x[3]),
+      out(spec.out_channels),
+      out_height(spec.output_extent(height)),
+      out_width(spec.output_extent(width)),
+      padding(spec.padding),
+      turned(backward_input) {
+  if (!backward_input) return;
+  std::swap(in, out);
+  std::swap(height, out_height);
+  std::swap(width, out_width);
+  padding = 2 - padding;
+}
+
+std::int64_t TileGrid::group() const {
+  const std::int64_t image_bytes = tiles() * points() * (in + out) * std::int64_t{sizeof(float)};
+  return images_at_a_time(images, kGroupBytes / image_bytes, (kLeastRows + tiles() - 1) / tiles());
+}
+
+void winograd_patches(const TileGrid& g, const float* x, const float* zeros, float* points) {
+  const std::int64_t step = g.step(g.in);
+  const Images<const float> images{x, g.height, g.width, g.in, zeros};
+  for_tiles(g, [&](std::int64_t i, int) {
+    const TilePlace at(g, i);
+    const auto pixels = images.square(at.image, at.row - g.padding, at.column - g.padding, g.side + 2, g.turned);
+    winograd_patch(g.side, pixels.data(), g.in, step, points + i * g.in);
+  });
+}
+
+void winograd_gradients(const TileGrid& g, const float* dy, const float* zeros, float* points) {
+  const std::int64_t step = g.step(g.out);
+  const Images<const float> images{dy, g.out_height, g.out_width, g.out, zeros};
+  for_tiles(g, [&](std::int64_t i, int) {
+    const TilePlace at(g, i);
+    const auto pixels = images.square(at.image, at.row, at.column, g.side, false);
+    winograd_gradient(g.side, pixels.data(), g.out, step, points + i * g.out);
+  });
+}
+
+void winograd_tiles(const TileGrid& g, const float* points, const float* bias, float* outside, float* y) {
+  const std::int64_t step = g.step(g.out);
+  for_tiles(g, [&](std::int64_t i, int thread) {
+    const TilePlace at(g, i);
+    const Images<float> images{y, g.out_height, g.out_width, g.out, outside + thread * g.out};
+    const auto pixels = images.square(at.image, at.row, at.column, g.side, g.turned);
+    winograd_tile(g.side, points + i * g.out, step, g.out, bias, pixels.data());
+  });
+}
+
+}  // namespace convoy

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which pixels the tiles of a Winograd convolution come from and go to. Private to layers/backend/onednn.
+#pragma once
+
+#include <cstdint>
+
+#include "layers/backend/backend.h"
+#include "layers/backend/onednn/conv/winograd_transforms.h"
+
+namespace convoy {
+
+/// A convolution by tiles over channels-last images, in or against its direction.
+struct TileGrid {
+  /// Of x [n, in, h, w] to y (backward_input: of dy to dx), in tiles of m×m.
+  TileGrid(const Conv2dSpec& spec, const Shape& x, std::int64_t m, bool backward_input);
+  std::int64_t side, images, in, height, width, out, out_height, out_width, padding;
+  bool turned;  ///< the window is read from its end: of patches and tiles the last pixel comes first
+
+  [[nodiscard]] std::int64_t tile_columns() const { return (out_width + side - 1) / side; }
+  /// Of an image.
+  [[nodiscard]] std::int64_t tiles() const { return (out_height + side - 1) / side * tile_columns(); }
+  [[nodiscard]] std::int64_t points() const { return winograd_points(side); }
+  /// The most images whose points stay in the second-level cache, as a divisor of all; all of them where such a group
+  /// would have too few tiles for a matrix product.
+  [[nodiscard]] std::int64_t group() const;
+  /// Tiles of a group.
+  [[nodiscard]] std::int64_t rows() const { return group() * tiles(); }
+  /// Elements from a point's plane [rows, channels] to the next.
+  [[nodiscard]] std::int64_t step(std::int64_t channels) const { return winograd_step(rows() * channels); }
+};
+
+/// Sets the points [points, rows, in] of the inputs of a group of images, whose first is `x`. zeros: [in].
+void winograd_patches(const TileGrid& grid, const float* x, const float* zeros, float* points);
+
+/// Sets the points [points, rows, out] of the gradients of its outputs. zeros: [out].
+void winograd_gradients(const TileGrid& grid, const float* dy, const float* zeros, float* points);
+
+/// Sets its outputs from their points [points, rows, out], with a bias [out] or null. outside: [threads, out], for what
+/// tiles have beyond the edges.
+void winograd_tiles(const TileGrid& grid, const float* points, const float* bias, float* outside, float* y);
+
+}  // namespace convoy

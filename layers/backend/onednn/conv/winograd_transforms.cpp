@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Each transform applies its matrix to the columns of a small square and then to its rows; a square's elements are
+// vectors of neighbouring channels, which the compiler keeps in registers as far as they go.
+#include "layers/backend/onednn/conv/winograd_transforms.h"
+
+#include "layers/base/host_loops.h"
+
+namespace convoy {
+
+namespace {
+
+// One axis of each transform; elements are `step` apart.
+template <int m>
+struct Axis;
+
+template <>
+struct Axis<2> {
+  // Bᵀ = [1 0 -1 0; 0 1 1 0; 0 -1 1 0; 0 1 0 -1]
+  static CONVOY_INLINE void patch(Lanes* d, int step) {
+    const Lanes d0 = d[0], d1 = d[step], d2 = d[2 * step], d3 = d[3 * step];
+    d[0] = d0 - d2;
+    d[step] = d1 + d2;
+    d[2 * step] = d2 - d1;
+    d[3 * step] = d1 - d3;
+  }
+  // A = [1 0; 1 1; 1 -1; 0 -1]
+  static CONVOY_INLINE void gradient(const Lanes* g, Lanes* u, int step) {
+    u[0] = g[0];
+    u[step] = g[0] + g[step];
+    u[2 * step] = g[0] - g[step];
+    u[3 * step] = -g[step];
+  }
+  // Aᵀ
+  static CONVOY_INLINE void tile(const Lanes* u, Lanes* y, int step) {
+    y[0] = u[0] + (u[step] + u[2 * step]);
+    y[step] = u[step] - u[2 * step] - u[3 * step];
+  }
+  // G = [1 0 0; 1/2 1/2 1/2; 1/2 -1/2 1/2; 0 0 1]
+  static CONVOY_INLINE void weight(const Lanes* w, Lanes* u, int step) {
+    const Lanes ends = 0.5F * (w[0] + w[2 * step]), middle = 0.5F * w[step];
+    u[0] = w[0];
+    u[step] = ends + middle;
+    u[2 * step] = ends - middle;
+    u[3 * step] = w[2 * step];
+  }
+  // Gᵀ
+  static CONVOY_INLINE void taps(const Lanes* u, Lanes* w, int step) {
+    const Lanes ends = 0.5F * (u[step] + u[2 * step]);
+    w[0] = u[0] + ends;
+    w[step] = 0.5F * (u[step] - u[2 * step]);
+    w[2 * step] = ends + u[3 * step];
+  }
+};
+
+template <>
+struct Axis<4> {
+  // Bᵀ = [4 0 -5 0 1 0; 0 -4 -4 1 1 0; 0 4 -4 -1 1 0; 0 -2 -1 2 1 0; 0 2 -1 -2 1 0; 0 4 0 -5 0 1]
+  static CONVOY_INLINE void patch(Lanes* d, int step) {
+    const Lanes d0 = d[0], d1 = d[step], d2 = d[2 * step], d3 = d[3 * step], d4 = d[4 * step], d5 = d[5 * step];
+    const Lanes even = d4 - 4.0F * d2, odd = d3 - 4.0F * d1;
+    const Lanes even2 = d4 - d2, odd2 = 2.0F * (d3 - d1);
+    d[0] = 4.0F * d0 - 5.0F * d2 + d4;
+    d[step] = even + odd;
+    d[2 * step] = even - odd;
+    d[3 * step] = even2 + odd2;
+    d[4 * step] = even2 - odd2;
+    d[5 * step] = 4.0F * d1 - 5.0F * d3 + d5;
+  }
+  // A = [1 0 0 0; 1 1 1 1; 1 -1 1 -1; 1 2 4 8; 1 -2 4 -8; 0 0 0 1]
+  static CONVOY_INLINE void gradient(const Lanes* g, Lanes* u, int step) {
+    const Lanes even = g[0] + g[2 * step], odd = g[step] + g[3 * step];
+    const Lanes even2 = g[0] + 4.0F * g[2 * step], odd2 = 2.0F * g[step] + 8.0F * g[3 * step];
+    u[0] = g[0];
+    u[step] = even + odd;
+    u[2 * step] = even - odd;
+    u[3 * step] = even2 + odd2;
+    u[4 * step] = even2 - odd2;
+    u[5 * step] = g[3 * step];
+  }
+  // Aᵀ
+  static CONVOY_INLINE void tile(const Lanes* u, Lanes* y, int step) {
+    const Lanes sum = u[step] + u[2 * step], difference = u[step] - u[2 * step];
+    const Lanes sum2 = u[3 * step] + u[4 * step], difference2 = u[3 * step] - u[4 * step];
+    y[0] = u[0] + sum + sum2;
+    y[step] = difference + 2.0F * difference2;
+    y[2 * step] = sum + 4.0F * sum2;
+    y[3 * step] = difference + 8.0F * difference2 + u[5 * step];
+  }
+  // G = [1/4 0 0; -1/6 -1/6 -1/6; -1/6 1/6 -1/6; 1/24 1/12 1/6; 1/24 -1/12 1/6; 0 0 1]
+  static CONVOY_INLINE void weight(const Lanes* w, Lanes* u, int step) {
+    const Lanes ends = (-1.0F / 6) * (w[0] + w[2 * step]), middle = (1.0F / 6) * w[step];
+    const Lanes ends2 = (1.0F / 24) * w[0] + (1.0F / 6) * w[2 * step], middle2 = (1.0F / 12) * w[step];
+    u[0] = 0.25F * w[0];
+    u[step] = ends - middle;
+    u[2 * step] = ends + middle;
+    u[3 * step] = ends2 + middle2;
+    u[4 * step] = ends2 - middle2;
+    u[5 * step] = w[2 * step];
+  }
+  // Gᵀ
+  static CONVOY_INLINE void taps(const Lanes* u, Lanes* w, int step) {
+    const Lanes sum = (1.0F / 6) * (u[step] + u[2 * step]), difference = (1.0F / 6) * (u[2 * step] - u[step]);
+    const Lanes sum2 = u[3 * step] + u[4 * step], difference2 = u[3 * step] - u[4 * step];
+    w[0] = 0.25F * u[0] - sum + (1.0F / 24) * sum2;
+    w[step] = difference + (1.0F / 12) * difference2;
+    w[2 * step] = (1.0F / 6) * sum2 - sum + u[5 * step];
+  }
+};
+
+template <int m>
+CONVOY_VECTORIZED void patch_kernel(const float* const* pixels, std::int64_t channels, std::int64_t step,
+                                    float* points) {
+  constexpr int n = m + 2;
+  for (std::int64_t c = 0; c < channels; c += kLanes) {
+    Lanes d[n * n];
+    for (int i = 0; i < n * n; ++i) load(pixels[i] + c, d[i]);
+    for (int j = 0; j < n; ++j) Axis<m>::patch(d + j, n);
+    for (int i = 0; i < n; ++i) Axis<m>::patch(d + n * i, 1);
+    for (int p = 0; p < n * n; ++p) store(d[p], points + p * step + c);
+  }
+}
+
+template <int m>
+CONVOY_VECTORIZED void gradient_kernel(const float* const* pixels, std::int64_t channels, std::int64_t step,
+                                       float* points) {
+  constexpr int n = m + 2;
+  for (std::int64_t c = 0; c < channels; c += kLanes) {
+    Lanes g[m * m], half[n * m], u[n * n];
+    for (int i = 0; i < m * m; ++i) load(pixels[i] + c, g[i]);
+    for (int j = 0; j < m; ++j) Axis<m>::gradient(g + j, half + j, m);
+    for (int i = 0; i < n; ++i) Axis<m>::gradient(half + m * i, u + n * i, 1);
+    for (int p = 0; p < n * n; ++p) store(u[p], points + p * step + c);
+  }
+}
+
+template <int m>
+CONVOY_VECTORIZED void tile_kernel(const float* points, std::int64_t step, std::int64_t channels, const float* bias,
+                                   float* const* pixels) {
+  constexpr int n = m + 2;
+  for (std::int64_t c = 0; c < channels; c += kLanes) {
+    Lanes u[n * n], half[m * n], y[m * m], shift{};
+    if (bias != nullptr) load(bias + c, shift);
+    for (int p = 0; p < n * n; ++p) load(points + p * step + c, u[p]);
+    for (int j = 0; j < n; ++j) Axis<m>::tile(u + j, half + j, n);
+    for (int i = 0; i < m; ++i) Axis<m>::tile(half + n * i, y + m * i, 1);
+    for (int i = 0; i < m * m; ++i) store(y[i] + shift, pixels[i] + c);
+  }
+}
+
+template <int m>
+CONVOY_VECTORIZED void weight_kernel(const float* weights, std::int64_t first, std::int64_t last, std::int64_t count,
+                                     float* points) {
+  constexpr int n = m + 2;
+  for (std::int64_t c = first; c < last; c += kLanes) {
+    Lanes w[9], half[n * 3], u[n * n];
+    for (int tap = 0; tap < 9; ++tap) load(weights + tap * count + c, w[tap]);
+    for (int j = 0; j < 3; ++j) Axis<m>::weight(w + j, half + j, 3);
+    for (int i = 0; i < n; ++i) Axis<m>::weight(half + 3 * i, u + n * i, 1);
+    for (int p = 0; p < n * n; ++p) store(u[p], points + p * winograd_step(count) + c);
+  }
+}
+
+template <int m>
+CONVOY_VECTORIZED void weight_gradient_kernel(const float* points, std::int64_t first, std::int64_t last,
+                                              std::int64_t count, float* gradient) {
+  constexpr int n = m + 2;
+  for (std::int64_t c = first; c < last; c += kLanes) {
+    Lanes u[n * n], half[3 * n], w[9];
+    for (int p = 0; p < n * n; ++p) load(points + p * winograd_step(count) + c, u[p]);
+    for (int j = 0; j < n; ++j) Axis<m>::taps(u + j, half + j, n);
+    for (int i = 0; i < 3; ++i) Axis<m>::taps(half + n * i, w + 3 * i, 1);
+    for (int tap = 0; tap < 9; ++tap) store(w[tap], gradient + tap * count + c);
+  }
+}
+
+// Calls range(first, last) for each thread's whole vectors of `count`.
+template <class Range>
+void for_vectors(std::int64_t count, const Range& range) {
+  parallel_ranges(count / kLanes, 64,
+                  [&](std::int64_t first, std::int64_t last, int) { range(first * kLanes, last * kLanes); });
+}
+
+}  // namespace
+
+void winograd_patch(std::int64_t m, const float* const* pixels, std::int64_t channels, std::int64_t step,
+                    float* points) {
+  (m == 2 ? patch_kernel<2> : patch_kernel<4>)(pixels, channels, step, points);
+}
+
+void winograd_gradient(std::int64_t m, const float* const* pixels, std::int64_t channels, std::int64_t step,
+                       float* points) {
+  (m == 2 ? gradient_kernel<2> : gradient_kernel<4>)(pixels, channels, step, points);
+}
+
+void winograd_tile(std::int64_t m, const float* points, std::int64_t step, std::int64_t channels, const float* bias,
+                   float* const* pixels) {
+  (m == 2 ? tile_kernel<2> : tile_kernel<4>)(points, step, channels, bias, pixels);
+}
+
+void winograd_weight(std::int64_t m, const float* weights, std::int64_t count, float* points) {
+  const auto kernel = m == 2 ? weight_kernel<2> : weight_kernel<4>;
+  for_vectors(count, [=](std::int64_t first, std::int64_t last) { kernel(weights, first, last, count, points); });
+}
+
+void winograd_weight_gradient(std::int64_t m, const float* points, std::int64_t count, float* gradient) {
+  const auto kernel = m == 2 ? weight_gradient_kernel<2> : weight_gradient_kernel<4>;
+  for_vectors(count, [=](std::int64_t first, std::int64_t last) { kernel(points, first, last, count, gradient); });
+}
+
+}  // namespace convoy

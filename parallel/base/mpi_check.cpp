@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/base/mpi_check.h"
+
+#include <array>
+#include <string_view>
+
+#include "layers/base/error.h"
+#include "layers/base/host_name.h"
+
+namespace convoy {
+
+namespace {
+
+// "parallel/world/world.cpp" of whatever the compiler was given.
+std::string_view short_path(std::string_view path) {
+  const auto file = path.rfind('/');
+  if (file == std::string_view::npos || file == 0) return path;
+  const auto folder = path.rfind('/', file - 1);
+  return folder == std::string_view::npos ? path : path.substr(folder + 1);
+}
+
+}  // namespace
+
+std::string mpi_whereabouts() {
+  std::string host = host_name("?");
+  int started = 0;
+  int ended = 0;
+  int world_rank = 0;
+  MPI_Initialized(&started);
+  MPI_Finalized(&ended);
+  if (started == 0 || ended != 0 || MPI_Comm_rank(MPI_COMM_WORLD, &world_rank) != MPI_SUCCESS) return host;
+  return fmt::format("rank {} ({})", world_rank, host);
+}
+
+std::string mpi_error_text(int code) {
+  std::array<char, MPI_MAX_ERROR_STRING + 1> text{};
+  int length = 0;
+  if (MPI_Error_string(code, text.data(), &length) != MPI_SUCCESS) return fmt::format("MPI error {}", code);
+  return {text.data(), static_cast<std::size_t>(length)};
+}
+
+void check_mpi(int code, const char* call, const char* file, int line) {
+  if (code == MPI_SUCCESS) return;
+  fail("MPI failed on {}: {} at {}:{}: {}", mpi_whereabouts(), call, short_path(file), line, mpi_error_text(code));
+}
+
+}  // namespace convoy

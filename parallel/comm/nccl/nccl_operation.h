@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One operation on an NCCL stream: the event behind it, its words, and the handle that keeps its memory alive. Private
+// to parallel/nccl_*.
+//
+// Events and graphs: an event belongs to where it was last recorded. Recorded on a stream under capture it stands for
+// nodes of that graph: streams of the same capture may wait for it, nothing may query it, and nobody may wait for it
+// once the capture is over; the next record makes it anew. So each use of an event begins with a record, an operation
+// remembers whether it was captured, and those that were are waited for within their capture only and never queried.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "layers/backend/cuda/cuda_state.h"
+#include "parallel/comm/communicator.h"
+#include "parallel/watchdog/own_status.h"
+
+namespace convoy {
+
+/// Events for reuse, so that none is made in a steady step.
+class NcclEvents {
+ public:
+  NcclEvents() = default;
+  ~NcclEvents();
+  NcclEvents(const NcclEvents&) = delete;
+  NcclEvents& operator=(const NcclEvents&) = delete;
+  [[nodiscard]] cudaEvent_t take();
+  void give_back(cudaEvent_t event) noexcept { free_.push_back(event); }
+
+ private:
+  std::vector<cudaEvent_t> free_;
+  std::size_t made_ = 0;
+};
+
+/// What the operations of one communicator share: words for reports.
+struct NcclIdentity {
+  NcclIdentity(const std::string& name, std::vector<int> members) : watched(name, std::move(members)) {}
+  WatchedCommunicator watched;
+  int rank = 0, size = 1;
+  std::string host;
+  double timeout = 0;
+};
+
+/// An operation on its way. Owned by its handle and by the queue that may have to name it.
+struct NcclFlight {
+  NcclFlight(std::shared_ptr<const NcclIdentity> owner, std::shared_ptr<NcclEvents> events, OperationName name,
+             bool captured);
+  ~NcclFlight() { events->give_back(done); }
+  NcclFlight(const NcclFlight&) = delete;
+  NcclFlight& operator=(const NcclFlight&) = delete;
+
+  /// Whether the GPU has come past it; neither for a captured one nor during a capture.
+  [[nodiscard]] bool over();
+  /// "all_reduce 'gradient bucket 3' (collective 1204 on NCCL communicator 'replicas' of 4 ranks)"
+  [[nodiscard]] std::string label() const;
+
+  std::shared_ptr<const NcclIdentity> owner;
+  std::shared_ptr<NcclEvents> events;
+  OperationName name;
+  cudaEvent_t done;  ///< recorded behind the operation
+  bool captured;     ///< part of a graph
+  bool finished = false;
+  std::uint64_t serial = 0;  ///< in the order of the calls
+};
+
+class NcclOperation final : public PendingOperation {
+ public:
+  /// Complete.
+  NcclOperation() = default;
+  NcclOperation(CudaState& state, std::shared_ptr<NcclFlight> flight, Tensor first, Tensor second)
+      : state_(&state), flight_(std::move(flight)), first_(std::move(first)), second_(std::move(second)) {}
+  ~NcclOperation() override;
+  NcclOperation(const NcclOperation&) = delete;
+  NcclOperation& operator=(const NcclOperation&) = delete;
+
+  /// False during a capture.
+  bool test() override;
+  /// Makes the compute stream wait; the host goes on.
+  void wait() override;
+
+ private:
+  void let_go() noexcept;
+
+  CudaState* state_ = nullptr;
+  std::shared_ptr<NcclFlight> flight_;  // empty: complete, or the compute stream waits for it
+  Tensor first_, second_;               // what it reads and writes
+};
+
+}  // namespace convoy

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Batches from host memory into tensors: images normalised, labels or targets copied. Relies on the backend alone.
+#pragma once
+
+#include "layers/backend/backend.h"
+#include "layers/base/batch.h"
+
+namespace convoy {
+
+/// A batch in the backend's memory.
+struct LoadedBatch {
+  Tensor inputs;  ///< as the data set has them
+  Tensor truth;
+};
+
+class BatchTransfer {
+ public:
+  /// largest: the shape of the largest batch, [n, C, H, W] or [n, F]. Throws a usage Error when the normalization does
+  /// not fit its channels.
+  BatchTransfer(Backend& backend, const Shape& largest, const Normalization& normalization);
+
+  /// The inputs in compute type; uint8 images are normalised.
+  [[nodiscard]] Tensor inputs(const Batch& batch);
+  /// The same from a tensor that holds them as the data set has them.
+  [[nodiscard]] Tensor inputs(const Tensor& raw);
+  /// Copies a batch into `loaded`, whose memory is taken once for the largest batch, so that recorded work finds every
+  /// batch at the same place. outputs: shape of the network's output.
+  void load(const Batch& batch, const Shape& outputs, LoadedBatch& loaded);
+  /// int64 [n] labels, or float32 targets of the shape of `outputs`.
+  [[nodiscard]] Tensor truth(const Batch& batch, const Shape& outputs);
+
+ private:
+  Backend& backend_;
+  Shape largest_;
+  Tensor mean_, std_;  // float32 [C], of uint8 images
+};
+
+}  // namespace convoy

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/engine/executor.h"
+
+#include <array>
+
+#include "layers/base/error.h"
+#include "layers/base/profile_range.h"
+#include "layers/base/trace.h"
+#include "parallel/schedule/schedule_check.h"
+
+namespace convoy {
+
+namespace {
+
+Communicator* several(Communicator* communicator) {
+  return communicator != nullptr && communicator->size() > 1 ? communicator : nullptr;
+}
+
+const char* phase_name(ActionKind kind) {
+  switch (kind) {
+    case ActionKind::kForward: return "forward";
+    case ActionKind::kReduceGradients: return "reduce gradients";
+    case ActionKind::kOptimizerStep: return "optimizer";
+    default: return "backward";
+  }
+}
+
+trace::Track track(ActionKind kind) {
+  return kind == ActionKind::kReduceGradients ? trace::Track::kWait : trace::Track::kCompute;
+}
+
+}  // namespace
+
+Executor::Executor(Model& model, Optimizer& optimizer, const Loss& loss, const Normalization& normalization,
+                   Schedule schedule, const Place& place, const Buckets& buckets, LossScaler& scaler,
+                   StepRecording::Record record)
+    : model_(model),
+      backend_(model.backend()),
+      optimizer_(optimizer),
+      loss_(loss),
+      transfer_(backend_, model.input_shape(), normalization),
+      schedule_(std::move(schedule)),
+      evaluation_(forward_only(schedule_)),
+      place_{place.stage, several(place.stages), several(place.replicas)},
+      buckets_(place_.replicas, model.parameters().gradients(), buckets.first_mb, buckets.mb),
+      link_(place_.stages, schedule_, place.stage, model),
+      evaluation_link_(place_.stages, evaluation_, place.stage, model),
+      scaler_(scaler),
+      recording_(schedule_.virtual_stages() == 1 ? std::move(record) : StepRecording::Record()) {
+  check_schedule(schedule_);
+  if (static_cast<std::size_t>(schedule_.chunks) != model.chunks().size()) {
+    fail("the schedule has {} chunks and the model {}", schedule_.chunks, model.chunks().size());
+  }
+  for (const auto& actions : schedule_.actions) {
+    if (actions.back().kind != ActionKind::kOptimizerStep) fail("a stage of the schedule does not end with its update");
+  }
+  for (int i = 0; i < schedule_.microbatches; ++i) caches_.push_back(model.make_cache());
+  done_.resize(static_cast<std::size_t>(schedule_.chunks));
+  totals_ = backend_.tensor({3}, DType::kF64);
+}
+
+LossTotals Executor::train_step(std::span<const Batch> microbatches, std::int64_t global_samples, double lr,
+                                std::int64_t update, const Meanwhile& meanwhile) {
+  if (microbatches.size() != caches_.size()) {
+    fail("the step got {} microbatches and its schedule has {}", microbatches.size(), caches_.size());
+  }
+  phases_ = {};
+  watch_.lap();
+  global_samples_ = global_samples;
+  lr_ = lr;
+  update_ = update;
+  batches_ = microbatches;
+  if (sample_.changes_to(microbatches.front().input_shape)) {
+    recording_.forget();
+    backend_.pool().release_free();
+  }
+  StepRecording::Key kind{static_cast<double>(global_samples), scaler_.scale()};
+  if (recording_.enabled()) {
+    if (!preloaded_) preload(microbatches);
+    preloaded_ = false;
+    for (const Batch& batch : microbatches) kind.push_back(static_cast<double>(batch.samples));
+  }
+  recording_.run(kind, [this] { compute_gradients(); });
+  lap(Phase::kBackward);
+  run(schedule_.actions[static_cast<std::size_t>(place_.stage)].back());
+  link_.finish();
+  lap(Phase::kCommunicationWait);
+  if (recording_.enabled() && meanwhile) meanwhile();
+  return read_totals(backend_, totals_);
+}
+
+void Executor::preload(std::span<const Batch> microbatches) {
+  loaded_.resize(microbatches.size());
+  for (std::size_t i = 0; i < microbatches.size(); ++i) {
+    transfer_.load(microbatches[i], model_.units().back().output, loaded_[i]);
+  }
+  preloaded_ = true;
+}
+
+void Executor::compute_gradients() {
+  backend_.zero(totals_);
+  model_.parameters().begin_step();
+  buckets_.begin_step();
+  forwards_left_ = schedule_.microbatches * schedule_.chunks;
+  for (int chunk = 0; chunk < schedule_.chunks; ++chunk) {
+    done_[static_cast<std::size_t>(chunk)] = model_.chunk_begin(chunk);
+  }
+  const auto& actions = schedule_.actions[static_cast<std::size_t>(place_.stage)];
+  for (const Action& action : std::span(actions).first(actions.size() - 1)) run(action);
+}
+
+void Executor::run(const Action& action) {
+  if (is_communication(action.kind)) {
+    link_.start(action, batches_[static_cast<std::size_t>(action.microbatch)].input_shape);
+    return;
+  }
+  const trace::Span span(track(action.kind), trace::enabled() ? action_name(action) : std::string());
+  const ProfileRange range(phase_name(action.kind));
+  switch (action.kind) {
+    case ActionKind::kForward:
+      forward(action, batches_[static_cast<std::size_t>(action.microbatch)]);
+      if (--forwards_left_ == 0) start_statistics();
+      return lap(Phase::kForward);
+    case ActionKind::kBackward:
+    case ActionKind::kBackwardInput:
+    case ActionKind::kBackwardWeight: backward(action); return lap(Phase::kBackward);
+    case ActionKind::kReduceGradients: reduce_gradients(); return lap(Phase::kCommunicationWait);
+    case ActionKind::kOptimizerStep: optimizer_step(); return lap(Phase::kOptimizer);
+    default: fail("the executor knows no {}", action_name(action));
+  }
+}
+
+// Waiting for messages within an action is told apart from its work.
+void Executor::lap(Phase phase) {
+  const double waited = link_.take_waited();
+  phases_[Phase::kCommunicationWait] += waited;
+  phases_[phase] += watch_.lap() - waited;
+}
+
+void Executor::poke() {
+  link_.poke();
+  buckets_.progress();
+  if (statistics_) statistics_->test();
+}
+
+void Executor::forward(const Action& action, const Batch& batch) {
+  Cache& kept = cache(action.microbatch);
+  kept.share = static_cast<float>(static_cast<double>(batch.samples) / static_cast<double>(global_samples_));
+  const Tensor x = link_.is_first(action.chunk) ? inputs(action.microbatch, batch)
+                                                : link_.take_input(action.microbatch, action.chunk);
+  Tensor y = model_.forward(x, kept, Mode::kTraining, action.chunk, [this] { poke(); });
+  if (link_.is_last(action.chunk)) {
+    apply_loss(action, batch, y);
+  } else {
+    link_.put_output(action.microbatch, action.chunk, std::move(y));
+  }
+}
+
+Tensor Executor::inputs(int microbatch, const Batch& batch) {
+  if (!recording_.enabled()) return transfer_.inputs(batch);
+  return transfer_.inputs(loaded_[static_cast<std::size_t>(microbatch)].inputs);
+}
+
+Tensor Executor::truth(int microbatch, const Batch& batch, const Shape& outputs) {
+  if (!recording_.enabled()) return transfer_.truth(batch, outputs);
+  return loaded_[static_cast<std::size_t>(microbatch)].truth;
+}
+
+void Executor::apply_loss(const Action& action, const Batch& batch, const Tensor& outputs) {
+  const Tensor doutputs = backend_.tensor(outputs.shape(), outputs.dtype());
+  loss_.apply(backend_, outputs, truth(action.microbatch, batch, outputs.shape()), global_samples_, doutputs, totals_,
+              scaler_.scale());
+  link_.put_output_gradient(action.microbatch, action.chunk, doutputs);
+}
+
+void Executor::backward(const Action& action) {
+  Cache& kept = cache(action.microbatch);
+  const auto unit_done = [&](std::int64_t elements) { weights_done(action, elements); };
+  if (action.kind == ActionKind::kBackwardWeight) {
+    model_.backward_weight(kept, unit_done, action.chunk);
+    return;
+  }
+  const Tensor dy = link_.take_output_gradient(action.microbatch, action.chunk);
+  Tensor dx = action.kind == ActionKind::kBackward ? model_.backward(dy, kept, unit_done, action.chunk)
+                                                   : model_.backward_input(dy, kept, action.chunk, [this] { poke(); });
+  link_.put_input_gradient(action.microbatch, action.chunk, std::move(dx));
+}
+
+// After the last microbatch a chunk's gradients are final; buckets want a growing front of the whole buffer, in which
+// the last chunk lies first.
+void Executor::weights_done(const Action& action, std::int64_t elements) {
+  poke();
+  if (action.microbatch + 1 < schedule_.microbatches) return;
+  done_[static_cast<std::size_t>(action.chunk)] = elements;
+  std::int64_t front = 0;
+  for (int chunk = schedule_.chunks; chunk-- > 0;) {
+    front = done_[static_cast<std::size_t>(chunk)];
+    if (front < model_.chunk_end(chunk)) break;
+  }
+  buckets_.ready_up_to(front);
+}
+
+// The statistics of a step are complete after its last forward: their sum travels while backward runs.
+void Executor::start_statistics() {
+  const Tensor& statistics = model_.parameters().statistics();
+  if (place_.replicas != nullptr && statistics.size() > 0) {
+    statistics_ = place_.replicas->all_reduce(statistics, ReduceOp::kSum, "batch-norm statistics");
+  }
+}
+
+void Executor::reduce_gradients() {
+  buckets_.finish();
+  if (statistics_) {
+    statistics_->wait();
+    statistics_.reset();
+  }
+}
+
+void Executor::optimizer_step() {
+  std::array<double, 1> finite{scaler_.unscale(backend_, model_.parameters().gradients()) ? 1.0 : 0.0};
+  if (scaler_.enabled() && place_.stages != nullptr) {  // replicas have equal gradients, stages have not
+    place_.stages->all_reduce(std::span<double>(finite), ReduceOp::kMin, "overflow of gradients");
+  }
+  if (finite[0] > 0) optimizer_.step(lr_, update_);
+  scaler_.finish(finite[0] > 0, update_);
+  model_.parameters().update_running_statistics();
+  model_.parameters().refresh_learned();
+}
+
+LossTotals Executor::evaluate(std::span<const Batch> microbatches) {
+  backend_.zero(totals_);
+  for (const Action& action : evaluation_.actions[static_cast<std::size_t>(place_.stage)]) {
+    const Batch& batch = microbatches[static_cast<std::size_t>(action.microbatch)];
+    if (batch.samples == 0) continue;
+    if (is_communication(action.kind)) {
+      evaluation_link_.start(action, batch.input_shape);
+      continue;
+    }
+    const trace::Span span(trace::Track::kCompute, "evaluation");
+    const Tensor x = evaluation_link_.is_first(action.chunk)
+                         ? transfer_.inputs(batch)
+                         : evaluation_link_.take_input(action.microbatch, action.chunk);
+    Tensor y = model_.forward(x, caches_.front(), Mode::kEvaluation, action.chunk, [this] { evaluation_link_.poke(); });
+    if (evaluation_link_.is_last(action.chunk)) {
+      loss_.apply(backend_, y, transfer_.truth(batch, y.shape()), 1, Tensor(), totals_);
+    } else {
+      evaluation_link_.put_output(action.microbatch, action.chunk, std::move(y));
+    }
+  }
+  evaluation_link_.finish();
+  return read_totals(backend_, totals_);
+}
+
+}  // namespace convoy

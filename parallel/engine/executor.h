@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Runs a schedule: one training step, action by action, for this rank's stage and replica; and evaluation, forward
+// through the same stages. Owns the caches of the microbatches in flight. Gradients are scaled by the global batch at
+// the loss, so replicas and microbatches only sum. Invariant: after the first step of an image size a step allocates no
+// backend memory.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "layers/base/stopwatch.h"
+#include "layers/loss.h"
+#include "layers/model.h"
+#include "layers/optim/loss_scaler.h"
+#include "layers/optim/optimizer.h"
+#include "parallel/comm/communicator.h"
+#include "parallel/engine/batch_transfer.h"
+#include "parallel/engine/gradient_buckets.h"
+#include "parallel/engine/stage_link.h"
+#include "parallel/engine/step_recording.h"
+#include "parallel/engine/step_runner.h"
+#include "parallel/schedule/schedule.h"
+
+namespace convoy {
+
+class Executor final : public StepRunner {
+ public:
+  struct Buckets {
+    double first_mb = 1, mb = 25;
+  };
+  /// Who this rank works with. The communicators outlive the executor; either may be null when it would have one rank.
+  struct Place {
+    int stage = 0;
+    Communicator* stages = nullptr;    ///< the stages of this replica, by rank
+    Communicator* replicas = nullptr;  ///< the ranks that hold this stage's other replicas
+  };
+
+  /// `model` holds one chunk for each of the schedule's. All references must outlive this. record: see StepRecording;
+  /// used where one stage holds the whole model.
+  Executor(Model& model, Optimizer& optimizer, const Loss& loss, const Normalization& normalization, Schedule schedule,
+           const Place& place, const Buckets& buckets, LossScaler& scaler, StepRecording::Record record = {});
+
+  LossTotals train_step(std::span<const Batch> microbatches, std::int64_t global_samples, double lr,
+                        std::int64_t update, const Meanwhile& meanwhile) override;
+  void preload(std::span<const Batch> microbatches) override;
+  LossTotals evaluate(std::span<const Batch> microbatches) override;
+  [[nodiscard]] const Phases& phases() const override { return phases_; }
+
+ private:
+  /// All of a step but its update.
+  void compute_gradients();
+  void run(const Action& action);
+  Tensor inputs(int microbatch, const Batch& batch);
+  Tensor truth(int microbatch, const Batch& batch, const Shape& outputs);
+  void forward(const Action& action, const Batch& batch);
+  void apply_loss(const Action& action, const Batch& batch, const Tensor& outputs);
+  void backward(const Action& action);
+  void weights_done(const Action& action, std::int64_t elements);
+  void start_statistics();
+  void reduce_gradients();
+  void optimizer_step();
+  void poke();
+  void lap(Phase phase);
+  Cache& cache(int microbatch) { return caches_[static_cast<std::size_t>(microbatch)]; }
+
+  Model& model_;
+  Backend& backend_;
+  Optimizer& optimizer_;
+  Loss loss_;
+  BatchTransfer transfer_;
+  Schedule schedule_, evaluation_;
+  Place place_;
+  GradientBuckets buckets_;
+  StageLink link_, evaluation_link_;
+  LossScaler& scaler_;
+  StepRecording recording_;
+  SampleShape sample_;
+  std::vector<LoadedBatch> loaded_;  // by microbatch, where steps are recorded: always at the same place
+  bool preloaded_ = false;           // they are those of the next step
+  std::vector<Cache> caches_;        // one per microbatch, for all chunks
+  std::vector<std::int64_t> done_;   // per chunk: its gradients before this element are final
+  Pending statistics_;               // reduction of the batch-norm statistics
+  Tensor totals_;                    // float64 [3], sums of the step or of one evaluation batch
+  Phases phases_;
+  Stopwatch watch_;
+  std::span<const Batch> batches_;  // these four: of the step under way
+  std::int64_t global_samples_ = 0, update_ = 0;
+  double lr_ = 0;
+  int forwards_left_ = 0;
+};
+
+}  // namespace convoy

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/engine/gradient_buckets.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "layers/base/clock.h"
+#include "layers/base/error.h"
+#include "layers/base/trace.h"
+
+namespace convoy {
+
+namespace {
+
+constexpr std::int64_t kElementBytes = sizeof(float);
+constexpr double kMaxMib = 1 << 20;  // a TiB: beyond it a size is a mistake, and bytes still fit
+
+std::int64_t bytes_of(double mib, const char* key) {
+  if (!(mib > 0) || mib > kMaxMib) fail_usage("parallel.{}: {:g} MiB is not a bucket size (above 0)", key, mib);
+  return static_cast<std::int64_t>(mib * 1024 * 1024);
+}
+
+}  // namespace
+
+std::vector<BucketRange> cut_buckets(std::int64_t total_elements, std::int64_t first_bytes, std::int64_t bytes) {
+  std::vector<BucketRange> ranges;
+  std::int64_t next = std::max<std::int64_t>(1, first_bytes / kElementBytes);
+  for (std::int64_t begin = 0; begin < total_elements;) {
+    const std::int64_t end = begin + std::min(next, total_elements - begin);
+    ranges.push_back({begin, end});
+    begin = end;
+    next = std::max<std::int64_t>(1, bytes / kElementBytes);
+  }
+  return ranges;
+}
+
+GradientBuckets::GradientBuckets(Communicator* replicas, const Tensor& flat_gradients, double first_bucket_mb,
+                                 double bucket_mb)
+    : replicas_(replicas != nullptr && replicas->size() > 1 ? replicas : nullptr),
+      elements_(flat_gradients ? flat_gradients.size() : 0) {
+  if (flat_gradients && flat_gradients.dtype() != DType::kF32) {
+    fail("gradients are reduced in float32, not in {}", dtype_name(flat_gradients.dtype()));
+  }
+  ranges_ = cut_buckets(elements_, bytes_of(first_bucket_mb, "first_bucket_mb"), bytes_of(bucket_mb, "bucket_mb"));
+  for (const BucketRange& range : ranges_) {
+    views_.push_back(flat_gradients.view(range.begin, {range.size()}));
+    names_.push_back(fmt::format("gradient bucket {}", names_.size()));
+  }
+  pending_.resize(ranges_.size());
+  start_.resize(ranges_.size());
+}
+
+void GradientBuckets::begin_step() {
+  if (in_step_) fail("a step began before the gradients of the one before were reduced");
+  in_step_ = true;
+  started_ = 0;
+  finished_ = 0;
+}
+
+void GradientBuckets::ready_up_to(std::int64_t elements) {
+  if (!in_step_) fail("gradients became ready outside a step");
+  if (elements > elements_) fail("{} gradients are ready, of {}", elements, elements_);
+  if (replicas_ == nullptr) return;
+  while (started_ < ranges_.size() && ranges_[started_].end <= elements) {
+    start_[started_] = trace::now();
+    pending_[started_] = replicas_->all_reduce(views_[started_], ReduceOp::kSum, names_[started_]);
+    ++started_;
+  }
+  progress();
+}
+
+void GradientBuckets::progress() {
+  // In order: testing one operation lets the library move all of them.
+  while (finished_ < started_ && pending_[finished_]->test()) complete();
+}
+
+void GradientBuckets::complete() {
+  if (trace::enabled()) trace::record(trace::Track::kReduce, names_[finished_], start_[finished_], trace::now());
+  pending_[finished_++].reset();
+}
+
+double GradientBuckets::finish() {
+  const auto start = std::chrono::steady_clock::now();
+  ready_up_to(elements_);
+  while (finished_ < started_) {
+    pending_[finished_]->wait();
+    complete();
+  }
+  in_step_ = false;
+  return seconds_since(start);
+}
+
+}  // namespace convoy

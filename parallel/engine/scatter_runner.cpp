@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/engine/scatter_runner.h"
+
+#include "layers/base/error.h"
+#include "layers/base/trace.h"
+
+namespace convoy {
+
+ScatterRunner::ScatterRunner(Model& model, Optimizer& optimizer, const Loss& loss, const Normalization& normalization,
+                             Communicator& all, LossScaler& scaler)
+    : model_(model),
+      backend_(model.backend()),
+      optimizer_(optimizer),
+      loss_(loss),
+      transfer_(backend_, model.input_shape(), normalization),
+      all_(all),
+      scaler_(scaler),
+      cache_(model.make_cache()) {
+  totals_ = backend_.tensor({3}, DType::kF64);
+}
+
+void ScatterRunner::lap(Phase phase) {
+  const double seconds = watch_.lap();
+  phases_[phase] += seconds;
+  if (!trace::enabled()) return;
+  const bool computes = phase == Phase::kForward || phase == Phase::kBackward || phase == Phase::kOptimizer;
+  const double end = trace::now();
+  trace::record(computes ? trace::Track::kCompute : trace::Track::kReduce,
+                std::string(kPhaseNames[static_cast<std::size_t>(phase)]), end - seconds, end);
+}
+
+void ScatterRunner::broadcast(const Tensor& tensor, const char* what) {
+  if (tensor.size() > 0) all_.broadcast(tensor, 0, what)->wait();
+}
+
+Tensor ScatterRunner::scatter_inputs(const Batch& batch) {
+  Tensor whole;
+  if (is_root()) {
+    whole = backend_.tensor(batch.input_shape, batch.input_dtype);
+    backend_.copy_from_host(batch.inputs, whole);
+  }
+  Tensor part = backend_.tensor(batch.input_shape.with_batch(batch.samples / all_.size()), batch.input_dtype);
+  all_.scatter(whole, part, 0, "inputs")->wait();
+  return part;
+}
+
+// On the root: adds to the totals, and gives the gradient of all outputs.
+Tensor ScatterRunner::loss_gradient(const Batch& batch, const Tensor& outputs) {
+  Tensor doutputs = backend_.tensor(outputs.shape(), outputs.dtype());
+  loss_.apply(backend_, outputs, transfer_.truth(batch, outputs.shape()), batch.samples, doutputs, totals_,
+              scaler_.scale());
+  return doutputs;
+}
+
+LossTotals ScatterRunner::train_step(std::span<const Batch> microbatches, std::int64_t global_samples, double lr,
+                                     std::int64_t update, const Meanwhile& /*meanwhile*/) {
+  const Batch& batch = microbatches.front();
+  if (microbatches.size() != 1 || batch.samples != global_samples || global_samples % all_.size() != 0) {
+    fail("scatter mode takes the batch of {} samples as one, in equal parts for {} ranks", global_samples, all_.size());
+  }
+  phases_ = {};
+  watch_.lap();
+  if (sample_.changes_to(batch.input_shape)) backend_.pool().release_free();
+  ParameterStore& store = model_.parameters();
+  backend_.zero(totals_);
+  store.begin_step();
+
+  broadcast(store.learned_values(), "parameters");
+  if (!is_root()) store.refresh_learned();
+  lap(Phase::kBroadcast);
+  const Tensor part = scatter_inputs(batch);
+  lap(Phase::kScatter);
+
+  cache_.share = 1.0F / static_cast<float>(all_.size());
+  const Tensor outputs = model_.forward(transfer_.inputs(part), cache_, Mode::kTraining);
+  lap(Phase::kForward);
+  Tensor all_outputs, all_doutputs;
+  if (is_root()) all_outputs = backend_.tensor(outputs.shape().with_batch(global_samples), outputs.dtype());
+  all_.gather(outputs, all_outputs, 0, "outputs")->wait();
+  lap(Phase::kGather);
+  if (is_root()) all_doutputs = loss_gradient(batch, all_outputs);
+  lap(Phase::kLoss);
+  const Tensor doutputs = backend_.tensor(outputs.shape(), outputs.dtype());
+  all_.scatter(all_doutputs, doutputs, 0, "gradients of the outputs")->wait();
+  lap(Phase::kScatterGradients);
+
+  model_.backward(doutputs, cache_, [](std::int64_t) {});
+  lap(Phase::kBackward);
+  all_.reduce(store.gradients(), ReduceOp::kSum, 0, "gradients")->wait();
+  if (store.statistics().size() > 0) {
+    all_.reduce(store.statistics(), ReduceOp::kSum, 0, "batch-norm statistics")->wait();
+  }
+  lap(Phase::kReduce);
+  if (is_root()) {
+    const bool finite = scaler_.unscale(backend_, store.gradients());
+    if (finite) optimizer_.step(lr, update);
+    scaler_.finish(finite, update);
+    store.update_running_statistics();
+    store.refresh_learned();
+  }
+  lap(Phase::kOptimizer);
+  return read_totals(backend_, totals_);
+}
+
+LossTotals ScatterRunner::evaluate(std::span<const Batch> microbatches) {
+  backend_.zero(totals_);
+  for (const Batch& batch : microbatches) {
+    if (batch.samples == 0) continue;
+    const Tensor outputs = model_.forward(transfer_.inputs(batch), cache_, Mode::kEvaluation);
+    loss_.apply(backend_, outputs, transfer_.truth(batch, outputs.shape()), 1, Tensor(), totals_);
+  }
+  return read_totals(backend_, totals_);
+}
+
+void ScatterRunner::share_state() {
+  ParameterStore& store = model_.parameters();
+  broadcast(store.values(), "parameters");
+  broadcast(store.running(), "running statistics");
+  if (!is_root()) store.refresh_compute();
+}
+
+}  // namespace convoy

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/engine/stage_link.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "layers/base/error.h"
+#include "layers/base/stopwatch.h"
+#include "layers/base/trace.h"
+
+namespace convoy {
+
+namespace {
+
+// Messages of one kind between two ranks keep their order.
+constexpr int kActivationTag = 0;
+constexpr int kGradientTag = 1;
+
+bool carries_gradient(ActionKind kind) {
+  return kind == ActionKind::kSendGradient || kind == ActionKind::kReceiveGradient;
+}
+
+int tag(ActionKind kind) { return carries_gradient(kind) ? kGradientTag : kActivationTag; }
+
+// Words for reports and traces: only those of late messages are ever read, so they are short.
+std::string what(const Action& action) {
+  return fmt::format("{} of microbatch {}", carries_gradient(action.kind) ? "gradient" : "activation",
+                     action.microbatch);
+}
+
+}  // namespace
+
+StageLink::StageLink(Communicator* stages, const Schedule& schedule, int stage, Model& model)
+    : stages_(stages), schedule_(schedule), stage_(stage), model_(model) {
+  ends_.resize(static_cast<std::size_t>(schedule.microbatches) * static_cast<std::size_t>(schedule.chunks));
+}
+
+StageLink::Ends& StageLink::ends(int microbatch, int chunk) {
+  return ends_[static_cast<std::size_t>(microbatch) * static_cast<std::size_t>(schedule_.chunks) +
+               static_cast<std::size_t>(chunk)];
+}
+
+void StageLink::put_output(int microbatch, int chunk, Tensor y) {
+  const int next = schedule_.virtual_stage(stage_, chunk) + 1;
+  if (next < schedule_.virtual_stages() && schedule_.stage_of(next) == stage_) {
+    ends(microbatch, schedule_.chunk_of(next)).input = std::move(y);
+  } else {
+    ends(microbatch, chunk).output = std::move(y);
+  }
+}
+
+void StageLink::put_input_gradient(int microbatch, int chunk, Tensor dx) {
+  const int before = schedule_.virtual_stage(stage_, chunk) - 1;
+  if (before < 0) return;
+  if (schedule_.stage_of(before) == stage_) {
+    ends(microbatch, schedule_.chunk_of(before)).doutput = std::move(dx);
+  } else {
+    ends(microbatch, chunk).dinput = std::move(dx);
+  }
+}
+
+void StageLink::put_output_gradient(int microbatch, int chunk, Tensor dy) {
+  ends(microbatch, chunk).doutput = std::move(dy);
+}
+
+Tensor StageLink::receive_buffer(const Shape& shape) const {
+  Backend& backend = model_.backend();
+  return backend.tensor(shape, backend.compute_type());
+}
+
+void StageLink::send(const Action& action, const Tensor& tensor, int virtual_stage) {
+  sends_.push_back({stages_->send(tensor, schedule_.stage_of(virtual_stage), tag(action.kind), what(action)),
+                    trace::enabled() ? action_name(action) : "", trace::now()});
+}
+
+void StageLink::receive(const Action& action, const Tensor& buffer, Message& message, int virtual_stage) {
+  message = {stages_->receive(buffer, schedule_.stage_of(virtual_stage), tag(action.kind), what(action)),
+             trace::enabled() ? action_name(action) : "", trace::now()};
+  receives_.push_back(&ends(action.microbatch, action.chunk));
+}
+
+void StageLink::start(const Action& action, const Shape& input) {
+  Ends& e = ends(action.microbatch, action.chunk);
+  const int here = schedule_.virtual_stage(stage_, action.chunk);
+  // A gradient that nobody needs is neither sent nor waited for; both ends know.
+  if (action.kind == ActionKind::kSendGradient && !model_.learns_before(action.chunk)) return;
+  if (action.kind == ActionKind::kReceiveGradient && !model_.learns_up_to(action.chunk)) return;
+  switch (action.kind) {
+    case ActionKind::kSendActivation:
+      send(action, e.output, here + 1);
+      e.output.reset();
+      break;
+    case ActionKind::kSendGradient:
+      send(action, e.dinput, here - 1);
+      e.dinput.reset();
+      break;
+    case ActionKind::kReceiveActivation:
+      e.input = receive_buffer(model_.chunk_input(action.chunk, input));
+      receive(action, e.input, e.input_message, here - 1);
+      break;
+    case ActionKind::kReceiveGradient:
+      e.doutput = receive_buffer(model_.chunk_output(action.chunk, input));
+      receive(action, e.doutput, e.doutput_message, here + 1);
+      break;
+    default: fail("{} is neither a send nor a receive", action_name(action));
+  }
+  poke();
+}
+
+Tensor StageLink::take(Tensor& tensor, Message& message) {
+  if (message.pending) {
+    const double start = trace::now();
+    Stopwatch watch;
+    message.pending->wait();
+    waited_ += watch.lap();
+    if (trace::enabled()) {
+      trace::record(trace::Track::kWait, message.name, start, trace::now());
+      trace::record(trace::Track::kReceive, message.name, message.start, trace::now());
+    }
+    message.pending.reset();
+  }
+  return std::exchange(tensor, Tensor());
+}
+
+Tensor StageLink::take_input(int microbatch, int chunk) {
+  Ends& e = ends(microbatch, chunk);
+  return take(e.input, e.input_message);
+}
+
+Tensor StageLink::take_output_gradient(int microbatch, int chunk) {
+  Ends& e = ends(microbatch, chunk);
+  return take(e.doutput, e.doutput_message);
+}
+
+void StageLink::poke() {
+  std::erase_if(sends_, [](Message& message) {
+    if (!message.pending->test()) return false;
+    if (trace::enabled()) trace::record(trace::Track::kSend, message.name, message.start, trace::now());
+    return true;
+  });
+  const auto arrived = [](Message& message) {
+    if (!message.pending || !message.pending->test()) return !message.pending;
+    if (trace::enabled()) trace::record(trace::Track::kReceive, message.name, message.start, trace::now());
+    message.pending.reset();
+    return true;
+  };
+  std::erase_if(receives_, [&](Ends* e) {
+    const bool input = arrived(e->input_message);
+    return arrived(e->doutput_message) && input;
+  });
+}
+
+void StageLink::finish() {
+  const double start = trace::now();
+  Stopwatch watch;
+  const bool any = !sends_.empty();
+  for (Message& message : sends_) {
+    message.pending->wait();
+    if (trace::enabled()) trace::record(trace::Track::kSend, message.name, message.start, trace::now());
+  }
+  sends_.clear();
+  receives_.clear();
+  waited_ += watch.lap();
+  if (any && trace::enabled()) trace::record(trace::Track::kWait, "sends", start, trace::now());
+}
+
+double StageLink::take_waited() { return std::exchange(waited_, 0.0); }
+
+}  // namespace convoy

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where a model is cut: one stretch of units for each virtual stage of a schedule. Pure functions, so all ranks that
+// have the same costs find the same cut. Invariant: a partition covers all units in order, no stretch is empty.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "layers/model.h"
+#include "parallel/schedule/schedule.h"
+#include "parallel/schedule/simulator.h"
+#include "parallel/schedule/unit_costs.h"
+
+namespace convoy {
+
+/// By virtual stage.
+using Partition = std::vector<UnitRange>;
+
+/// What a stage may take.
+struct MemoryLimit {
+  double bytes = 0;            ///< 0: no limit
+  double optimizer_slots = 1;  ///< floats of optimizer state per parameter
+};
+
+/// The cut that makes the slowest stage as fast as can be (its chunks' forward and backward times, and the time for its
+/// messages at a nominal bandwidth), then the fewest bytes between stages, within the limit. Throws a usage Error when
+/// there are fewer units than virtual stages, or when no cut fits the limit.
+[[nodiscard]] Partition cut_by_cost(const Schedule& schedule, std::span<const UnitCost> costs,
+                                    const MemoryLimit& limit);
+
+/// The cut before each of these units. Throws a usage Error that names what is unknown, out of order or missing.
+[[nodiscard]] Partition cut_at_units(const Schedule& schedule, std::span<const UnitInfo> units,
+                                     std::span<const std::string> first_units);
+
+/// The stretches of one stage, by chunk.
+[[nodiscard]] std::vector<UnitRange> stage_chunks(const Schedule& schedule, const Partition& partition, int stage);
+
+/// What the simulator wants to know, but for links, reduction and optimizer.
+[[nodiscard]] std::vector<ChunkCost> chunk_costs(const Partition& partition, std::span<const UnitCost> costs,
+                                                 double optimizer_slots);
+
+}  // namespace convoy

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/watchdog/late_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+namespace convoy {
+
+namespace {
+
+constexpr std::size_t kMostLines = 8;
+
+// Why a rank does not go on, the most telling first: the remedy is that of the first one found.
+enum class Cause { kStopped, kGone, kTraced, kSilent, kBlocked, kBusy, kWaits };
+
+Cause cause_of(const RankStatus& rank) {
+  if (!rank.heard) return Cause::kSilent;
+  switch (rank.state) {
+    case ProcessState::kStopped: return Cause::kStopped;
+    case ProcessState::kGone: return Cause::kGone;
+    case ProcessState::kTraced: return Cause::kTraced;
+    default: break;
+  }
+  if (rank.note.doing == Doing::kWaiting) return Cause::kWaits;
+  return rank.state == ProcessState::kBlocked ? Cause::kBlocked : Cause::kBusy;
+}
+
+std::string last_act(const RankStatus& rank) {
+  const std::string ago = fmt::format("{:.1f} s", rank.age);
+  switch (rank.note.doing) {
+    case Doing::kNothing: return "it has taken part in nothing yet";
+    case Doing::kStarted: return fmt::format("last: started {}, {} ago", rank.note.words(), ago);
+    case Doing::kWaiting: return fmt::format("last: waiting in {}, for {}", rank.note.words(), ago);
+    case Doing::kFinished: return fmt::format("last: finished {}, {} ago", rank.note.words(), ago);
+    case Doing::kWorking: return fmt::format("last: {}, since {}", rank.note.words(), ago);
+  }
+  return "";
+}
+
+std::string condition(const RankStatus& rank) {
+  switch (cause_of(rank)) {
+    case Cause::kStopped: return "it is stopped (SIGSTOP); ";
+    case Cause::kGone: return "its process is gone; ";
+    case Cause::kTraced: return "a debugger holds it; ";
+    case Cause::kBlocked: return "it hangs in the kernel (a disk or a network file system); ";
+    case Cause::kBusy:
+      return rank.state == ProcessState::kRunning    ? "it is running; "
+             : rank.state == ProcessState::kSleeping ? "it sleeps; "
+                                                     : "";
+    case Cause::kSilent:
+    case Cause::kWaits: return "";
+  }
+  return "";
+}
+
+// `own_host`: of the rank that reports.
+std::string remedy(Cause cause, const RankStatus& rank, const std::string& own_host) {
+  switch (cause) {
+    case Cause::kStopped:
+      return fmt::format(
+          "What stopped it (kill -STOP, Ctrl-Z, a debugger, a scheduler that suspends) must stop all ranks or none: "
+          "`kill -CONT {}` on {} within parallel.timeout would have let the run go on. Start it again",
+          rank.pid, rank.host);
+    case Cause::kGone:
+      return fmt::format(
+          "Look for its last words in the output, and for the out-of-memory killer with `dmesg -T | grep -i kill` on "
+          "{}; parallel.timeout does not matter here",
+          rank.host);
+    case Cause::kTraced: return "Let the debugger go on, or raise parallel.timeout while debugging";
+    case Cause::kSilent:
+      if (rank.host == own_host) {
+        return fmt::format(
+            "Ranks that only compute do not answer: if they are only slow, raise parallel.timeout; in a run with a "
+            "longer one, `ps -C convoy -o pid,stat,wchan` on {} shows what they do",
+            rank.host);
+      }
+      return fmt::format(
+          "See whether {} is up and reachable (`ping {}`); ranks that only compute do not answer either: if they are "
+          "only slow, raise parallel.timeout",
+          rank.host, rank.host);
+    case Cause::kBlocked:
+      return fmt::format(
+          "See what ails the storage with `dmesg -T | tail` on {}; if it is only slow, raise parallel.timeout",
+          rank.host);
+    case Cause::kBusy:
+      return fmt::format(
+          "If it is only slow, raise parallel.timeout; if it hangs, `gdb -p PID` on {} shows where, in a run with a "
+          "longer timeout",
+          rank.host);
+    case Cause::kWaits:
+      return "The ranks wait for each other. If their last operations differ, they do not run the same program or "
+             "config; else a message was lost: check the network, then raise parallel.timeout";
+  }
+  return "";
+}
+
+std::string world_ranks(const std::vector<const RankStatus*>& ranks) {
+  std::string text = ranks.size() == 1 ? "world rank" : "world ranks";
+  for (std::size_t i = 0; i < std::min(ranks.size(), kMostLines); ++i) {
+    text += fmt::format("{} {}", i == 0 ? "" : ",", ranks[i]->world_rank);
+  }
+  if (ranks.size() > kMostLines) text += fmt::format(" and {} more", ranks.size() - kMostLines);
+  return text;
+}
+
+// Collects lines about ranks, the ranks of a silent host together, and the cause that the remedy is for.
+class Lines {
+ public:
+  explicit Lines(std::string own_host) : own_host_(std::move(own_host)) {}
+
+  void add(const RankStatus& rank, bool missing) {
+    if (!listed_.insert(rank.world_rank).second) return;
+    const Cause cause = cause_of(rank);
+    if (!first_ || cause < *first_) {
+      first_ = cause;
+      first_rank_ = rank;
+    }
+    if (cause == Cause::kSilent) {
+      silent_[rank.host].push_back(&rank);
+    } else {
+      lines_.push_back(fmt::format("\n  world rank {} ({}, pid {}){} {}{}", rank.world_rank, rank.host, rank.pid,
+                                   missing ? " has not come:" : ":", condition(rank), last_act(rank)));
+    }
+  }
+
+  /// Whether one of them is the cause by itself: it does not merely wait for others.
+  [[nodiscard]] bool explain() const { return first_ && *first_ != Cause::kWaits; }
+
+  [[nodiscard]] std::string text() const {
+    std::vector<std::string> all;
+    for (const auto& [host, ranks] : silent_) {
+      const char* down = host == own_host_ ? "" : "the host is down, or ";
+      all.push_back(fmt::format("\n  {} ({}): no word from {} at all ({}its ranks are stopped, hang or compute)",
+                                world_ranks(ranks), host, host == own_host_ ? "there" : host, down));
+    }
+    all.insert(all.end(), lines_.begin(), lines_.end());
+    std::string text;
+    for (std::size_t i = 0; i < std::min(all.size(), kMostLines); ++i) text += all[i];
+    if (all.size() > kMostLines) text += fmt::format("\n  and {} more", all.size() - kMostLines);
+    return text;
+  }
+
+  [[nodiscard]] std::string what_to_do() const {
+    return remedy(first_.value_or(Cause::kWaits), first_rank_, own_host_);
+  }
+
+ private:
+  std::string own_host_;
+  std::set<int> listed_;
+  std::vector<std::string> lines_;
+  std::map<std::string, std::vector<const RankStatus*>> silent_;
+  std::optional<Cause> first_;
+  RankStatus first_rank_;
+};
+
+}  // namespace
+
+std::string late_report(const LateOperation& operation, const std::vector<RankStatus>& ranks, int world_rank) {
+  const RankStatus& own = ranks[static_cast<std::size_t>(world_rank)];
+  const auto others = [&](const auto& each) {
+    for (const RankStatus& rank : ranks) {
+      if (rank.world_rank != world_rank) each(rank);
+    }
+  };
+
+  std::vector<const RankStatus*> missing;
+  std::size_t came = 0;
+  for (const int member : operation.members) {
+    if (member == world_rank) continue;
+    const RankStatus& rank = ranks[static_cast<std::size_t>(member)];
+    if (operation.collective > 0) {
+      const bool here = rank.heard && rank.count >= static_cast<std::int64_t>(operation.collective);
+      came += here ? 1 : 0;
+      if (!here) missing.push_back(&rank);
+    } else if (member == operation.peer) {
+      missing.push_back(&rank);
+    }
+  }
+  // The telling ones first, so that they are not among those that are only counted.
+  std::stable_sort(missing.begin(), missing.end(),
+                   [](const RankStatus* a, const RankStatus* b) { return cause_of(*a) < cause_of(*b); });
+
+  Lines lines(own.host);
+  for (const RankStatus* rank : missing) lines.add(*rank, true);
+  // Those that have not come may wait for others in turn, and one that came may have been stopped since.
+  others([&](const RankStatus& rank) {
+    if (cause_of(rank) <= Cause::kTraced) lines.add(rank, false);
+  });
+  if (!lines.explain()) {
+    others([&](const RankStatus& rank) {
+      if (cause_of(rank) != Cause::kWaits) lines.add(rank, false);
+    });
+  }
+
+  std::string text = fmt::format("{} is late: world rank {} ({}) waited {:g} s for it", operation.label, world_rank,
+                                 own.host, operation.waited);
+  text += lines.text();
+  if (operation.collective > 0 && missing.empty()) {
+    text += "\nAll its ranks have come.";
+  } else if (came > 0) {
+    text += fmt::format("\n{} other {} come.", came, came == 1 ? "rank has" : "ranks have");
+  }
+  return text + "\n" + lines.what_to_do();
+}
+
+}  // namespace convoy

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/watchdog/launcher_watch.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <string>
+
+namespace convoy {
+
+namespace {
+
+constexpr std::chrono::milliseconds kInterval{250};
+
+// The new thread inherits the mask: signals are for the threads that expect them.
+class WithoutSignals {
+ public:
+  WithoutSignals() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~WithoutSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  WithoutSignals(const WithoutSignals&) = delete;
+  WithoutSignals& operator=(const WithoutSignals&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+}  // namespace
+
+LauncherWatch::LauncherWatch(bool speaks) : launcher_(getppid()), speaks_(speaks) {
+  // A stopped process looks at nothing: the kernel wakes it when its parent ends. SIGCONT does no harm to others.
+  prctl(PR_SET_PDEATHSIG, SIGCONT);
+  const WithoutSignals blocked;
+  thread_ = std::thread([this] { watch(); });
+}
+
+LauncherWatch::~LauncherWatch() {
+  {
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+  }
+  ended_.notify_one();
+  thread_.join();
+}
+
+void LauncherWatch::watch() {
+  std::unique_lock lock(mutex_);
+  while (!ended_.wait_for(lock, kInterval, [this] { return over_; })) {
+    if (getppid() == launcher_) continue;
+    if (speaks_) {
+      const std::string text =
+          fmt::format("convoy: error: the launcher (pid {}) has gone; the ranks on this node end\n", launcher_);
+      [[maybe_unused]] const auto written = write(STDERR_FILENO, text.data(), text.size());
+    }
+    _exit(1);
+  }
+}
+
+}  // namespace convoy

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/world/world.h"
+
+#include <mpi.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <exception>
+#include <thread>
+#include <vector>
+
+#include "layers/base/error.h"
+#include "parallel/base/mpi_check.h"
+#include "parallel/base/mpi_leaks.h"
+#include "parallel/comm/mpi_operation.h"
+#include "parallel/watchdog/launcher_watch.h"
+#include "parallel/watchdog/watch.h"
+
+namespace convoy {
+
+namespace {
+
+/// Slurm answers a fence without data before all have come, unless told otherwise, so MPI_Init ends at once on the
+/// first node that asks; Open MPI 4 dies of a message that reaches a rank still inside of it.
+constexpr std::chrono::milliseconds kOthersLeaveInit{200};
+
+}  // namespace
+
+World::World(const Environment& environment) : exceptions_at_start_(std::uncaught_exceptions()) {
+  const LaunchFacts facts = read_launch_facts(environment);
+  check_launch_before_init(facts);
+
+  int started = 0;
+  MPI_Initialized(&started);
+  if (started != 0) fail("MPI was started twice in one process: a program has one World, for its whole life");
+  int level = MPI_THREAD_SINGLE;
+  ::setenv("OMPI_MCA_mpi_warn_on_fork", "0",
+           0);  // the children that there are touch no memory of MPI (io/files/trial.h)
+  [[maybe_unused]] const MpiOwnMemory not_ours;
+  CONVOY_MPI_CHECK(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level));
+  keep_pmix_mapped();
+  if (facts.slurm_step_tasks > 1 && facts.open_mpi_size == 0) std::this_thread::sleep_for(kOthersLeaveInit);
+  CONVOY_MPI_CHECK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+  CONVOY_MPI_CHECK(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
+
+  // From here on a failure must end MPI again: a constructor that throws has no destructor to do it. All
+  // ranks fail alike here, so that MPI_Finalize does not wait in vain.
+  try {
+    CONVOY_MPI_CHECK(MPI_Comm_rank(MPI_COMM_WORLD, &rank_));
+    CONVOY_MPI_CHECK(MPI_Comm_size(MPI_COMM_WORLD, &size_));
+    check_launch_after_init(facts, size_, mpi_version());
+    if (level < MPI_THREAD_SERIALIZED) {
+      Error error(fmt::format("{} was built without threads, which convoy needs; use a build that has them (thread "
+                              "level {}, wanted {} or more)",
+                              mpi_version(), level, MPI_THREAD_SERIALIZED),
+                  ExitCode::kUsage);
+      error.set_collective();
+      throw error;
+    }
+    thread_level_ = level == MPI_THREAD_MULTIPLE ? "multiple" : "serialized";
+    find_node();
+    const bool launched = facts.open_mpi_size > 0 || facts.pmi_size > 0 || facts.pmix || facts.slurm_step_tasks > 0;
+    if (launched) launcher_watch_ = std::make_unique<LauncherWatch>(local_rank_ == 0);
+  } catch (...) {
+    watch_.reset();
+    MPI_Finalize();
+    throw;
+  }
+}
+
+void World::find_node() {
+  std::array<char, MPI_MAX_PROCESSOR_NAME + 1> name{};
+  int length = 0;
+  CONVOY_MPI_CHECK(MPI_Get_processor_name(name.data(), &length));
+  host_.assign(name.data(), static_cast<std::size_t>(length));
+
+  MPI_Comm node = MPI_COMM_NULL;
+  CONVOY_MPI_CHECK(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node));
+  CONVOY_MPI_CHECK(MPI_Comm_rank(node, &local_rank_));
+  CONVOY_MPI_CHECK(MPI_Comm_size(node, &local_size_));
+  const int leader = local_rank_ == 0 ? 1 : 0;
+  CONVOY_MPI_CHECK(MPI_Allreduce(&leader, &node_count_, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
+
+  std::vector<CpuMask> masks(static_cast<std::size_t>(local_size_));
+  const CpuMask mine = current_cpu_mask();
+  const int bytes = static_cast<int>(sizeof(CpuMask));
+  CONVOY_MPI_CHECK(MPI_Allgather(&mine, bytes, MPI_BYTE, masks.data(), bytes, MPI_BYTE, node));
+  binding_ = share_cpus(masks, local_rank_, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
+  watch_ = std::make_unique<Watch>(node, host_);
+  CONVOY_MPI_CHECK(MPI_Comm_free(&node));
+}
+
+World::~World() {
+  const bool in_order = std::uncaught_exceptions() <= exceptions_at_start_ && abandoned_operations() == 0;
+  [[maybe_unused]] const MpiOwnMemory not_ours;
+  launcher_watch_.reset();  // MPI may lose its launcher in order from here on
+  try {
+    if (in_order) watch_->end();
+  } catch (...) {  // MPI is broken, and ends as well as it can
+  }
+  watch_.reset();
+  if (in_order || size_ == 1) MPI_Finalize();
+}
+
+void World::abort(int code) const noexcept {
+  MPI_Abort(MPI_COMM_WORLD, code);
+  std::_Exit(code);
+}
+
+std::string World::mpi_version() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING + 1> text{};
+  int length = 0;
+  if (MPI_Get_library_version(text.data(), &length) != MPI_SUCCESS) return "unknown MPI";
+  const std::string version(text.data(), static_cast<std::size_t>(length));
+  return version.substr(0, version.find_first_of(",\n"));
+}
+
+int World::launch_rank() { return read_launch_facts(process_environment()).rank; }
+
+}  // namespace convoy

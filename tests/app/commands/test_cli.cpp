@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "app/commands/cli.h"
+#include "layers/base/error.h"
+
+using namespace convoy;
+
+namespace {
+
+std::optional<Command> parse(std::vector<const char*> words) {
+  words.insert(words.begin(), "convoy");
+  return parse_command_line(static_cast<int>(words.size()), words.data());
+}
+
+std::string refused(const std::vector<const char*>& words) {
+  try {
+    (void)parse(words);
+    return "";
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::kUsage);
+    return error.what();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("train") {
+  const auto command = parse({"train", "--set", "a.b=[1, 2]", "c.toml", "--dry-run", "--set", "c.d=1,2"});
+  const auto& train = std::get<TrainArguments>(command.value());
+  CHECK(train.config == "c.toml");
+  CHECK(train.overrides == std::vector<std::string>{"a.b=[1, 2]", "c.d=1,2"});
+  CHECK(train.dry_run);
+  CHECK(std::get<TrainArguments>(parse({"train", "c.toml", "--set=a.b=1"}).value()).overrides ==
+        std::vector<std::string>{"a.b=1"});
+}
+
+TEST_CASE("eval, check, inspect, report, doctor") {
+  const auto eval =
+      std::get<EvalArguments>(parse({"eval", "c.toml", "--checkpoint", "x.h5", "--set", "a.b=1"}).value());
+  CHECK(eval.checkpoint == "x.h5");
+  CHECK(eval.overrides.size() == 1);
+  CHECK(std::get<CheckArguments>(parse({"check", "c.toml"}).value()).config == "c.toml");
+  CHECK(std::get<InspectArguments>(parse({"inspect", "x.h5"}).value()).file == "x.h5");
+  const auto grid = std::get<InspectArguments>(
+      parse({"inspect", "--images", "9", "c.toml", "-o", "g.png", "--set", "a.b=1"}).value());
+  CHECK(grid.file == "c.toml");
+  CHECK(grid.images == 9);
+  CHECK(grid.output == "g.png");
+  CHECK(grid.overrides == std::vector<std::string>{"a.b=1"});
+  const auto report = std::get<ReportArguments>(parse({"report", "runs/a", "runs/b", "-o", "x.html"}).value());
+  CHECK(report.runs == std::vector<std::string>{"runs/a", "runs/b"});
+  CHECK(report.output == "x.html");
+  CHECK(std::holds_alternative<DoctorArguments>(parse({"doctor"}).value()));
+}
+
+TEST_CASE("pack") {
+  const auto plain = std::get<PackArguments>(parse({"pack", "in", "out.h5"}).value());
+  CHECK(plain.source == "in");
+  CHECK(plain.output == "out.h5");
+  CHECK(plain.kind.empty());
+  CHECK(!plain.shuffle);
+  const auto pack =
+      std::get<PackArguments>(parse({"pack", "in", "out.h5", "--kind", "idx", "--resize", "256", "--quality", "80",
+                                     "--validation", "0.1", "--shuffle", "3", "--threads", "2", "--force"})
+                                  .value());
+  CHECK(pack.kind == "idx");
+  CHECK(pack.resize == 256);
+  CHECK(pack.quality == 80);
+  CHECK(pack.validation == 0.1);
+  CHECK(pack.shuffle == 3U);
+  CHECK(pack.threads == 2);
+  CHECK(pack.force);
+  CHECK(refused({"pack", "in"}).find("OUT") != std::string::npos);
+  CHECK(refused({"pack", "in", "out.h5", "--kind", "png"}).find("--kind") != std::string::npos);
+  CHECK(refused({"pack", "in", "out.h5", "--raw", "64", "--resize", "64"}).find("--re") != std::string::npos);
+}
+
+TEST_CASE("bench") {
+  const auto bench = std::get<BenchArguments>(
+      parse({"bench", "c.toml", "--steps", "7", "--warmup", "0", "--repeat", "2", "--sweep",
+             "parallel.microbatches=1,2", "--sweep", "model.hidden=[8,8],[16]", "--json", "o.json"})
+          .value());
+  CHECK(bench.steps == 7);
+  CHECK(bench.warmup == 0);
+  CHECK(bench.repeat == 2);
+  CHECK(bench.json == "o.json");
+  REQUIRE(bench.sweeps.size() == 2);
+  CHECK(bench.sweeps[0].key == "parallel.microbatches");
+  CHECK(bench.sweeps[0].values == std::vector<std::string>{"1", "2"});
+  CHECK(bench.sweeps[1].values == std::vector<std::string>{"[8,8]", "[16]"});
+}
+
+TEST_CASE("values are split at their own commas") {
+  CHECK(split_values("a,b") == std::vector<std::string>{"a", "b"});
+  CHECK(split_values("\"a,b\",'c,d',{x=[1,2]}") == std::vector<std::string>{"\"a,b\"", "'c,d'", "{x=[1,2]}"});
+}
+
+TEST_CASE("wrong command lines") {
+  CHECK(refused({}).starts_with("no command given (one of train, eval,"));
+  CHECK(refused({"trian"}) == "unknown command \"trian\" (did you mean \"train\"?)");
+  CHECK(refused({"fly"}).starts_with("unknown command \"fly\" (the commands: train,"));
+  for (const std::vector<const char*>& words : std::vector<std::vector<const char*>>{{"train"},
+                                                                                     {"train", "a", "b"},
+                                                                                     {"train", "a", "--sets", "x.y=1"},
+                                                                                     {"eval", "a"},
+                                                                                     {"inspect"},
+                                                                                     {"inspect", "a", "-o", "x"},
+                                                                                     {"inspect", "a", "--images", "0"},
+                                                                                     {"report"},
+                                                                                     {"bench", "a", "--steps", "0"},
+                                                                                     {"bench", "a", "--steps", "x"},
+                                                                                     {"doctor", "x"},
+                                                                                     {"--wat"}}) {
+    CAPTURE(words.size());
+    CHECK(refused(words).find("--help)") != std::string::npos);
+  }
+  CHECK(refused({"bench", "a", "--sweep", "x"}) == "--sweep: \"x\" is not a sweep (write section.key=value1,value2)");
+  CHECK(refused({"bench", "a", "--sweep", "x.y=1,,2"}) == "--sweep: \"x.y=1,,2\" has an empty value");
+}
+
+TEST_CASE("launch") {
+  const auto launch = std::get<LaunchArguments>(
+      parse({"launch", "--nodes", "2:4", "--nproc-per-node=8", "--max-restarts", "7", "--hosts", "h.txt", "--job", "j",
+             "--launcher", "mpirun", "--launcher-args", "-x A", "--", "train", "c.toml", "--set", "a.b=1"})
+          .value());
+  CHECK(launch.min_nodes == 2);
+  CHECK(launch.max_nodes == 4);
+  CHECK(launch.per_node == 8);
+  CHECK(launch.max_restarts == 7);
+  CHECK(launch.hosts == "h.txt");
+  CHECK(launch.job == "j");
+  CHECK(launch.launcher == "mpirun");
+  CHECK(launch.launcher_args == "-x A");
+  CHECK(launch.train.config == "c.toml");
+  CHECK(launch.train.overrides == std::vector<std::string>{"a.b=1"});
+  CHECK(launch.train_words == std::vector<std::string>{"train", "c.toml", "--set", "a.b=1"});
+  const auto plain = std::get<LaunchArguments>(parse({"launch", "--nodes", "3", "--", "train", "c.toml"}).value());
+  CHECK(plain.min_nodes == 3);
+  CHECK(plain.max_nodes == 3);
+  CHECK(plain.per_node == 0);
+  CHECK(plain.max_restarts == 3);
+}
+
+TEST_CASE("bad launches") {
+  CHECK(refused({"launch"}).starts_with("launch: says nothing to start"));
+  CHECK(refused({"launch", "--"}).starts_with("launch: says nothing to start"));
+  CHECK(refused({"launch", "train", "c.toml"}).find("train") != std::string::npos);
+  CHECK(refused({"launch", "--", "tran", "c.toml"}).starts_with("unknown command \"tran\""));
+  CHECK(refused({"launch", "--", "check", "c.toml"}).starts_with("launch: starts trainings only, not \"check\""));
+  CHECK(refused({"launch", "--", "train", "c.toml", "--fast"}).find("--fast") != std::string::npos);
+  CHECK(refused({"launch", "--", "train", "c.toml", "--dry-run"}).starts_with("launch: --dry-run"));
+  for (const char* nodes : {"0", "a", "1:", ":2", "2:1", "1:2:3", "-1", "1:70000", ""}) {
+    CHECK(refused({"launch", "--nodes", nodes, "--", "train", "c.toml"}).find("--nodes") != std::string::npos);
+  }
+  CHECK(!refused({"launch", "--nproc-per-node", "0", "--", "train", "c.toml"}).empty());
+  CHECK(!refused({"launch", "--hosts", "a", "--hosts-from", "b", "--", "train", "c.toml"}).empty());
+  CHECK(!refused({"launch", "--launcher", "ssh", "--", "train", "c.toml"}).empty());
+}

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The parts of `convoy launch` that are pure: hosts, choices, verdicts, command lines, its record.
+#include <doctest/doctest.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "app/config/config_reader.h"
+#include "app/launch/failure.h"
+#include "app/launch/job_state.h"
+#include "app/launch/launcher.h"
+#include "app/launch/rank_counts.h"
+#include "app/launch/run_progress.h"
+#include "app/launch/slurm_hosts.h"
+#include "layers/base/error.h"
+#include "tests/io/temporary_folder.h"
+
+using namespace convoy;
+using namespace convoy::test;
+
+namespace {
+
+std::string anything(int) { return ""; }
+std::string even(int ranks) { return ranks % 2 == 0 ? "" : "odd"; }
+
+HostList abc(int slots) { return {{"a", slots}, {"b", slots}, {"c", slots}}; }
+
+std::string words(const std::optional<HostList>& hosts) { return hosts ? host_words(*hosts) : "nothing"; }
+
+}  // namespace
+
+TEST_CASE("a hosts file as mpirun reads it") {
+  const std::string text =
+      "# our machines\n\n  a slots=2  # the first\nb\nc slots = 4 max_slots=8\n\td.example.org slots=1\na slots=1\n";
+  CHECK(host_words(parse_hosts(text, "h")) == "a:3 b:1 c:4 d.example.org:1");
+  CHECK(parse_hosts("a slots=2", "h") == HostList{{"a", 2}});
+  CHECK(parse_hosts(" \n# nothing\n", "h").empty());
+  CHECK(host_words({}) == "none");
+  CHECK(count_slots(abc(4)) == 12);
+}
+
+TEST_CASE("bad hosts are named with file and line") {
+  const auto error = [](const std::string& text) {
+    ExitCode code = ExitCode::kDone;
+    const std::string message = error_of([&] { (void)parse_hosts(text, "hosts.txt"); }, &code);
+    CHECK(code == ExitCode::kUsage);
+    return message;
+  };
+  CHECK(error("a\nb slots=two\n").starts_with("hosts.txt:2: slots=two is no number of slots"));
+  CHECK(error("a slots=0").starts_with("hosts.txt:1: slots=0"));
+  CHECK(error("a slots=99999999999").starts_with("hosts.txt:1:"));
+  CHECK(error("a slots=").starts_with("hosts.txt:1:"));
+  CHECK(error("\n\na b").starts_with("hosts.txt:3: unknown word \"b\""));
+  CHECK(error("a slots=4 max_slots=2").starts_with("hosts.txt:1: 4 slots, but max_slots=2"));
+  CHECK(error("-n slots=1").starts_with("hosts.txt:1: \"-n\" is no host name"));
+  CHECK(error("a;rm slots=1").starts_with("hosts.txt:1:"));
+  CHECK(error("a\xff\n").starts_with("hosts.txt:1:"));
+}
+
+TEST_CASE("hosts are chosen whole, the used ones first") {
+  CHECK(words(choose_hosts(abc(2), {}, {1, 2}, anything)) == "a:2 b:2");
+  CHECK(words(choose_hosts(abc(2), {{"c", 2}}, {1, 2}, anything)) == "c:2 a:2");
+  CHECK(words(choose_hosts(abc(2), {{"x", 2}, {"b", 2}}, {1, 1}, anything)) == "b:2");
+  CHECK(words(choose_hosts(abc(1), {}, {1, 3}, even)) == "a:1 b:1");
+  CHECK(words(choose_hosts(abc(1), {}, {3, 3}, even)) == "nothing");
+  CHECK(words(choose_hosts(abc(1), {}, {4, 9}, anything)) == "nothing");
+  CHECK(words(choose_hosts({}, {}, {1, 9}, anything)) == "nothing");
+  // slots that have changed count
+  CHECK(words(choose_hosts({{"a", 4}}, {{"a", 2}}, {1, 1}, anything)) == "a:4");
+}
+
+TEST_CASE("nodes that can never suit are a usage error") {
+  const auto refusal = [](const HostList& usable, NodeRange nodes, int per_node, const RankProblem& problem) {
+    return error_of([&] { check_nodes(usable, nodes, per_node, problem); });
+  };
+  CHECK(refusal(abc(1), {3, 3}, 1, even) ==
+        "launch: no number of hosts from 3 to 3 suits the config; 3 ranks: odd (numbers of ranks that do: 2, 4, 6, 8, "
+        "10, 12, 14, 16)");
+  CHECK(refusal({{"a", 1}}, {1, 2}, 1, even).empty());  // two hosts would suit
+  CHECK(refusal({{"a", 1}}, {1, 2}, 0, even).empty());  // nobody knows the slots of the second
+  CHECK(!refusal({{"a", 1}}, {1, 1}, 0, even).empty());
+}
+
+TEST_CASE("the config decides which numbers of ranks suit") {
+  const std::string toy = std::string(CONVOY_CONFIGS) + "/toy.toml";
+  const RankCounts data(read_config(toy));  // batch 20
+  CHECK(data.problem(1).empty());
+  CHECK(data.problem(4).empty());
+  CHECK(contains(data.problem(3), "20 does not divide into 3 replicas"));
+  const RankCounts model(read_config(toy, {"parallel.mode=model"}));
+  CHECK(model.problem(2).empty());
+  CHECK(contains(model.problem(64), "the model has"));
+  const RankCounts stages(read_config(toy, {"parallel.mode=pipeline", "parallel.stages=2", "parallel.microbatches=2"}));
+  CHECK(stages.problem(2).empty());
+  CHECK(!stages.problem(3).empty());
+}
+
+TEST_CASE("how generations end") {
+  const auto kind = [](int code, int signal = 0, const char* error = "", int stop = 0) {
+    return classify({{code, signal}, error, false, stop});
+  };
+  CHECK(kind(0) == EndKind::kDone);
+  CHECK(kind(2) == EndKind::kUsage);
+  CHECK(kind(75) == EndKind::kStopped);
+  CHECK(kind(1, 0, "step 3: the loss is nan") == EndKind::kProgramError);
+  CHECK(kind(1) == EndKind::kKilled);
+  CHECK(kind(128 + SIGKILL) == EndKind::kKilled);
+  CHECK(kind(128 + SIGTERM) == EndKind::kKilled);
+  CHECK(kind(128 + SIGSEGV) == EndKind::kProgramError);
+  CHECK(kind(128 + SIGABRT) == EndKind::kProgramError);
+  CHECK(kind(128 + SIGKILL, SIGKILL, "half a message") == EndKind::kKilled);
+  CHECK(kind(128 + SIGUSR2) == EndKind::kKilled);
+  CHECK(kind(128 + SIGUSR2, 0, "", SIGUSR2) == EndKind::kStopped);
+  CHECK(end_words({{137, 0}, "", false, 0}, "mpirun") == "a rank was killed by SIGKILL");
+  CHECK(end_words({{137, 9}, "", false, 0}, "srun") == "srun was killed by SIGKILL");
+  CHECK(end_words({{139, 0}, "", false, 0}, "mpirun") == "a rank crashed with SIGSEGV");
+  CHECK(end_words({{255, 0}, "", false, 0}, "mpirun") == "mpirun ended with exit code 255");
+  CHECK(end_words({{1, 0}, "no space", false, 0}, "mpirun") == "exit code 1: no space");
+}
+
+TEST_CASE("restarts, back-off, giving up") {
+  const Failure killed{false, 40, false, false}, wrong{true, 40, false, false}, trained{false, 40, false, true};
+  RestartPolicy policy(100, 0);
+  std::vector<int> delays;
+  for (int i = 0; i < 9; ++i) delays.push_back(policy.after(killed).delay_seconds);
+  CHECK(delays == std::vector<int>{1, 2, 4, 8, 16, 32, 60, 60, 60});
+  CHECK(policy.after(trained).delay_seconds == 0);
+  CHECK(policy.after(killed).delay_seconds == 1);
+  CHECK(policy.restarts() == 11);
+
+  RestartPolicy few(2, 1);
+  CHECK(few.after(trained).give_up.empty());
+  CHECK(few.after(trained).give_up == "2 restarts (--max-restarts) are used up");
+  CHECK(few.restarts() == 2);
+
+  RestartPolicy same(100, 0);
+  CHECK(same.after(wrong).give_up.empty());
+  CHECK(contains(same.after(wrong).give_up, "two generations in a row failed after the checkpoint of step 40"));
+  RestartPolicy mixed(100, 0);  // a kill in between, another step, or a checkpoint: all begin anew
+  for (int i = 0; i < 3; ++i) {
+    CHECK(mixed.after(wrong).give_up.empty());
+    CHECK(mixed.after(killed).give_up.empty());
+    CHECK(mixed.after(wrong).give_up.empty());
+    CHECK(mixed.after({true, 41 + i, false, true}).give_up.empty());
+    CHECK(mixed.after({true, 41 + i, true, true}).give_up.empty());
+  }
+  RestartPolicy again(100, 3);
+  again.remember(wrong);
+  CHECK(!again.after(wrong).give_up.empty());
+}
+
+TEST_CASE("command lines of the launchers") {
+  Launcher launcher;
+  launcher.arguments = {"--bind-to", "none"};
+  launcher.program = {"/opt/convoy", "train", "a b.toml"};
+  CHECK(launcher.command({{"a", 2}, {"b", 1}}) == std::vector<std::string>{"mpirun", "-n", "3", "--host", "a:2,b:1",
+                                                                           "-x", "CONVOY_ERROR_FILE", "--bind-to",
+                                                                           "none", "/opt/convoy", "train", "a b.toml"});
+  CHECK(launcher.probe("b") ==
+        std::vector<std::string>{"mpirun", "-n", "1", "--host", "b:1", "--bind-to", "none", "true"});
+  launcher.kind = LauncherKind::kSrun;
+  ::setenv("SLURM_CPUS_PER_TASK", "3", 1);
+  const auto words = launcher.command({{"a", 2}, {"b", 2}});
+  ::unsetenv("SLURM_CPUS_PER_TASK");
+  CHECK(words == std::vector<std::string>{"srun", "--mpi=pmix", "--nodes=2", "--nodelist=a,b", "--ntasks=4",
+                                          "--ntasks-per-node=2", "--kill-on-bad-exit=1", "--cpus-per-task=3",
+                                          "--bind-to", "none", "/opt/convoy", "train", "a b.toml"});
+  CHECK(contains(error_of([&] { (void)launcher.command({{"a", 2}, {"b", 1}}); }), "a:2 b:1"));
+  CHECK(split_words("--a 'b c' \"d\"e  f", "x") == std::vector<std::string>{"--a", "b c", "de", "f"});
+  CHECK(split_words("  ", "x").empty());
+  CHECK(contains(error_of([] { (void)split_words("a 'b", "--launcher-args"); }), "--launcher-args: a quote"));
+}
+
+TEST_CASE("what Slurm says of nodes") {
+  CHECK(parse_tasks_per_node("2(x3),1") == std::vector<int>{2, 2, 2, 1});
+  CHECK(parse_tasks_per_node("4") == std::vector<int>{4});
+  for (const char* text : {"", "x", "2(", "2(x", "2(x3", "0", "-1", "2(x0)", "2(x99999999)"}) {
+    CHECK(parse_tasks_per_node(text).empty());
+  }
+  CHECK(down_nodes("n1 allocated\nn2 down*\nn3 mixed*\nn4 draining\nn5 DOWN\nn6 idle\n") ==
+        std::vector<std::string>{"n2", "n3", "n5"});
+}
+
+TEST_CASE("programs: exit codes, output, limits") {
+  const Captured echo = capture({"/bin/sh", "-c", "echo out; echo err >&2; exit 3"}, std::chrono::seconds(20));
+  CHECK(echo.output == "out\n");
+  CHECK(echo.errors == "err\n");
+  CHECK(echo.status.code == 3);
+  const Captured killed = capture({"/bin/sh", "-c", "kill -9 $$"}, std::chrono::seconds(20));
+  CHECK(killed.status.code == 137);
+  CHECK(killed.status.signal == SIGKILL);
+  CHECK(capture({"/nowhere/at/all"}, std::chrono::seconds(20)).status.code == 127);
+  // its grandchild holds the pipe and must go too
+  const Captured slow = capture({"/bin/sh", "-c", "sleep 50 & sleep 50"}, std::chrono::milliseconds(200));
+  CHECK(slow.timed_out);
+}
+
+TEST_CASE("the state file keeps everything, and refuses what is none") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "state.json";
+  CHECK(read_job_state(path).generations.empty());
+  JobState state;
+  state.status = JobStatus::kStopped;
+  state.exit_code = 75;
+  state.generation = 2;
+  state.restarts = 1;
+  state.has_checkpoint = true;
+  state.leader = "a 123";
+  state.generations = {{1, 2, "a:2", "start", "s", "e", 0.0, 0, 40, 0, "killed \xff", true},
+                       {2, 4, "a:2 b:2", "hosts", "s2", "", 1.5, 40, 80, 1, "", false}};
+  write_job_state(path, state);
+  const JobState read = read_job_state(path);
+  CHECK(read.status == JobStatus::kStopped);
+  CHECK(read.exit_code == 75);
+  CHECK(read.generation == 2);
+  CHECK(read.restarts == 1);
+  CHECK(read.has_checkpoint);
+  CHECK(read.leader == "a 123");
+  REQUIRE(read.generations.size() == 2);
+  CHECK(read.generations[0].program_error);
+  CHECK(read.generations[1].ranks == 4);
+  CHECK(read.generations[1].hosts == "a:2 b:2");
+  CHECK(read.generations[1].seconds_lost == 1.5);
+  CHECK(read.generations[1].step_at_start == 40);
+  CHECK(read.generations[1].starts_before == 1);
+  for (const std::string text : {"", "{", "[]", "{\"status\":\"lost\"}", "{\"status\":\"done\",\"exit_code\":\"a\"}"}) {
+    write_text(path, text);
+    CHECK(contains(error_of([&] { (void)read_job_state(path); }), path));
+  }
+}
+
+TEST_CASE("progress is what a generation adds to the metrics") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "metrics.jsonl";
+  const std::string old = "{\"event\":\"start\",\"step\":0}\n{\"event\":\"step\",\"step\":1}\n";
+  RunProgress progress(folder.path(), folder / "checkpoints");
+  progress.begin();  // no file yet
+  progress.poll();
+  CHECK(!progress.start_step());
+  write_text(path, old);
+  progress.poll();
+  CHECK(progress.start_step() == 0);
+  CHECK(progress.first_step_at());
+
+  progress.begin();
+  progress.poll();
+  CHECK(!progress.start_step());
+  CHECK(!progress.first_step_at());
+  // A trainer that resumes puts a copy in place, then appends; a line may be there by half.
+  write_text(path + ".new", old);
+  std::filesystem::rename(path + ".new", path);
+  progress.poll();
+  CHECK(!progress.start_step());
+  const std::string start = old + "no json {\n{\"event\":\"start\",\"step\":1}\n";
+  write_text(path + ".new", start + "{\"event\":\"step\",");
+  std::filesystem::rename(path + ".new", path);
+  progress.poll();
+  CHECK(progress.start_step() == 1);
+  CHECK(!progress.first_step_at());
+  std::ofstream(path, std::ios::app) << "\"step\":2}\n";
+  progress.poll();
+  CHECK(progress.first_step_at());
+  CHECK(progress.starts_before() == 1);
+  CHECK(progress.newest_checkpoint() == 0);
+  RunProgress next_launch(folder.path(), folder / "checkpoints");  // after this one was killed
+  next_launch.take_up(1);
+  CHECK(next_launch.start_step() == 1);
+  RunProgress too_early(folder.path(), folder / "checkpoints");  // the trainer had not begun
+  too_early.take_up(2);
+  CHECK(!too_early.start_step());
+  std::filesystem::create_directory(folder / "checkpoints");
+  write_text(folder / "checkpoints/step-00000012.h5", "");
+  write_text(folder / "checkpoints/step-00000020.h5.tmp", "");
+  CHECK(progress.newest_checkpoint() == 12);
+}

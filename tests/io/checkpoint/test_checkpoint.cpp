@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Checkpoints: bit for bit there and back, and what becomes of damaged ones. Every byte of a small file is damaged in
+// turn: reading must give the right state or an Error, nothing else.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+
+#include "io/checkpoint/checkpoint.h"
+#include "io/files/atomic_file.h"
+#include "io/hdf5/seal.h"
+#include "tests/io/checkpoint/sample_checkpoint.h"
+#include "tests/io/temporary_folder.h"
+
+using namespace convoy;
+using namespace convoy::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+#ifdef CONVOY_SANITIZED
+constexpr std::size_t kStride = 41;  // sanitizers are slow
+#else
+constexpr std::size_t kStride = 5;
+#endif
+
+struct Newest {
+  std::string name;
+  std::vector<std::string> warnings;
+};
+
+Newest newest(const std::string& dir) {
+  Newest result;
+  const auto found = find_newest_checkpoint(dir, [&](const std::string& text) { result.warnings.push_back(text); });
+  if (found) result.name = found->filename().string();
+  return result;
+}
+
+void write_steps(const std::string& dir, std::initializer_list<std::int64_t> steps) {
+  for (const auto step : steps) write_checkpoint(checkpoint_path(dir, step), sample_checkpoint(step));
+}
+
+}  // namespace
+
+TEST_CASE("a checkpoint comes back bit for bit") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "step-00000007.h5";
+  const Checkpoint written = sample_checkpoint(7);
+  write_checkpoint(path, written);
+  CHECK(!fs::exists(path + ".tmp"));
+  CHECK(same_checkpoint(read_checkpoint(path), written));
+  CHECK(same_tensors(read_model_weights(path), written.model));
+  CHECK(checkpoint_problem(path).empty());
+  const auto checks = check_datasets(path);
+  CHECK(checks.size() == 7);
+  for (const auto& check : checks) {
+    CHECK(check.verifiable);
+    CHECK(check.problem.empty());
+  }
+  // Again at the same place, and without a time of its own.
+  Checkpoint other = sample_checkpoint(8);
+  other.created.clear();
+  write_checkpoint(path, other);
+  CHECK(read_checkpoint(path).step == 8);
+  CHECK(read_checkpoint(path).created.size() == 20);
+}
+
+TEST_CASE("an empty model and a long config fit into a checkpoint") {
+  const TemporaryFolder folder;
+  Checkpoint written;
+  written.config = std::string(300000, 'c');
+  written.created = "now";
+  write_checkpoint(folder / "a.h5", written);
+  CHECK(same_checkpoint(read_checkpoint(folder / "a.h5"), written));
+}
+
+TEST_CASE("names that make no path are refused") {
+  const TemporaryFolder folder;
+  for (const char* name : {"", "a..b", ".a", "a.", "a/b"}) {
+    Checkpoint c;
+    c.model.push_back(random_tensor(name, {1}, DType::kF32, 1));
+    CHECK_THROWS_AS(write_checkpoint(folder / "a.h5", c), Error);
+  }
+  CHECK(fs::is_empty(folder.path()));
+}
+
+TEST_CASE("a changed byte anywhere is noticed or harmless") {
+  const TemporaryFolder folder;
+  const Checkpoint written = sample_checkpoint(7);
+  write_checkpoint(folder / "good.h5", written);
+  const std::string good = read_text(folder / "good.h5");
+  const std::string path = folder / "bad.h5";
+  std::size_t noticed = 0;
+  for (std::size_t at = 0; at < good.size(); at += kStride) {
+    std::string bad = good;
+    bad[at] = static_cast<char>(bad[at] ^ (1 << (at % 8)));
+    write_text(path, bad);
+    const bool whole = checkpoint_problem(path).empty();
+    bool equal = false;
+    const std::string error = error_of([&] { equal = same_checkpoint(read_checkpoint(path), written); });
+    REQUIRE_MESSAGE((error.empty() ? equal : !whole), "byte " << at << ": " << error);
+    if (!error.empty()) {
+      ++noticed;
+      REQUIRE_MESSAGE(contains(error, path), error);
+    }
+  }
+  CHECK(noticed > 0);
+}
+
+TEST_CASE("a changed byte in the elements names the data set") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "a.h5";
+  const Checkpoint written = sample_checkpoint(7);
+  write_checkpoint(path, written);
+  std::string bytes = read_text(path);
+  const auto& weight = written.model[3];
+  const auto at = bytes.find(std::string(weight.data<char>(), weight.bytes.size()));
+  REQUIRE(at != std::string::npos);
+  bytes[at + 100] = static_cast<char>(~bytes[at + 100]);
+  write_text(path, bytes);
+  ExitCode code{};
+  const std::string error = error_of([&] { (void)read_checkpoint(path); }, &code);
+  CHECK(contains(error, path + ": damaged: the checksum"));
+  CHECK(code == ExitCode::kUsage);
+  CHECK(checkpoint_problem(path) == error);
+  int bad = 0;
+  for (const auto& check : check_datasets(path)) {
+    bad += !check.problem.empty();
+    CHECK(check.problem.empty() == (check.info.path != "/model/fc/weight"));
+  }
+  CHECK(bad == 1);
+  // Without the seal, HDF5's own checksum still says so.
+  write_text(path, bytes.substr(0, bytes.rfind("\nconvoy-seal")));
+  CHECK(check_seal(path).seal == Seal::kNone);
+  CHECK(contains(error_of([&] { (void)read_checkpoint(path); }), path + ":/model/fc/weight: "));
+  CHECK(contains(checkpoint_problem(path), "checksum"));
+}
+
+TEST_CASE("a truncated file of any length is refused") {
+  const TemporaryFolder folder;
+  write_checkpoint(folder / "good.h5", sample_checkpoint(7));
+  const std::string good = read_text(folder / "good.h5");
+  for (std::size_t length = 0; length < good.size(); length += 1 + kStride * 7) {
+    write_text(folder / "bad.h5", good.substr(0, length));
+    REQUIRE_MESSAGE(!checkpoint_problem(folder / "bad.h5").empty(), "length " << length);
+    CHECK_THROWS_AS((void)read_checkpoint(folder / "bad.h5"), Error);
+  }
+  for (const std::size_t cut : {1, 10, 30, 70, 100}) {
+    write_text(folder / "bad.h5", good.substr(0, good.size() - cut));
+    CHECK(contains(checkpoint_problem(folder / "bad.h5"), "truncated"));
+  }
+}
+
+TEST_CASE("each kind of damage falls back to the checkpoint before, with one warning") {
+  const TemporaryFolder folder;
+  const std::string& dir = folder.path();
+  CHECK(newest(folder / "no-such-folder").name.empty());
+  CHECK(newest(dir).name.empty());
+  write_steps(dir, {5, 20, 100});
+  const std::string last = checkpoint_path(dir, 100);
+  const std::string good = read_text(last);
+  CHECK(newest(dir).name == "step-00000100.h5");
+  CHECK(newest(dir).warnings.empty());
+
+  std::string damaged;
+  SUBCASE("truncated") { damaged = good.substr(0, good.size() / 2); }
+  SUBCASE("empty") { damaged = ""; }
+  SUBCASE("text") { damaged = "not a checkpoint\n"; }
+  SUBCASE("a changed byte") {
+    damaged = good;
+    const auto tensor = sample_checkpoint(100).optimizer[1].second[1];
+    damaged[damaged.find(std::string(tensor.data<char>(), tensor.bytes.size()))] ^= 1;
+  }
+  SUBCASE("without complete") {
+    hdf5::FileImage image("x", 0);
+    image.create_group("/model");
+    image.write_attribute("/", "format", std::string("convoy-checkpoint"));
+    image.write_attribute("/", "format_version", std::int64_t{1});
+    const auto bytes = image.bytes();
+    damaged.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
+  write_text(last, damaged);
+  const Newest found = newest(dir);
+  CHECK(found.name == "step-00000020.h5");
+  REQUIRE(found.warnings.size() == 1);
+  CHECK(contains(found.warnings[0], last));
+  CHECK(contains(found.warnings[0], "using " + checkpoint_path(dir, 20) + " instead"));
+  CHECK(read_text(last) == damaged);  // nothing is touched
+
+  write_text(checkpoint_path(dir, 20), "x");
+  write_text(checkpoint_path(dir, 5), "x");
+  CHECK(newest(dir).name.empty());
+  CHECK(newest(dir).warnings.size() == 3);
+  CHECK(contains(newest(dir).warnings[0], "no earlier checkpoint is whole"));
+}
+
+TEST_CASE("other files and temporary ones are no checkpoints") {
+  const TemporaryFolder folder;
+  const std::string& dir = folder.path();
+  write_steps(dir, {3, 123456789});
+  for (const char* name : {"step-00000009.h5.tmp", "step-9.h5", "step-0000000x.h5", "step--0000001.h5", "notes.txt",
+                           "last.h5", "step-00000009.h5.superseded", "notes.tmp"}) {
+    write_text(folder / name, "x");
+  }
+  CHECK(list_checkpoints(dir).size() == 2);
+  CHECK(newest(dir).name == "step-123456789.h5");
+  CHECK(newest(dir).warnings.empty());
+  remove_stale_temporaries(dir);
+  CHECK(!fs::exists(folder / "step-00000009.h5.tmp"));
+  CHECK(fs::exists(folder / "notes.tmp"));
+}
+
+TEST_CASE("rotation keeps the newest") {
+  const TemporaryFolder folder;
+  const std::string& dir = folder.path();
+  write_steps(dir, {1, 2, 3, 4, 50});
+  rotate_checkpoints(dir, 0);
+  CHECK(list_checkpoints(dir).size() == 5);
+  rotate_checkpoints(dir, 2, 4);  // 50 belongs to another course of the run
+  REQUIRE(list_checkpoints(dir).size() == 3);
+  CHECK(list_checkpoints(dir)[0].step == 3);
+  rotate_checkpoints(dir, 1);
+  REQUIRE(list_checkpoints(dir).size() == 1);
+  CHECK(list_checkpoints(dir)[0].step == 50);
+}
+
+TEST_CASE("checkpoints of an abandoned course are set aside") {
+  const TemporaryFolder folder;
+  const std::string& dir = folder.path();
+  write_steps(dir, {10, 20, 30});
+  CHECK(set_aside_checkpoints_after(dir, 10).size() == 2);
+  CHECK(newest(dir).name == "step-00000010.h5");
+  CHECK(fs::exists(folder / "step-00000030.h5.superseded"));
+}
+
+TEST_CASE("what is no checkpoint is said to be none") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "a.h5";
+  hdf5::FileImage image("a", 0);
+  image.write("/images", random_tensor("images", {2, 2, 2, 1}, DType::kU8, 1));
+  write_file_atomically(path, image.bytes());
+  CHECK(contains(error_of([&] { (void)read_checkpoint(path); }), "not a checkpoint"));
+  CHECK(contains(error_of([&] { (void)read_model_weights(path); }), "no group /model"));
+  image.write_attribute("/", "format", std::string("convoy-checkpoint"));
+  image.write_attribute("/", "format_version", std::int64_t{99});
+  write_file_atomically(path, image.bytes());
+  CHECK(contains(error_of([&] { (void)read_checkpoint(path); }), "format_version 99"));
+}

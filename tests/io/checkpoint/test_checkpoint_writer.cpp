@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The background writer: results, rotation, errors that reach the caller once, full disks, and data being read
+// meanwhile. A file size limit stands for a full disk: the same failing write(), without a file system of its own.
+#include <doctest/doctest.h>
+#include <sys/resource.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <thread>
+
+#include "io/checkpoint/checkpoint_writer.h"
+#include "io/data/hdf5_dataset.h"
+#include "io/files/atomic_file.h"
+#include "tests/io/checkpoint/sample_checkpoint.h"
+#include "tests/io/temporary_folder.h"
+
+using namespace convoy;
+using namespace convoy::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+// While it lives, no file of this process grows beyond `bytes`.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{bytes, before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+
+ private:
+  rlimit before_{};
+  void (*handler_)(int);
+};
+
+std::size_t files_in(const std::string& dir) {
+  return static_cast<std::size_t>(std::distance(fs::directory_iterator(dir), fs::directory_iterator()));
+}
+
+}  // namespace
+
+TEST_CASE("the writer writes, rotates and reports, in the background or not") {
+  const TemporaryFolder folder;
+  const std::string dir = folder / "new/checkpoints";
+  for (const bool async : {false, true}) {
+    CheckpointWriter writer(dir, 2, async);
+    std::vector<CheckpointWriter::Result> results;
+    for (std::int64_t step = 1; step <= 5; ++step) {
+      writer.write(sample_checkpoint(step));
+      for (auto& result : writer.poll()) results.push_back(std::move(result));
+    }
+    writer.wait();
+    for (auto& result : writer.poll()) results.push_back(std::move(result));
+    REQUIRE(results.size() == 5);
+    for (std::size_t i = 0; i < 5; ++i) {
+      CHECK(results[i].step == static_cast<std::int64_t>(i) + 1);
+      CHECK(results[i].path == checkpoint_path(dir, results[i].step));
+      CHECK(results[i].seconds > 0);
+    }
+    CHECK(writer.poll().empty());
+    CHECK(files_in(dir) == 2);
+    CHECK(same_checkpoint(read_checkpoint(checkpoint_path(dir, 5)), sample_checkpoint(5)));
+    CHECK(same_checkpoint(read_checkpoint(checkpoint_path(dir, 4)), sample_checkpoint(4)));
+  }
+}
+
+TEST_CASE("what was written lends its memory to the next checkpoint, and no bytes") {
+  const TemporaryFolder folder;
+  CheckpointWriter writer(folder.path(), 0, true);
+  CHECK(writer.recycle().model.empty());
+  const std::int64_t widths[] = {8, 40000, 3, 50000};  // the image grows, lies in larger memory, grows again
+  for (std::int64_t step = 1; step <= 4; ++step) {
+    Checkpoint sample = sample_checkpoint(step, widths[step - 1]);
+    const std::byte* memory = sample.model.back().bytes.data();
+    writer.write(std::move(sample), 0.25);
+    writer.wait();
+    const auto results = writer.poll();
+    REQUIRE(results.size() == 1);
+    CHECK(results[0].stall_seconds >= 0.25);
+    CHECK(results[0].stall_seconds < 0.25 + results[0].seconds);  // the writing itself held nobody up
+    CHECK(same_checkpoint(read_checkpoint(results[0].path), sample_checkpoint(step, widths[step - 1])));
+    const Checkpoint recycled = writer.recycle();
+    REQUIRE_FALSE(recycled.model.empty());
+    CHECK(recycled.model.back().bytes.data() == memory);
+  }
+}
+
+TEST_CASE("a full disk is an Error, once; earlier checkpoints stay and nothing else does") {
+  for (const bool async : {false, true}) {
+    const TemporaryFolder folder;
+    CheckpointWriter writer(folder.path(), 3, async);
+    writer.write(sample_checkpoint(1));
+    writer.wait();
+    CHECK(writer.poll().size() == 1);
+    std::string error;
+    {
+      const FileSizeLimit full(4000);
+      error = error_of([&] {
+        writer.write(sample_checkpoint(2));
+        writer.wait();
+      });
+    }
+    CHECK(contains(error, "checkpoint of step 2: cannot write " + checkpoint_path(folder.path(), 2)));
+    CHECK(contains(error, "free space"));
+    CHECK(error_of([&] { CHECK(writer.poll().empty()); }).empty());
+    CHECK(files_in(folder.path()) == 1);
+    CHECK(same_checkpoint(read_checkpoint(checkpoint_path(folder.path(), 1)), sample_checkpoint(1)));
+    writer.write(sample_checkpoint(3));  // there is space again
+    writer.wait();
+    CHECK(checkpoint_problem(checkpoint_path(folder.path(), 3)).empty());
+  }
+}
+
+TEST_CASE("poll throws the error of a background write, and destruction swallows one") {
+  const TemporaryFolder folder;
+  const std::string dir = folder / "c";
+  {
+    CheckpointWriter writer(dir, 3, true);
+    fs::remove(dir);
+    writer.write(sample_checkpoint(1));
+    std::string error;
+    for (int i = 0; i < 5000 && error.empty(); ++i) {
+      error = error_of([&] { (void)writer.poll(); });
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    CHECK(contains(error, "step-00000001.h5"));
+    writer.write(sample_checkpoint(2));
+  }
+  write_text(folder / "file", "");
+  ExitCode code{};
+  CHECK(contains(error_of([&] { CheckpointWriter(folder / "file/c", 3, true); }, &code), "cannot create"));
+  CHECK(code == ExitCode::kUsage);
+}
+
+TEST_CASE("what a killed writer left is removed") {
+  const TemporaryFolder folder;
+  write_text(folder / "step-00000004.h5.tmp", "half");
+  const CheckpointWriter writer(folder.path(), 3, true);
+  CHECK(files_in(folder.path()) == 0);
+}
+
+TEST_CASE("checkpoints are written while threads read chunked data") {
+  const TemporaryFolder folder;
+  const HostTensor images = random_tensor("images", {64, 8, 8, 3}, DType::kU8, 1);
+  hdf5::FileImage image("data", 0);
+  image.write("/images", images);
+  write_file_atomically(folder / "data.h5", image.bytes());
+  const hdf5::File file(folder / "data.h5");
+  const RowSource rows(file, "/images", DType::kU8, 0);  // no memory: each read goes through HDF5
+
+  std::atomic<bool> stop{false};
+  std::atomic<int> wrong{0}, reads{0};
+  std::vector<std::thread> readers;
+  for (int t = 0; t < 2; ++t) {
+    readers.emplace_back([&] {
+      std::vector<std::uint8_t> row(8 * 8 * 3);
+      for (std::int64_t i = 0; !stop; i = (i + 1) % 64) {
+        rows.read(i, row.data());
+        wrong += std::memcmp(row.data(), images.data<char>() + i * 192, 192) != 0;
+        ++reads;
+      }
+    });
+  }
+  CheckpointWriter writer(folder.path(), 2, true);
+  for (std::int64_t step = 1; step <= 20; ++step) writer.write(sample_checkpoint(step, 256));
+  writer.wait();
+  stop = true;
+  for (auto& reader : readers) reader.join();
+  CHECK(wrong == 0);
+  CHECK(reads > 0);
+  CHECK(same_checkpoint(read_checkpoint(checkpoint_path(folder.path(), 20)), sample_checkpoint(20, 256)));
+}

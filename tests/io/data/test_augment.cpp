@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Random choices: pure functions of seed, epoch and index, with torchvision's semantics (tests/interop compares their
+// distribution with torchvision itself). Boxes of evaluation against numbers worked out by hand.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "io/data/augment.h"
+#include "io/data/augmented_dataset.h"
+#include "io/data/memory_images.h"
+#include "tests/io/temporary_folder.h"
+
+using namespace convoy;
+using namespace convoy::test;
+
+namespace {
+
+// 6 images of 4 x 5 pixels of 3 channels; every value is different, and not 0.
+std::unique_ptr<MemoryImages> counting_images(std::int64_t channels = 3) {
+  MemoryImages::Content content;
+  content.source = "counting";
+  content.sample = {channels, 4, 5};
+  content.pixels.resize(static_cast<std::size_t>(6 * 20 * channels));
+  for (std::size_t i = 0; i < content.pixels.size(); ++i) content.pixels[i] = static_cast<std::uint8_t>(1 + i % 250);
+  content.labels = {0, 1, 2, 0, 1, 2};
+  return std::make_unique<MemoryImages>(std::move(content));
+}
+
+std::vector<std::uint8_t> sample(const Dataset& data, const SampleId& id) {
+  std::vector<std::uint8_t> pixels(static_cast<std::size_t>(data.sample_shape().size()));
+  std::int64_t label = -1;
+  data.read(id, pixels.data(), &label, nullptr);
+  CHECK(label == id.index % 3);
+  return pixels;
+}
+
+}  // namespace
+
+TEST_CASE("random crops lie in the image, within the asked area and ratio") {
+  Augmentation wanted;
+  double areas = 0;
+  for (int i = 0; i < 2000; ++i) {
+    SampleRandom random(5, {i, 1});
+    const PixelBox box = random_resized_crop(500, 375, wanted, random);
+    CHECK(box.left >= 0);
+    CHECK(box.top >= 0);
+    CHECK(box.left + box.width <= 500);
+    CHECK(box.top + box.height <= 375);
+    const double area = box.width * box.height / (500.0 * 375), ratio = double(box.width) / box.height;
+    CHECK(area > 0.078);  // the two sides are rounded
+    CHECK(ratio > 0.73);
+    CHECK(ratio < 1.37);
+    areas += area / 2000;
+  }
+  // Uniform on 0.08..1, less what does not fit: above 0.5625 a share of ln(1 / area) / (2 ln(4 / 3)) does. Integrated,
+  // the mean is 0.432; its standard error here is 0.005.
+  CHECK(areas == doctest::Approx(0.432).epsilon(0.03));
+}
+
+TEST_CASE("an image that no random crop fits gives its centre") {
+  Augmentation wanted;
+  wanted.area = {1.0, 1.0};
+  SampleRandom random(1, 0);
+  CHECK(random_resized_crop(1000, 10, wanted, random) == PixelBox{493, 0, 13, 10});  // round(10 * 4 / 3)
+  CHECK(random_resized_crop(9, 1000, wanted, random) == PixelBox{0, 494, 9, 12});    // round(9 / 0.75)
+  CHECK(random_resized_crop(1, 1, wanted, random) == PixelBox{0, 0, 1, 1});
+}
+
+TEST_CASE("evaluation shows what Resize and CenterCrop show") {
+  // 500 x 375: Resize(256) gives int(256 * 500 / 375) = 341 x 256; the crop starts at round(58.5) = 58, 16.
+  const ResizeBox wide = central_box(500, 375, 256, 224);
+  CHECK(wide.left == doctest::Approx(58 * 500.0 / 341));
+  CHECK(wide.top == doctest::Approx(16 * 375.0 / 256));
+  CHECK(wide.width == doctest::Approx(224 * 500.0 / 341));
+  CHECK(wide.height == doctest::Approx(224 * 375.0 / 256));
+  // 333 x 500: 256 x 384; from 16, 80.
+  const ResizeBox tall = central_box(333, 500, 256, 224);
+  CHECK(tall.left == doctest::Approx(16 * 333.0 / 256));
+  CHECK(tall.top == doctest::Approx(80 * 500.0 / 384));
+  // 32 x 32 with resize = size: all of it.
+  const ResizeBox all = central_box(32, 32, 32, 32);
+  CHECK(all.left == 0);
+  CHECK(all.width == 32);
+}
+
+TEST_CASE("choices are a function of seed, epoch and index") {
+  const auto draws = [](std::uint64_t seed, const SampleId& id) {
+    SampleRandom random(seed, id);
+    return std::vector<double>{random.uniform(0, 1), random.uniform(0, 1), double(random.below(1000000))};
+  };
+  CHECK(draws(1, {2, 3}) == draws(1, {2, 3}));
+  std::set<std::vector<double>> all;
+  for (std::uint64_t seed = 0; seed < 3; ++seed) {
+    for (std::int64_t index = 0; index < 10; ++index) {
+      for (std::int64_t epoch = 0; epoch < 10; ++epoch) all.insert(draws(seed, {index, epoch}));
+    }
+  }
+  CHECK(all.size() == 300);
+}
+
+TEST_CASE("colour jitter: no strength changes nothing, and factors stay within theirs") {
+  std::vector<std::uint8_t> image(30 * 3);
+  std::iota(image.begin(), image.end(), std::uint8_t{60});
+  auto copy = image;
+  SampleRandom random(1, 1);
+  jitter_colors(copy.data(), 30, 3, {0, 0, 0}, random);
+  CHECK(copy == image);
+  double least = 9, most = 0;
+  for (int i = 0; i < 300; ++i) {
+    copy = image;
+    SampleRandom own(1, i);
+    jitter_colors(copy.data(), 30, 3, {0.4, 0, 0}, own);
+    const double factor = copy[89] / double(image[89]);
+    CHECK(std::abs(copy[0] - std::floor(image[0] * factor)) <= 1);  // one factor for all, cut off to whole numbers
+    least = std::min(least, factor);
+    most = std::max(most, factor);
+  }
+  CHECK(least > 0.58);
+  CHECK(least < 0.65);
+  CHECK(most < 1.41);
+  CHECK(most > 1.35);
+  // Contrast and saturation have fixed points: the mean grey, and grey pixels.
+  std::vector<std::uint8_t> grey(30 * 3, 77);
+  for (int i = 0; i < 20; ++i) {
+    SampleRandom own(2, i);
+    jitter_colors(grey.data(), 30, 3, {0, 0.9, 0.9}, own);
+  }
+  CHECK(std::count(grey.begin(), grey.end(), 77) == 90);
+}
+
+TEST_CASE("small images: a crop with a black border and a flip") {
+  Augmentation wanted;
+  wanted.crop = wanted.flip = true;
+  wanted.padding = 2;
+  const auto plain = counting_images();
+  const AugmentedDataset data(counting_images(), wanted, 3);
+  std::set<std::string> possible, seen;  // their bytes
+  const auto pixels = sample(*plain, 1);
+  const auto at = [&](int x, int y, std::size_t c) {
+    const bool inside = x >= 0 && x < 5 && y >= 0 && y < 4;
+    return inside ? pixels[static_cast<std::size_t>(y * 5 + x) * 3 + c] : std::uint8_t{0};
+  };
+  for (int move = 0; move < 50; ++move) {  // 5 x 5 places, and their mirror images
+    std::string image;
+    for (int y = 0; y < 4; ++y) {
+      for (int x = 0; x < 5; ++x) {
+        for (std::size_t c = 0; c < 3; ++c) {
+          image += static_cast<char>(at((move < 25 ? x : 4 - x) + move % 5 - 2, y + move / 5 % 5 - 2, c));
+        }
+      }
+    }
+    possible.insert(image);
+  }
+  for (std::int64_t epoch = 0; epoch < 600; ++epoch) {
+    const auto image = sample(data, {1, epoch});
+    CHECK(image == sample(data, {1, epoch}));
+    const std::string bytes(image.begin(), image.end());
+    CHECK(possible.count(bytes) == 1);
+    seen.insert(bytes);
+  }
+  CHECK(seen == possible);  // each of 50 in 600 draws: missing one has a chance of 3e-4, and the seed is fixed
+}
+
+TEST_CASE("augmentation of what is no image is refused") {
+  ExitCode code{};
+  Augmentation wanted;
+  wanted.jitter = true;
+  const std::string error = error_of([&] { AugmentedDataset(counting_images(2), wanted, 1); }, &code);
+  CHECK(code == ExitCode::kUsage);
+  CHECK(contains(error, "data.augment"));
+  CHECK(contains(error, "these have 2"));
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "io/data/hdf5_jpegs.h"
+#include "io/images/jpeg_encode.h"
+#include "io/pack/data_file.h"
+#include "io/pack/pack_journal.h"
+#include "io/pack/pack_plan.h"
+#include "tests/io/images/jpeg_files.h"
+#include "tests/io/temporary_folder.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+using namespace convoy;
+using namespace convoy::test;
+
+TEST_CASE("a JPEG that is encoded is libjpeg's own") {
+  for (const int channels : {1, 3}) {
+    const auto pixels = draw(21, 13, channels, [](int x, int y, int c) { return 10 * x + 3 * y + 40 * c; });
+    std::vector<std::byte> bytes(2);
+    append_jpeg(pixels.data(), 21, 13, channels, 80, bytes);
+    JpegStyle style;
+    style.quality = 80;
+    style.sampling = 2;
+    const std::string expected = encode(pixels, 21, 13, channels, style);
+    REQUIRE(bytes.size() == 2 + expected.size());
+    CHECK(std::memcmp(bytes.data() + 2, expected.data(), expected.size()) == 0);
+  }
+}
+
+TEST_CASE("a split takes its share of each class, whatever the seed") {
+  std::vector<std::int64_t> labels(100, 0);
+  std::fill(labels.begin() + 70, labels.end(), 1);
+  labels.back() = 2;
+  for (const std::uint64_t seed : {0, 1, 2}) {
+    const std::vector<bool> held_out = held_out_samples(labels, 3, 0.1, seed);
+    std::vector<int> counts(3);
+    for (std::size_t i = 0; i < labels.size(); ++i) counts[static_cast<std::size_t>(labels[i])] += held_out[i] ? 1 : 0;
+    CHECK(counts == std::vector<int>{7, 3, 0});  // round(2.9); the only one of its class is for training
+    CHECK(held_out == held_out_samples(labels, 3, 0.1, seed));
+  }
+  CHECK(held_out_samples(labels, 3, 0.1, 1) != held_out_samples(labels, 3, 0.1, 2));
+  const std::vector<bool> most = held_out_samples({0, 0, 0, 1, 1}, 2, 0.99, 0);
+  CHECK(std::count(most.begin(), most.end(), false) == 2);  // one of each class stays
+}
+
+TEST_CASE("a data file from its frame and samples, in two groups, with many classes") {
+  const TemporaryFolder folder;
+  DataFileFrame frame;
+  frame.class_names.reserve(5000);
+  for (int i = 0; i < 5000; ++i) frame.class_names.push_back(fmt::format("class {}", i));
+  frame.groups = {{"/train", {0, 3, 4}, {4999, 0}}, {"/validation", {0, 2}, {7}}};
+  const std::string samples = "abcdef", path = folder / "out.h5";
+  DataFileFrame small = frame;
+  for (auto& group : small.groups) {
+    group.offsets = {0, 1};
+    group.labels = {0};
+  }
+  const std::int64_t start = write_frame(folder / "small", small);
+  CHECK(write_frame(folder / "frame", frame) == start);
+  const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT, 0644);
+  REQUIRE(::pwrite(descriptor, samples.data(), samples.size(), start) == 6);
+  copy_around_bulk(folder / "frame", start, frame.bulk_bytes(), descriptor, path);
+  ::close(descriptor);
+  const Hdf5Jpegs train(path + ":/train"), validation(path + ":/validation");
+  const auto text = [](const Hdf5Jpegs& images, std::int64_t index) {
+    std::vector<std::byte> bytes;
+    images.read(index, bytes);
+    return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  };
+  CHECK(train.size() == 2);
+  CHECK(text(train, 0) == "abc");
+  CHECK(text(train, 1) == "d");
+  CHECK(train.label(0) == 4999);
+  CHECK(train.class_names() == frame.class_names);
+  CHECK(validation.size() == 1);
+  CHECK(text(validation, 0) == "ef");
+  CHECK(validation.label(0) == 7);
+}
+
+TEST_CASE("a journal keeps whole blocks, of the same packing only") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "journal";
+  {
+    PackJournal journal(path, 1);
+    CHECK(journal.blocks().empty());
+    journal.append({{{5, -1, 0}, {"x.jpg: broken"}}, {{9}, {}}});
+    CHECK(contains(error_of([&] { const PackJournal other(path, 1); }), "another process"));
+  }
+  write_text(path, read_text(path) + "{\"sizes\":[1,2");  // cut by a kill
+  for (int time = 0; time < 2; ++time) {
+    const PackJournal journal(path, 1);
+    REQUIRE(journal.blocks().size() == 2);
+    CHECK(journal.blocks()[0].sizes == std::vector<std::int64_t>{5, -1, 0});
+    CHECK(journal.blocks()[0].bytes() == 5);
+    CHECK(journal.blocks()[0].broken == std::vector<std::string>{"x.jpg: broken"});
+    CHECK(!journal.differs());
+  }
+  const PackJournal other(path, 2);
+  CHECK(other.differs());
+  CHECK(other.blocks().empty());
+}

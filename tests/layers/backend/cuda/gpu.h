@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the tests of the CUDA backend share: its precisions with their tolerances, a GPU beside a CPU, and a way to go
+// on to the next case after one that failed, so that one run tells all that is wrong.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <exception>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "layers/backend/cuda/cuda_backend.h"
+#include "layers/backend/observe/compare_backend.h"
+#include "layers/backend/onednn/onednn_backend.h"
+#include "layers/base/error.h"
+
+namespace convoy {
+
+struct Precision {
+  const char* name;
+  DType compute;
+  bool tf32;
+  double tolerance;   ///< for one operation, see CompareBackend
+  double loss_scale;  ///< keeps small gradients in range
+};
+
+// TF32 cuts factors off after 10 bits of mantissa, each up to 2^-10 of its size; sums with cancellation show more of
+// it.
+inline constexpr Precision kPrecisions[] = {{"fp32", DType::kF32, false, 1e-5, 1},
+                                            {"tf32", DType::kF32, true, 3e-3, 1},
+                                            {"bf16", DType::kBF16, false, 1e-2, 1},
+                                            {"fp16", DType::kF16, false, 1e-2, 8192}};
+
+inline CudaOptions cuda_options(const Precision& precision) {
+  CudaOptions options;
+  options.compute = precision.compute;
+  options.tf32 = precision.tf32;
+  return options;
+}
+
+/// float32, equal inputs give equal bits.
+inline CudaOptions deterministic_options() {
+  CudaOptions options;
+  options.deterministic = true;
+  return options;
+}
+
+inline int cpu_threads() { return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, 16U)); }
+
+/// A GPU whose every operation is compared with the CPU's.
+struct CheckedGpu {
+  CudaBackend gpu;
+  OnednnBackend cpu;
+  CompareBackend backend;
+  explicit CheckedGpu(const Precision& precision)
+      : gpu(cuda_options(precision)), cpu(cpu_threads(), DType::kF32), backend(gpu, cpu, precision.tolerance) {}
+};
+
+/// Runs one case. What it throws fails the test with `what` before it, and the next case still runs.
+template <class Case>
+void attempt(const std::string& what, const Case& run) {
+  try {
+    run();
+  } catch (const std::exception& e) {
+    FAIL_CHECK(what, ": ", e.what());
+  }
+}
+
+/// test(backends, precision) in every precision that the GPU has.
+template <class Test>
+void for_each_precision(const Test& test) {
+  for (const Precision& precision : kPrecisions) {
+    std::unique_ptr<CheckedGpu> backends;
+    try {
+      backends = std::make_unique<CheckedGpu>(precision);
+    } catch (const Error& e) {
+      if (e.code() != ExitCode::kUsage || &precision == kPrecisions) throw;
+      MESSAGE(precision.name, " skipped: ", e.what());
+      continue;
+    }
+    test(*backends, precision);
+  }
+}
+
+}  // namespace convoy

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The compare backend, between CPU backends: it passes what is right, and finds and names what is wrong.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <map>
+#include <set>
+#include <string>
+
+#include "layers/backend/observe/compare_backend.h"
+#include "layers/backend/observe/float16.h"
+#include "layers/backend/onednn/onednn_backend.h"
+#include "layers/base/error.h"
+#include "layers/models/models.h"
+#include "tests/layers/backend/every_operation.h"
+#include "tests/layers/backend/spoiled_backend.h"
+#include "tests/layers/training.h"
+
+using namespace convoy;
+
+namespace {
+
+using Damage = SpoiledBackend::Damage;
+
+/// Every operation, with one of its outputs.
+const std::map<std::string, std::string> kOutputs{{"zero", "x"},
+                                                  {"normalize_images", "y"},
+                                                  {"cast", "y"},
+                                                  {"flatten", "y"},
+                                                  {"unflatten", "dx"},
+                                                  {"linear_forward", "y"},
+                                                  {"linear_backward_input", "dx"},
+                                                  {"linear_backward_weight", "dw"},
+                                                  {"conv2d_forward", "y"},
+                                                  {"conv2d_backward_input", "dx"},
+                                                  {"conv2d_backward_input_add", "dx"},
+                                                  {"conv2d_backward_weight", "dw"},
+                                                  {"batch_norm_statistics", "variance"},
+                                                  {"batch_norm_apply", "y"},
+                                                  {"batch_norm_backward_reduce", "dbeta"},
+                                                  {"batch_norm_backward_apply", "dx"},
+                                                  {"batch_norm_backward_addend", "daddend"},
+                                                  {"relu_forward", "y"},
+                                                  {"relu_backward", "dx"},
+                                                  {"add", "y"},
+                                                  {"scale", "x"},
+                                                  {"axpy", "y"},
+                                                  {"max_pool_forward", "argmax"},
+                                                  {"max_pool_backward", "dx"},
+                                                  {"global_avg_pool_forward", "y"},
+                                                  {"global_avg_pool_backward", "dx"},
+                                                  {"softmax_cross_entropy", "totals"},
+                                                  {"mse", "totals"},
+                                                  {"sgd_update", "values"},
+                                                  {"adamw_update", "first moment"},
+                                                  {"lars_update", "momentum"}};
+
+std::set<std::string> all_operations() {
+  std::set<std::string> names{"copy_from_host", "import_weight", "all_finite"};
+  for (const auto& [operation, output] : kOutputs) names.insert(operation);
+  return names;
+}
+
+std::set<std::string> names_seen(const CompareBackend& backend) {
+  std::set<std::string> names;
+  for (const auto& [name, seen] : backend.seen()) names.insert(name);
+  return names;
+}
+
+/// What the compare backend says about everything; empty when it finds nothing.
+std::string verdict(Backend& subject, Backend& reference) {
+  CompareBackend compare(subject, reference);
+  try {
+    call_every_operation(compare, 2, 5);
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("a backend agrees with another of its kind in every operation") {
+  OnednnBackend subject(1, DType::kF32), reference(1, DType::kF32);
+  CompareBackend compare(subject, reference);
+  CHECK(compare.compute_type() == DType::kF32);
+  CHECK(compare.description().find("tolerance 1e-05") != std::string::npos);
+  call_every_operation(compare, 1, 3);
+  call_every_operation(compare, 2, 65);
+  call_every_operation(compare, 9, 7);
+  CHECK(names_seen(compare) == all_operations());
+  for (const auto& entry : compare.seen()) {
+    CHECK_MESSAGE(entry.second.calls >= 3, entry.first);
+    CHECK_MESSAGE(entry.second.largest_difference <= 1e-5, entry.first);
+  }
+  CHECK(compare.seen().at("conv2d_forward").calls == 3 * 14);
+  CHECK(compare.seen().at("conv2d_backward_weight").calls == 3 * 28);
+}
+
+TEST_CASE("tensors without elements and of one element are compared") {
+  OnednnBackend subject(1, DType::kF32), reference(1, DType::kF32);
+  CompareBackend compare(subject, reference);
+  for (const std::int64_t count : {0, 1}) {
+    call_elementwise(compare, count);
+    call_updates(compare, count);
+  }
+  CHECK(compare.seen().at("axpy").calls == 4);
+}
+
+TEST_CASE("bfloat16 agrees with float32 to its rounding") {
+  OnednnBackend subject(1, DType::kBF16), reference(1, DType::kF32);
+  CompareBackend compare(subject, reference);
+  call_every_operation(compare, 2, 5);
+  call_every_operation(compare, 9, 64);
+  CHECK(names_seen(compare) == all_operations());
+  CHECK(compare.seen().at("conv2d_forward").largest_difference > 1e-4);  // it is not float32 after all
+  CHECK(compare.seen().at("relu_forward").largest_difference == 0.0);    // exact on the same rounded inputs
+  CHECK_THROWS_WITH_AS(CompareBackend(reference, subject), doctest::Contains("computes in bfloat16"), Error);
+  CompareBackend strict(subject, reference, 1e-5);
+  CHECK_THROWS_WITH_AS(call_every_operation(strict, 2, 5), doctest::Contains("(tolerance 1e-05)"), Error);
+}
+
+TEST_CASE("a wrong operation is found and named, with its output") {
+  OnednnBackend good(1, DType::kF32), reference(1, DType::kF32);
+  SpoiledBackend subject(good);
+  CHECK(verdict(subject, reference).empty());
+  for (const auto& [operation, output] : kOutputs) {
+    for (const Damage damage : {Damage::kValue, Damage::kNan, Damage::kUnwritten}) {
+      subject.spoil(operation, damage);
+      const std::string text = verdict(subject, reference);
+      CAPTURE(text);
+      CHECK(text.starts_with(operation + ", "));
+      CHECK(text.find(": " + output + " differs from the cpu backend's by ") != std::string::npos);
+      CHECK(text.find("first beyond at element [0") != std::string::npos);
+    }
+  }
+  for (const std::string operation : {"copy_from_host", "import_weight", "all_finite"}) {
+    subject.spoil(operation, Damage::kValue);
+    const std::string text = verdict(subject, reference);
+    CAPTURE(text);
+    CHECK(text.starts_with(operation + ", "));
+    CHECK(text.find("spoiled backend") != std::string::npos);
+  }
+}
+
+TEST_CASE("the message has the operation, its shapes, the difference and the first place") {
+  OnednnBackend good(1, DType::kF32), reference(1, DType::kF32);
+  SpoiledBackend subject(good);
+  subject.spoil("add", Damage::kUnwritten);
+  CompareBackend compare(subject, reference);
+  const std::vector<float> ones(32, 1.0F);
+  const Tensor x = compare.tensor({1, 2, 4, 4}, DType::kF32), y = compare.tensor({1, 2, 4, 4}, DType::kF32);
+  compare.copy_from_host(ones.data(), x);
+  compare.copy_from_host(ones.data(), y);
+  // One element of 32 is 1 and not 2: a norm of 1 against one of 2 * sqrt(32).
+  CHECK_THROWS_WITH_AS(compare.add(x, y),
+                       "add, float32 [1, 2, 4, 4]: y differs from the cpu backend's by 8.8e-02 relative (tolerance "
+                       "1e-05), first beyond at element [0, 0, 0, 0]: 1 against 2",
+                       Error);
+  CHECK(compare.seen().at("add").largest_difference == doctest::Approx(1 / (2 * std::sqrt(32.0))));
+  subject.spoil("zero", Damage::kValue);
+  CHECK_THROWS_WITH_AS(compare.zero(x), doctest::Contains("by 1.0e+00 absolute"), Error);
+}
+
+TEST_CASE("a place is named in the order N, C, H, W, and what is infinite on both sides is equal") {
+  OnednnBackend good(1, DType::kF32), reference(1, DType::kF32);
+  SpoiledBackend subject(good);
+  CompareBackend compare(subject, reference);
+  const Shape shape{1, 2, 3, 4};
+  std::vector<float> values(24, 1.0F);
+  values[7] = INFINITY;
+  values[8] = NAN;
+  const Tensor x = compare.tensor(shape, DType::kF32), y = compare.tensor(shape, DType::kF32);
+  compare.copy_from_host(values.data(), x);
+  CHECK_NOTHROW(compare.relu_forward(x, y));
+  const std::int64_t place = (1 * 4 + 3) * 2 + 1;  // channels-last: h = 1, w = 3, c = 1
+  subject.spoil("relu_forward", Damage::kValue, place);
+  CHECK_THROWS_WITH_AS(compare.relu_forward(x, y), doctest::Contains("element [0, 1, 1, 3]: 2 against 1"), Error);
+  subject.spoil("relu_forward", Damage::kNan, place);
+  CHECK_THROWS_WITH_AS(compare.relu_forward(x, y), doctest::Contains("by inf relative"), Error);
+  subject.spoil("relu_forward", Damage::kNan, 7);  // where the other is infinite
+  CHECK_THROWS_WITH_AS(compare.relu_forward(x, y), doctest::Contains("element [0, 1, 0, 3]: nan against inf"), Error);
+}
+
+TEST_CASE("residual blocks train through the compare backend as without it") {
+  const Shape input{4, 3, 16, 16};
+  const auto units = [] {
+    return sequential_model({{.type = "conv2d", .name = "conv", .outputs = 8, .kernel = 3, .padding = 1},
+                             {.type = "relu", .name = "relu"},
+                             {.type = "max_pool2d", .name = "pool", .kernel = 3, .stride = 2, .padding = 1},
+                             {.type = "basic_block", .name = "strided", .outputs = 16, .stride = 2},
+                             {.type = "basic_block", .name = "plain", .outputs = 16, .stride = 1},
+                             {.type = "flatten", .name = "flatten"},
+                             {.type = "linear", .name = "fc1", .outputs = 20},
+                             {.type = "relu", .name = "fc1_relu"},
+                             {.type = "linear", .name = "fc2", .outputs = 6}});
+  };
+  OnednnBackend subject(1, DType::kF32), reference(1, DType::kF32), alone(1, DType::kF32);
+  CompareBackend compare(subject, reference);
+  Training compared(compare, units(), input), plain(alone, units(), input);
+  for (std::uint64_t step = 0; step < 2; ++step) {
+    for (Training* training : {&compared, &plain}) {
+      training->load(step);
+      training->step(0.05);
+    }
+    CHECK(compared.loss() == plain.loss());
+  }
+  CHECK(compared.state() == plain.state());
+  std::set<std::string> expected = all_operations();
+  for (const char* unused : {"all_finite", "normalize_images", "cast", "global_avg_pool_forward",
+                             "global_avg_pool_backward", "add", "scale", "mse", "adamw_update", "lars_update"}) {
+    expected.erase(unused);
+  }
+  CHECK(names_seen(compare) == expected);
+  for (const auto& entry : compare.seen()) CHECK_MESSAGE(entry.second.calls >= 2, entry.first);
+}
+
+TEST_CASE("weights of other backends are refused") {
+  OnednnBackend subject(1, DType::kF32), reference(1, DType::kF32);
+  CompareBackend compare(subject, reference);
+  RandomData data(subject);
+  const TestWeight w = data.weight(subject.linear_layout(3, 4, 2));
+  CHECK_THROWS_WITH_AS(compare.linear_backward_input(data.activations({2, 4}), w.weight, data.output({2, 3})),
+                       doctest::Contains("that it did not make"), Error);
+}
+
+TEST_CASE("float16 rounds to nearest even, keeps NaN and infinities, and has subnormal numbers") {
+  const auto round = [](float value) { return static_cast<float>(Float16(value)); };
+  for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
+    Float16 half;
+    half.bits = static_cast<std::uint16_t>(bits);
+    const auto value = static_cast<float>(half);
+    if (std::isnan(value)) {
+      REQUIRE(std::isnan(round(value)));
+    } else {
+      REQUIRE(Float16(value).bits == bits);  // each of them is its own rounding
+    }
+  }
+  CHECK(round(1.0F) == 1.0F);
+  CHECK(round(1.0F + 0x1p-11F) == 1.0F);                // a tie goes to the even mantissa
+  CHECK(round(1.0F + 3 * 0x1p-11F) == 1.0F + 0x1p-9F);  // and this one up
+  CHECK(round(1.0F + 0x1p-11F + 0x1p-20F) == 1.0F + 0x1p-10F);
+  CHECK(round(65504.0F) == 65504.0F);  // the largest
+  CHECK(round(65519.0F) == 65504.0F);
+  CHECK(round(65520.0F) == INFINITY);
+  CHECK(round(1e10F) == INFINITY);
+  CHECK(round(0x1p-24F) == 0x1p-24F);  // the smallest
+  CHECK(round(0x1p-25F) == 0.0F);
+  CHECK(round(0x1.8p-25F) == 0x1p-24F);
+  CHECK(std::signbit(round(-0.0F)));
+}
