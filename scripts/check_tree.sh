@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The rules of the house that no compiler knows: which folder may include what, one SPDX line at the top of each
-# file, no file past 400 lines, no leftovers, no other folders. Prints every breach, then fails.
+# Rules that no compiler checks: the modules and their order (check_modules.py), one SPDX line at the top of each file, no
+# file longer than 400 lines, no leftovers, no other folders. Prints every breach, then fails. --map prints the modules.
 set -uo pipefail
 cd "$(dirname "$0")/.."
+if [[ "${1:-}" == --map ]]; then exec scripts/check_modules.py --map; fi
 breaches=0
 
 report() {  # report RULE TEXT-WITH-THE-BREACHES
@@ -14,15 +15,7 @@ report() {  # report RULE TEXT-WITH-THE-BREACHES
   breaches=1
 }
 
-# forbid FOLDER PATTERN RULE: no #include in FOLDER may match PATTERN.
-forbid() { report "$3" "$(grep -rnE "^ *# *include *[<\"]($2)" "$1" --include='*.h' --include='*.cpp')"; }
-
-forbid layers '(parallel|io|app)/' 'layers includes nothing from parallel, io, app'
-forbid layers '(mpi|hdf5)[./]' 'layers knows neither MPI nor HDF5'
-forbid parallel '(io|app)/' 'parallel includes nothing from io, app'
-forbid parallel 'hdf5' 'parallel knows no HDF5'
-forbid io '(parallel|app)/' 'io includes nothing from parallel, app'
-forbid io 'mpi\.h' 'io knows no MPI'
+report 'modules' "$(scripts/check_modules.py)"
 
 mapfile -t sources < <(find app layers parallel io tests scripts slurm .ci -type f \
   \( -name '*.cpp' -o -name '*.h' -o -name '*.py' -o -name '*.sh' -o -name '*.sbatch' -o -name 'CMakeLists.txt' -o -path .ci/run \) \

@@ -3,11 +3,6 @@
 
 #include <fmt/format.h>
 
-#include "app/build/build_backend.h"
-#include "io/hdf5/hdf5.h"
-#include "layers/backend/onednn/onednn_backend.h"
-#include "parallel/world/world.h"
-
 namespace convoy {
 
 std::string program_version() { return CONVOY_VERSION; }
@@ -18,16 +13,6 @@ std::string compiler_version() {
 #else
   return fmt::format("GCC {}.{}.{}", __GNUC__, __GNUC_MINOR__, __GNUC_PATCHLEVEL__);
 #endif
-}
-
-std::string version_text() {
-  std::string cuda;
-  for (const LibraryVersion& library : gpu_libraries()) {
-    cuda += cuda.empty() ? library.found : fmt::format(", {} {}", library.name, library.found);  // CUDA itself is first
-  }
-  return fmt::format("convoy   {}\ncompiler {}\nMPI      {}\nHDF5     {}\nCPU      {}\nCUDA     {}\n",
-                     program_version(), compiler_version(), World::mpi_version(), hdf5::library_version(),
-                     OnednnBackend::library_description(), cuda.empty() ? "off" : cuda);
 }
 
 }  // namespace convoy

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which convoy this is, and what it stands on.
+// The version of this program and of its compiler.
 #pragma once
 
 #include <string>
@@ -12,8 +12,5 @@ namespace convoy {
 
 /// "GCC 12.2.0" or "Clang 14.0.6".
 [[nodiscard]] std::string compiler_version();
-
-/// The program, its compiler and its libraries, one to a line, as `convoy --version` prints them.
-[[nodiscard]] std::string version_text();
 
 }  // namespace convoy

@@ -6,9 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "app/commands/commands.h"
-
 namespace convoy {
+
+/// One --sweep KEY=V1,V2,...: the values as written, each to be joined to "KEY=VALUE" as an override.
+struct Sweep {
+  std::string key;
+  std::vector<std::string> values;
+};
 
 /// One thing to time.
 struct BenchPoint {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What several keys must keep between them, as far as it can be told without opening the data. Run by the
-// reader when every key by itself is good.
+// What several keys must keep between them, as far as it can be told without opening the data. read_config() calls
+// this when every key by itself is good.
 #pragma once
 
 #include <functional>

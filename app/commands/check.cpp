@@ -7,9 +7,9 @@
 #include "app/build/build_data.h"
 #include "app/build/build_layout.h"
 #include "app/build/build_model.h"
+#include "app/build/read_config.h"
 #include "app/commands/commands.h"
 #include "app/config/config_printer.h"
-#include "app/config/config_reader.h"
 #include "layers/base/error.h"
 
 namespace convoy {

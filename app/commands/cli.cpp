@@ -8,9 +8,9 @@
 #include <iostream>
 
 #include "app/base/did_you_mean.h"
-#include "app/base/version.h"
+#include "app/commands/launch_options.h"
+#include "app/commands/version_text.h"
 #include "app/config/config_keys.h"
-#include "app/launch/launch_options.h"
 #include "io/data/shards.h"
 #include "layers/base/error.h"
 

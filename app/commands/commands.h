@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "app/bench/bench_points.h"
+
 namespace convoy {
 
 class World;
@@ -26,12 +28,6 @@ struct EvalArguments {
   std::string config;
   std::vector<std::string> overrides;
   std::string checkpoint;
-};
-
-/// One --sweep KEY=V1,V2,...: the values as written, each to be joined to "KEY=VALUE" as an override.
-struct Sweep {
-  std::string key;
-  std::vector<std::string> values;
 };
 
 /// convoy bench CONFIG [--steps N] [--warmup N] [--repeat R] [--case "ranks=N KEY=VALUE ..."]...

@@ -9,8 +9,8 @@
 #include <span>
 
 #include "app/build/build_data.h"
+#include "app/build/read_config.h"
 #include "app/commands/commands.h"
-#include "app/config/config_reader.h"
 #include "app/inspect/image_grid.h"
 #include "io/files/atomic_file.h"
 #include "layers/base/error.h"

@@ -9,8 +9,8 @@
 #include <set>
 #include <thread>
 
+#include "app/build/read_config.h"
 #include "app/commands/commands.h"
-#include "app/config/config_reader.h"
 #include "app/launch/member_service.h"
 #include "app/launch/members.h"
 #include "app/launch/process_tree.h"

@@ -8,10 +8,10 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <sstream>
 #include <type_traits>
 
-#include "app/build/config_checks.h"
 #include "app/config/config_keys.h"
 #include "app/config/config_schema.h"
 #include "app/config/config_source.h"
@@ -78,16 +78,16 @@ class Reader {
 
 }  // namespace
 
-Config parse_config(std::string_view text, const std::string& path, const std::vector<std::string>& overrides,
-                    InputFiles files) {
-  const ConfigSource source(text, path, overrides);
-  refuse_unknown_keys(source);
-  Config config;
-  config.run.name = std::filesystem::path(path).stem().string();
-  Reader reader(source, files, config);
-  visit_config(reader, config);
-  check_config(config, [&](std::string_view key) { return source.place(key); });
-  return config;
+ParsedConfig parse_keys(std::string_view text, const std::string& path, const std::vector<std::string>& overrides,
+                        InputFiles files) {
+  auto source = std::make_shared<ConfigSource>(text, path, overrides);
+  refuse_unknown_keys(*source);
+  ParsedConfig parsed;
+  parsed.config.run.name = std::filesystem::path(path).stem().string();
+  Reader reader(*source, files, parsed.config);
+  visit_config(reader, parsed.config);
+  parsed.place = [source](std::string_view key) { return source->place(key); };
+  return parsed;
 }
 
 std::string read_config_text(const std::string& path) {
@@ -99,10 +99,6 @@ std::string read_config_text(const std::string& path) {
   text << file.rdbuf();
   if (file.bad()) fail_usage("{}: the config cannot be read: {}", path, std::strerror(errno));
   return text.str();
-}
-
-Config read_config(const std::string& path, const std::vector<std::string>& overrides) {
-  return parse_config(read_config_text(path), path, overrides);
 }
 
 }  // namespace convoy

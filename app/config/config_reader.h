@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A TOML file and --set overrides to a valid Config. Everything wrong is a usage Error that reads
+// A TOML file and --set overrides to a Config whose keys are good one by one (app/build/read_config.h checks them
+// together). Everything wrong is a usage Error that reads
 // `FILE:LINE:COLUMN: section.key: what is wrong (what would be right)`, with `--set` as the place of overrides.
 // Values are never converted, but for an integer where a number is wanted.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,16 +20,18 @@ namespace convoy {
 /// given what rank 0 has resolved.
 enum class InputFiles { kLookFor, kTrust };
 
+/// A Config, and the place in the file or on the command line where a key was given, or would have been.
+struct ParsedConfig {
+  Config config;
+  std::function<std::string(std::string_view)> place;
+};
+
 /// `text` is the content of the file `path`; `overrides` are "section.key=value", where value is TOML, or a bare
 /// word standing for a string. An override of train.epochs replaces the file's train.steps, and the other way round.
-[[nodiscard]] Config parse_config(std::string_view text, const std::string& path,
-                                  const std::vector<std::string>& overrides = {},
-                                  InputFiles files = InputFiles::kLookFor);
+[[nodiscard]] ParsedConfig parse_keys(std::string_view text, const std::string& path,
+                                      const std::vector<std::string>& overrides, InputFiles files);
 
-/// Reads the file and parses it.
-[[nodiscard]] Config read_config(const std::string& path, const std::vector<std::string>& overrides = {});
-
-/// The content of the file, for parse_config.
+/// The content of the file, for parse_keys.
 [[nodiscard]] std::string read_config_text(const std::string& path);
 
 }  // namespace convoy

@@ -74,16 +74,6 @@ PixelBox random_resized_crop(int width, int height, const Augmentation& wanted, 
   return {(width - w) / 2, (height - h) / 2, w, h};
 }
 
-ResizeBox central_box(int width, int height, int resize, int size) {
-  const std::int64_t shorter = std::min(width, height), longer = std::max(width, height);
-  const std::int64_t new_longer = resize * longer / shorter;  // cut off to a whole number, as there
-  const auto stretched = static_cast<double>(new_longer);
-  const double new_width = width <= height ? resize : stretched, new_height = width <= height ? stretched : resize;
-  const double left = std::nearbyint((new_width - size) / 2), top = std::nearbyint((new_height - size) / 2);
-  const double across = width / new_width, down = height / new_height;
-  return {left * across, top * down, size * across, size * down};
-}
-
 void jitter_colors(std::uint8_t* image, std::int64_t pixels, int channels, const std::array<double, 3>& strength,
                    SampleRandom& random) {
   std::array<int, 3> order{0, 1, 2};

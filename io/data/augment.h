@@ -46,9 +46,6 @@ class SampleRandom {
 /// central box of an allowed ratio.
 [[nodiscard]] PixelBox random_resized_crop(int width, int height, const Augmentation& wanted, SampleRandom& random);
 
-/// What torchvision's Resize(resize) and CenterCrop(size) show of a width x height image, in its pixels.
-[[nodiscard]] ResizeBox central_box(int width, int height, int resize, int size);
-
 /// Brightness, contrast and saturation of `pixels` RGB pixels (or grey ones, with channels = 1) in a random order, each
 /// by a random factor of 1 - strength to 1 + strength: torchvision's ColorJitter with Pillow's formulas (ImageEnhance,
 /// Image.blend).

@@ -5,8 +5,6 @@
 #include <cmath>
 #include <utility>
 
-#include "io/data/augment.h"
-
 namespace convoy {
 
 namespace {
@@ -43,6 +41,16 @@ std::pair<ImageView, ResizeBox> view_of(const JpegPixels& d, const PixelBox& par
 }
 
 }  // namespace
+
+ResizeBox central_box(int width, int height, int resize, int size) {
+  const std::int64_t shorter = std::min(width, height), longer = std::max(width, height);
+  const std::int64_t new_longer = resize * longer / shorter;  // cut off to a whole number, as there
+  const auto stretched = static_cast<double>(new_longer);
+  const double new_width = width <= height ? resize : stretched, new_height = width <= height ? stretched : resize;
+  const double left = std::nearbyint((new_width - size) / 2), top = std::nearbyint((new_height - size) / 2);
+  const double across = width / new_width, down = height / new_height;
+  return {left * across, top * down, size * across, size * down};
+}
 
 void DecodeTools::decode_box(const PixelBox& part, const ResizeBox& box, int finer, const DecodedSize& size,
                              std::uint8_t* out) {

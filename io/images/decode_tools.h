@@ -13,6 +13,9 @@
 
 namespace convoy {
 
+/// What torchvision's Resize(resize) and CenterCrop(size) show of a width x height image, in its pixels.
+[[nodiscard]] ResizeBox central_box(int width, int height, int resize, int size);
+
 /// What becomes of a box.
 struct DecodedSize {
   int width = 0, height = 0;

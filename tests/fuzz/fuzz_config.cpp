@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Fuzz target: the config reader (app/config/config_reader.h). What it accepts is printed, and must read back to the
+// Fuzz target: the config reader (app/build/read_config.h). What it accepts is printed, and must read back to the
 // same.
+#include "app/build/read_config.h"
 #include "app/config/config_printer.h"
-#include "app/config/config_reader.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

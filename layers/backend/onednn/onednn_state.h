@@ -11,9 +11,9 @@
 #include <optional>
 
 #include "layers/backend/backend.h"
-#include "layers/backend/onednn/conv/weight_copy.h"
 #include "layers/backend/onednn/directions.h"
 #include "layers/backend/onednn/dnnl_compat.h"
+#include "layers/backend/onednn/weight_copy.h"
 
 namespace convoy {
 

@@ -9,8 +9,8 @@
 
 #include "app/build/build_backend.h"
 #include "app/build/device_choice.h"
+#include "app/build/read_config.h"
 #include "app/config/config_printer.h"
-#include "app/config/config_reader.h"
 #include "layers/base/error.h"
 
 using namespace convoy;

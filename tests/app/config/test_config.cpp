@@ -13,9 +13,9 @@
 
 #include "app/base/duration.h"
 #include "app/base/input_path.h"
+#include "app/build/read_config.h"
 #include "app/config/config_keys.h"
 #include "app/config/config_printer.h"
-#include "app/config/config_reader.h"
 #include "app/config/toml_text.h"
 #include "layers/base/error.h"
 

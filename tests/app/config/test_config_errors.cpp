@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "app/config/config_reader.h"
+#include "app/build/read_config.h"
 #include "layers/base/error.h"
 
 using namespace convoy;

@@ -5,8 +5,8 @@
 
 #include <string>
 
+#include "app/build/read_config.h"
 #include "app/config/config_printer.h"
-#include "app/config/config_reader.h"
 #include "layers/base/error.h"
 
 using namespace convoy;

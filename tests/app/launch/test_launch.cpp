@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "app/config/config_reader.h"
+#include "app/build/read_config.h"
 #include "app/launch/failure.h"
 #include "app/launch/job_state.h"
 #include "app/launch/launcher.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "app/launch/launch_options.h"
+#include "app/commands/launch_options.h"
 
 #include <charconv>
 

@@ -3,7 +3,7 @@
 // A tile is rounded row by row into pairs of bfloat16 as 32-bit words, which both formats hold: input channels 2p and
 // 2p + 1 of one output channel in the forward one, the other way round in the backward one. Relies on 512-bit vectors
 // being found by the compiler. Invariant: every element of both copies is written by one thread.
-#include "layers/backend/onednn/conv/weight_copy.h"
+#include "layers/backend/onednn/weight_copy.h"
 
 #include <bit>
 #include <cstring>

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A TOML file and --set overrides to a valid Config: the keys one by one (config_reader.h), then what they must fulfil
+// together (config_checks.h).
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "app/config/config.h"
+#include "app/config/config_reader.h"
+
+namespace convoy {
+
+/// Like parse_keys(), and the keys fit together.
+[[nodiscard]] Config parse_config(std::string_view text, const std::string& path,
+                                  const std::vector<std::string>& overrides = {},
+                                  InputFiles files = InputFiles::kLookFor);
+
+/// Reads the file and parses it.
+[[nodiscard]] Config read_config(const std::string& path, const std::vector<std::string>& overrides = {});
+
+}  // namespace convoy
