@@ -10,7 +10,7 @@ namespace convoy {
 namespace {
 
 constexpr float kEpsilon = 1e-5F;
-enum Slot { kInput, kGate, kMean, kVariance, kDgamma, kDbeta };
+enum Slot { kInput, kReluMask, kMean, kVariance, kDgamma, kDbeta };
 
 }  // namespace
 
@@ -52,21 +52,21 @@ void BatchNorm2d::reduce_statistics(double count, const Tensor& mean, const Tens
   backend_->copy_from_host(v.data(), variance);
 }
 
-Tensor BatchNorm2d::normalize(const Tensor& x, const Tensor& mean, const Tensor& variance, const Tensor& addend,
+Tensor BatchNorm2d::normalize(const Tensor& x, const Tensor& mean, const Tensor& variance, const Tensor& residual,
                               Cache& cache, Mode mode) {
   Tensor y = output(x.shape());
   const Tensor &gamma = weight_->weight.master, &beta = bias_->weight.master;
   if (relu_ && mode == Mode::kTraining) {
-    saved(cache)[kGate] = backend_->batch_norm_apply_relu(x, mean, variance, gamma, beta, kEpsilon, addend, y);
+    saved(cache)[kReluMask] = backend_->batch_norm_apply_relu(x, mean, variance, gamma, beta, kEpsilon, residual, y);
   } else {
-    backend_->batch_norm_apply(x, mean, variance, gamma, beta, kEpsilon, addend, relu_, y);
+    backend_->batch_norm_apply(x, mean, variance, gamma, beta, kEpsilon, residual, relu_, y);
   }
   return y;
 }
 
-Tensor BatchNorm2d::forward_add(const Tensor& x, const Tensor& addend, Cache& cache, Mode mode) {
+Tensor BatchNorm2d::forward_add(const Tensor& x, const Tensor& residual, Cache& cache, Mode mode) {
   if (mode == Mode::kEvaluation || running_->frozen) {
-    return normalize(x, running_->mean, running_->variance, addend, cache, mode);
+    return normalize(x, running_->mean, running_->variance, residual, cache, mode);
   }
   auto& slots = saved(cache);
   slots[kMean] = backend_->tensor({channels_}, DType::kF32);
@@ -83,7 +83,7 @@ Tensor BatchNorm2d::forward_add(const Tensor& x, const Tensor& addend, Cache& ca
         "larger images, or data.drop_last = true)",
         path_);
   }
-  Tensor y = normalize(x, slots[kMean], slots[kVariance], addend, cache, mode);
+  Tensor y = normalize(x, slots[kMean], slots[kVariance], residual, cache, mode);
   backend_->axpy(cache.share, slots[kMean], running_->step_mean);
   backend_->axpy(static_cast<float>(cache.share * (count / (count - 1))), slots[kVariance], running_->step_variance);
   slots[kInput] = x;
@@ -92,25 +92,25 @@ Tensor BatchNorm2d::forward_add(const Tensor& x, const Tensor& addend, Cache& ca
 
 // With statistics that do not depend on x: dx = gamma / sqrt(variance + epsilon) * g. The terms of the two sums, zero
 // here, are the only ones that look at x, so dy stands in for it and the input need not be kept.
-Tensor BatchNorm2d::backward_frozen(const Tensor& gate, const Tensor& dy) {
+Tensor BatchNorm2d::backward_frozen(const Tensor& mask, const Tensor& dy) {
   const Tensor sums = backend_->tensor({channels_}, DType::kF32);
   backend_->zero(sums);
   Tensor dx = output(dy.shape());
-  backend_->batch_norm_backward_apply(dy, dy, gate, running_->mean, running_->variance, weight_->weight.master, sums,
+  backend_->batch_norm_backward_apply(dy, dy, mask, running_->mean, running_->variance, weight_->weight.master, sums,
                                       sums, 1, kEpsilon, dx);
   return dx;
 }
 
-Tensor BatchNorm2d::gate(Cache& cache) const { return saved(cache)[kGate]; }
+Tensor BatchNorm2d::mask(Cache& cache) const { return saved(cache)[kReluMask]; }
 
-Tensor BatchNorm2d::backward_through(const Tensor& gate, const Tensor& dy, Cache& cache) {
+Tensor BatchNorm2d::backward_through(const Tensor& mask, const Tensor& dy, Cache& cache) {
   auto& slots = saved(cache);
-  slots[kGate].reset();
-  if (running_->frozen) return backward_frozen(gate, dy);
+  slots[kReluMask].reset();
+  if (running_->frozen) return backward_frozen(mask, dy);
   const Tensor& x = slots[kInput];
   slots[kDgamma] = backend_->tensor({channels_}, DType::kF32);
   slots[kDbeta] = backend_->tensor({channels_}, DType::kF32);
-  backend_->batch_norm_backward_reduce(dy, x, gate, slots[kMean], slots[kVariance], kEpsilon, slots[kDgamma],
+  backend_->batch_norm_backward_reduce(dy, x, mask, slots[kMean], slots[kVariance], kEpsilon, slots[kDgamma],
                                        slots[kDbeta]);
   Tensor dgamma = slots[kDgamma], dbeta = slots[kDbeta];
   auto count = static_cast<double>(values_per_channel(x));
@@ -130,7 +130,7 @@ Tensor BatchNorm2d::backward_through(const Tensor& gate, const Tensor& dy, Cache
     backend_->copy_from_host(sums.data() + c, dbeta);
   }
   Tensor dx = in_place_of(x);
-  backend_->batch_norm_backward_apply(dy, x, gate, slots[kMean], slots[kVariance], weight_->weight.master, dgamma,
+  backend_->batch_norm_backward_apply(dy, x, mask, slots[kMean], slots[kVariance], weight_->weight.master, dgamma,
                                       dbeta, count, kEpsilon, dx);
   slots[kInput].reset();
   slots[kMean].reset();

@@ -19,20 +19,20 @@ class BatchNorm2d final : public Layer {
   Shape build(BuildContext& context, const std::string& path, const Shape& input) override;
   [[nodiscard]] Shape output_shape(const Shape& input) const override { return input; }
   Tensor forward(const Tensor& x, Cache& cache, Mode mode) override { return forward_add(x, Tensor(), cache, mode); }
-  /// With `addend` (x's shape) added before the ReLU.
-  Tensor forward_add(const Tensor& x, const Tensor& addend, Cache& cache, Mode mode);
-  Tensor backward_input(const Tensor& dy, Cache& cache) override { return backward_through(gate(cache), dy, cache); }
-  /// What the ReLU lets through of a gradient, also of the addend's; empty without a ReLU. Until backward_input().
-  [[nodiscard]] Tensor gate(Cache& cache) const;
-  /// backward_input() of one without ReLU whose output is the addend of another's, with the gate of that.
-  Tensor backward_through(const Tensor& gate, const Tensor& dy, Cache& cache);
+  /// With `residual` (x's shape) added before the ReLU.
+  Tensor forward_add(const Tensor& x, const Tensor& residual, Cache& cache, Mode mode);
+  Tensor backward_input(const Tensor& dy, Cache& cache) override { return backward_through(mask(cache), dy, cache); }
+  /// What the ReLU lets through of a gradient, also of the residual's; empty without a ReLU. Until backward_input().
+  [[nodiscard]] Tensor mask(Cache& cache) const;
+  /// backward_input() of one without ReLU whose output is the residual of another's, with the mask of that.
+  Tensor backward_through(const Tensor& mask, const Tensor& dy, Cache& cache);
   void backward_weight(Cache& cache) override;
 
  private:
-  Tensor backward_frozen(const Tensor& gate, const Tensor& dy);
+  Tensor backward_frozen(const Tensor& mask, const Tensor& dy);
   void reduce_statistics(double count, const Tensor& mean, const Tensor& variance);
-  // y of these statistics; keeps the gate of ReLU for backward.
-  Tensor normalize(const Tensor& x, const Tensor& mean, const Tensor& variance, const Tensor& addend, Cache& cache,
+  // y of these statistics; keeps the mask of ReLU for backward.
+  Tensor normalize(const Tensor& x, const Tensor& mean, const Tensor& variance, const Tensor& residual, Cache& cache,
                    Mode mode);
   [[nodiscard]] static std::int64_t values_per_channel(const Tensor& x) { return x.size() / x.shape()[1]; }
 

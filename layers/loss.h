@@ -15,15 +15,15 @@ struct Loss {
   } kind = Kind::kCrossEntropy;
   float label_smoothing = 0;  ///< training only; evaluation reports the plain loss
 
-  /// outputs [n, K]; truth: int64 [n] labels or float32 [n, K] targets; totals float64 [3], see Backend.
+  /// outputs [n, K]; targets: int64 [n] labels or float32 [n, K] targets; totals float64 [3], see Backend.
   /// doutputs (set): gradient of loss_scale * sum / global_samples; empty in evaluation.
-  void apply(Backend& backend, const Tensor& outputs, const Tensor& truth, std::int64_t global_samples,
+  void apply(Backend& backend, const Tensor& outputs, const Tensor& targets, std::int64_t global_samples,
              const Tensor& doutputs, const Tensor& totals, double loss_scale = 1) const {
     const float scale = static_cast<float>(loss_scale) / static_cast<float>(global_samples);
     if (kind == Kind::kMse) {
-      backend.mse(outputs, truth, scale, doutputs, totals);
+      backend.mse(outputs, targets, scale, doutputs, totals);
     } else {
-      backend.softmax_cross_entropy(outputs, truth, doutputs ? label_smoothing : 0.0F, scale, doutputs, totals);
+      backend.softmax_cross_entropy(outputs, targets, doutputs ? label_smoothing : 0.0F, scale, doutputs, totals);
     }
   }
 };

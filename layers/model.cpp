@@ -125,13 +125,13 @@ std::int64_t Model::chunk_begin(int chunk) const {
   return chunk + 1 < static_cast<int>(chunks_.size()) ? chunk_end(chunk + 1) : 0;
 }
 
-Tensor Model::forward(const Tensor& x, Cache& cache, Mode mode, int chunk, const Poke& poke) {
+Tensor Model::forward(const Tensor& x, Cache& cache, Mode mode, int chunk, const Progress& progress) {
   Tensor y = x;
   for (std::size_t i = first_unit(chunk); i <= last_unit(chunk); ++i) {
     const ProfileRange range(units_[i].name.c_str());
     // Below the lowest that learns nothing is kept for a backward that never comes.
     y = units_[i].layer->forward(y, cache, static_cast<int>(i) < lowest_ ? Mode::kEvaluation : mode);
-    if (poke) poke();
+    if (progress) progress();
   }
   return y;
 }
@@ -147,13 +147,13 @@ Tensor Model::backward(const Tensor& dy, Cache& cache, const UnitDone& unit_done
   return learns_before(chunk) ? dx : Tensor();
 }
 
-Tensor Model::backward_input(const Tensor& dy, Cache& cache, int chunk, const Poke& poke) {
+Tensor Model::backward_input(const Tensor& dy, Cache& cache, int chunk, const Progress& progress) {
   if (!learns_up_to(chunk)) return {};
   Tensor dx = dy;
   for (std::size_t i = last_unit(chunk) + 1; i-- > lowest_unit(chunk);) {
     const ProfileRange range(units_[i].name.c_str());
     dx = units_[i].layer->backward_input(dx, cache);
-    if (poke) poke();
+    if (progress) progress();
   }
   return learns_before(chunk) ? dx : Tensor();
 }

@@ -53,7 +53,7 @@ struct UnitInfo {
 class Model {
  public:
   /// Called between units, for long stretches of work: moves communication on.
-  using Poke = std::function<void()>;
+  using Progress = std::function<void()>;
   /// Called between units of a weight gradient: of the flat gradient buffer, this chunk's stretch up to element n will
   /// not change any more in this microbatch.
   using UnitDone = std::function<void(std::int64_t n)>;
@@ -67,12 +67,12 @@ class Model {
   [[nodiscard]] Cache make_cache() const { return Cache(layers_); }
   /// x: the chunk's input in compute type, any batch and image size. Evaluation leaves the cache empty and uses the
   /// running statistics.
-  Tensor forward(const Tensor& x, Cache& cache, Mode mode, int chunk = 0, const Poke& poke = {});
+  Tensor forward(const Tensor& x, Cache& cache, Mode mode, int chunk = 0, const Progress& progress = {});
   /// Both backwards, unit by unit from the last down to the lowest that learns, and unit_done() after each. Returns the
   /// gradient of the chunk's input, empty unless a unit before it learns.
   Tensor backward(const Tensor& dy, Cache& cache, const UnitDone& unit_done, int chunk = 0);
   /// The first half of backward(): only the gradient of the input.
-  Tensor backward_input(const Tensor& dy, Cache& cache, int chunk = 0, const Poke& poke = {});
+  Tensor backward_input(const Tensor& dy, Cache& cache, int chunk = 0, const Progress& progress = {});
   /// The second half, after the first on the same cache.
   void backward_weight(Cache& cache, const UnitDone& unit_done, int chunk = 0);
 

@@ -54,7 +54,7 @@ Tensor ResidualBlock::forward(const Tensor& x, Cache& cache, Mode mode) {
 }
 
 Tensor ResidualBlock::propagate(const Tensor& dy, Cache& cache, bool weights) {
-  const Tensor gate = path_.back()->norm.gate(cache);  // that of both paths
+  const Tensor mask = path_.back()->norm.mask(cache);  // that of both paths
   Tensor dx = dy;
   for (auto it = path_.rbegin(); it != path_.rend(); ++it) {
     ConvNorm& layers = **it;
@@ -63,11 +63,11 @@ Tensor ResidualBlock::propagate(const Tensor& dy, Cache& cache, bool weights) {
     if (weights) layers.backward_weight(cache);
   }
   if (downsample_) {
-    const Tensor dshortcut = downsample_->norm.backward_through(gate, dy, cache);
+    const Tensor dshortcut = downsample_->norm.backward_through(mask, dy, cache);
     downsample_->conv.backward_input_add(dshortcut, cache, dx);
     if (weights) downsample_->backward_weight(cache);
   } else if (needs_input_gradient_) {
-    backend_->batch_norm_backward_addend(dy, gate, dx);
+    backend_->batch_norm_backward_residual(dy, mask, dx);
   }
   return dx;
 }

@@ -19,6 +19,6 @@ namespace convoy {
 [[nodiscard]] std::string did_you_mean(std::string_view word, std::span<const std::string_view> known);
 
 /// "a, b, c".
-[[nodiscard]] std::string join(std::span<const std::string_view> words);
+[[nodiscard]] std::string join(std::span<const std::string_view> names);
 
 }  // namespace convoy

@@ -11,7 +11,7 @@ namespace convoy {
 
 namespace {
 
-std::string stretch_words(const UnitRange& range, const std::vector<UnitInfo>& units) {
+std::string describe_range(const UnitRange& range, const std::vector<UnitInfo>& units) {
   std::int64_t parameters = 0;
   for (int i = range.first; i < range.end; ++i) parameters += units[static_cast<std::size_t>(i)].parameters();
   const std::string& first = units[static_cast<std::size_t>(range.first)].name;
@@ -21,7 +21,7 @@ std::string stretch_words(const UnitRange& range, const std::vector<UnitInfo>& u
                      count == 1 ? "unit" : "units", parameters);
 }
 
-double stretch_seconds(const UnitRange& range, const std::vector<UnitCost>& costs) {
+double range_seconds(const UnitRange& range, const std::vector<UnitCost>& costs) {
   double sum = 0;
   for (int i = range.first; i < range.end; ++i) sum += costs[static_cast<std::size_t>(i)].seconds();
   return sum;
@@ -82,14 +82,14 @@ void cut_model(Layout& layout, const Config& config, const std::vector<UnitInfo>
 }
 
 std::vector<std::string> describe_stages(const Layout& layout, const std::vector<UnitInfo>& units) {
-  const double all = layout.costs.empty() ? 0 : stretch_seconds({0, static_cast<int>(units.size())}, layout.costs);
+  const double all = layout.costs.empty() ? 0 : range_seconds({0, static_cast<int>(units.size())}, layout.costs);
   std::vector<std::string> lines;
   for (int stage = 0; stage < layout.schedule.stages; ++stage) {
     std::string line;
     double seconds = 0;
     for (const UnitRange& range : stage_chunks(layout.schedule, layout.partition, stage)) {
-      line += (line.empty() ? "" : "; ") + stretch_words(range, units);
-      if (all > 0) seconds += stretch_seconds(range, layout.costs);
+      line += (line.empty() ? "" : "; ") + describe_range(range, units);
+      if (all > 0) seconds += range_seconds(range, layout.costs);
     }
     if (all > 0) line += fmt::format(", {:.1f} % of the time", 100 * seconds / all);
     lines.push_back(line);

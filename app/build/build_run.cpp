@@ -4,9 +4,9 @@
 #include "app/build/build_backend.h"
 #include "app/build/build_data.h"
 #include "app/build/build_model.h"
+#include "app/build/data_staging.h"
 #include "app/build/read_config.h"
 #include "app/build/run_state.h"
-#include "app/build/stage_data.h"
 #include "app/build/start_check.h"
 #include "app/config/config_printer.h"
 #include "layers/backend/observe/profile_backend.h"
@@ -97,7 +97,7 @@ void build_runner(Run& run) {
   }
   run.runner = std::make_unique<Executor>(
       *run.model, *run.optimizer, build_loss(c.train), normalization(c.data), run.layout.schedule,
-      Executor::Place{run.stage(), run.stages.get(), run.replicas.get()},
+      Executor::Coordinates{run.stage(), run.stages.get(), run.replicas.get()},
       Executor::Buckets{c.parallel.first_bucket_mb, c.parallel.bucket_mb}, run.loss_scaler, recorder(run));
 }
 
@@ -161,12 +161,12 @@ LoaderOptions training_loader(const Run& run) {
   if (run.config.parallel.mode == ParallelMode::kScatter) {  // the root reads everything
     options.replica = 0;
     options.replicas = 1;
-    options.inputs = options.truth = run.is_root();
+    options.inputs = options.targets = run.is_root();
     return options;
   }
   const Schedule& schedule = run.layout.schedule;
   options.inputs = schedule.stage_of(0) == run.stage();
-  options.truth = schedule.stage_of(schedule.virtual_stages() - 1) == run.stage();
+  options.targets = schedule.stage_of(schedule.virtual_stages() - 1) == run.stage();
   return options;
 }
 
@@ -177,7 +177,7 @@ LoaderOptions evaluation_loader(const Run& run) {
   if (run.config.parallel.mode == ParallelMode::kScatter) {  // each rank evaluates its share
     options.replica = run.replica();
     options.replicas = run.layout.mesh.replicas();
-    options.inputs = options.truth = true;
+    options.inputs = options.targets = true;
   }
   return options;
 }

@@ -14,8 +14,8 @@ namespace convoy {
 
 namespace {
 
-constexpr int kMostLoaderThreads = 64;  // unless the user says more
-constexpr double kTensorShare = 0.9;    // of a GPU's memory; libraries and their connections take the rest
+constexpr int kMaxLoaderThreads = 64;  // unless the user says more
+constexpr double kTensorShare = 0.9;   // of a GPU's memory; libraries and their connections take the rest
 
 double node_memory() {
   return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
@@ -54,7 +54,7 @@ int choose_gpu(const RankPlace& place, int gpus, bool share) {
 int choose_loader_threads(const Config& config, const RankPlace& place, const DeviceChoice& device) {
   if (config.data.loader_threads > 0) return static_cast<int>(config.data.loader_threads);
   const int computing = device.on_gpu() ? 1 : device.threads;  // a thread that feeds the GPU
-  return std::clamp(place.thread_share - computing, 1, kMostLoaderThreads);
+  return std::clamp(place.thread_share - computing, 1, kMaxLoaderThreads);
 }
 
 namespace {

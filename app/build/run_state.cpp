@@ -5,7 +5,7 @@
 #include <iostream>
 
 #include "app/base/version.h"
-#include "app/build/stage_state.h"
+#include "app/build/pipeline_state.h"
 #include "app/config/config_printer.h"
 #include "layers/base/clock.h"
 #include "layers/base/error.h"
@@ -68,7 +68,7 @@ void load_weights(Run& run, const std::string& file, const std::string& skip) {
     return "";
   };
   on_root(*run.communicator, load, "loading weights");
-  spread_state(run, tensors, file, skip);
+  scatter_state(run, tensors, file, skip);
 }
 
 }  // namespace
@@ -115,7 +115,7 @@ RunState restore_run(Run& run) {
   text >> state.step >> state.epoch >> state.samples_seen >> loss_scale >> std::ws;
   run.loss_scaler.restore(loss_scale);
   std::getline(text, state.source);
-  spread_state(run, tensors, state.source);
+  scatter_state(run, tensors, state.source);
   return state;
 }
 

@@ -81,7 +81,7 @@ CLI::App* add_pack_command(CLI::App& app, PackArguments& pack) {
   command->add_option("--seed", pack.seed, "of the split")->type_name("N")->capture_default_str();
   command->add_option("--shuffle", pack.shuffle, "write samples in a random order of this seed")->type_name("SEED");
   command->add_option("--shards", pack.shards, "write this many files, OUT-00000-of-0000N.h5 ..., instead of one")
-      ->check(CLI::Range(1, kMostShards))
+      ->check(CLI::Range(1, kMaxShards))
       ->type_name("N");
   command->add_option("--threads", pack.threads, "default: all cores")->check(CLI::Range(1, 1024))->type_name("N");
   command->add_option("--progress", pack.progress, "as log.progress")

@@ -118,7 +118,7 @@ struct LaunchArguments {
   std::string launcher = "auto";
   std::string launcher_args;
   TrainArguments train;
-  std::vector<std::string> train_words;  ///< "train" and what follows, as given
+  std::vector<std::string> train_command_line;  ///< "train" and what follows, as given
 };
 
 int train_command(World& world, const TrainArguments& arguments);

@@ -15,7 +15,7 @@
 #include "io/data/shards.h"
 #include "io/hdf5/hdf5_trial.h"
 #include "layers/base/error.h"
-#include "layers/base/size_words.h"
+#include "layers/base/format_bytes.h"
 
 namespace convoy {
 
@@ -112,7 +112,7 @@ void inspect_file(const std::string& path) {
   const bool checkpoint = is_checkpoint(file);
   std::error_code ignored;
   fmt::print("{}: {}, {}\n\n", path, checkpoint ? "a checkpoint" : "an HDF5 file",
-             size_in_words(std::filesystem::file_size(path, ignored)));
+             format_bytes(std::filesystem::file_size(path, ignored)));
   if (checkpoint) print_attributes(file);
 
   const std::vector<DatasetCheck> checks = check_datasets(path);

@@ -20,7 +20,7 @@ namespace convoy {
 namespace {
 
 constexpr std::int64_t kEpoch = 0;
-constexpr std::int64_t kMostPixels = std::int64_t{1} << 28;  // of a picture: a gigabyte of memory while it is made
+constexpr std::int64_t kMaxPixels = std::int64_t{1} << 28;  // of a picture: a gigabyte of memory while it is made
 
 /// A sample as the data set gives it.
 struct Sample {
@@ -96,9 +96,9 @@ void check_drawable(const Dataset& data, std::int64_t images) {
     fail_usage("inspect --images: the samples of data.train have {} channels (a picture has 1 or 3)", shape[0]);
   }
   // Enlarged and with its label a sample may take some thousand pixels more.
-  if (images > kMostPixels / (shape[1] * shape[2] + 16384)) {
+  if (images > kMaxPixels / (shape[1] * shape[2] + 16384)) {
     fail_usage("inspect --images: {} samples of {}x{} pixels are too many for one picture (at most {})", images,
-               shape[1], shape[2], kMostPixels / (shape[1] * shape[2] + 16384));
+               shape[1], shape[2], kMaxPixels / (shape[1] * shape[2] + 16384));
   }
 }
 

@@ -75,10 +75,10 @@ std::string launch_folder(const LaunchArguments& arguments, const Config& config
 
 Launcher make_launcher(const LaunchArguments& arguments, HostKind hosts, const std::string& folder) {
   Launcher launcher;
-  launcher.arguments = split_words(arguments.launcher_args, "--launcher-args");
+  launcher.arguments = split_command(arguments.launcher_args, "--launcher-args");
   const std::string program = fs::read_symlink("/proc/self/exe").string();
   launcher.program = {program};
-  for (const std::string& word : arguments.train_words) launcher.program.push_back(word);
+  for (const std::string& word : arguments.train_command_line) launcher.program.push_back(word);
   if (hosts != HostKind::kMembers) {
     launcher.kind = choose_launcher(arguments.launcher, hosts == HostKind::kSlurm);
     check_launcher(launcher);
@@ -140,7 +140,7 @@ class JobLaunch {
     const auto lock = take_lock(leadership_, on_lost_);
     if (!lock) {
       fail_usage("launch: {} leads this run already (stop that launch first; its lock is {}/leader.lock)",
-                 leadership_.holder().words(), folder_);
+                 leadership_.holder().to_string(), folder_);
     }
     return lead(*lock);
   }
@@ -161,7 +161,7 @@ class JobLaunch {
       const LockOwner& leader = leadership_.holder();
       const std::string name = leader_name(leader.process.host, leader.token);
       if (!leader.token.empty() && leaders.insert(name).second) {
-        journal.write(fmt::format("{} stands by; {} leads", host, leader.words()));
+        journal.write(fmt::format("{} stands by; {} leads", host, leader.to_string()));
       }
       if (const auto signal = signals_.first()) return leave(*signal, service);
       if (lost_) fail("launch: the lock of {} in {} is lost, so it leaves the job", host, folder_);

@@ -9,13 +9,13 @@ namespace convoy {
 
 namespace {
 
-constexpr int kMostNodes = 65536;
+constexpr int kMaxNodes = 65536;
 
 int parse_nodes(std::string_view text, const std::string& whole) {
   int value = 0;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || stop != text.data() + text.size() || value < 1 || value > kMostNodes) {
-    fail_usage("--nodes: \"{}\" is no number of nodes (write N, or MIN:MAX, from 1 to {})", whole, kMostNodes);
+  if (error != std::errc() || stop != text.data() + text.size() || value < 1 || value > kMaxNodes) {
+    fail_usage("--nodes: \"{}\" is no number of nodes (write N, or MIN:MAX, from 1 to {})", whole, kMaxNodes);
   }
   return value;
 }
@@ -69,7 +69,7 @@ LaunchArguments finish_launch(const LaunchOptions& options, std::vector<std::str
   if (a.min_nodes > a.max_nodes) fail_usage("--nodes: {} is more than {} (write MIN:MAX)", a.min_nodes, a.max_nodes);
   if (train.dry_run) fail_usage("launch: --dry-run trains nothing (convoy train CONFIG --dry-run shows the plan)");
   a.train = train;
-  a.train_words = std::move(words);
+  a.train_command_line = std::move(words);
   return a;
 }
 

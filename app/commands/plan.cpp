@@ -25,7 +25,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string layout_words(const Layout& layout) {
+std::string describe_layout(const Layout& layout) {
   const Schedule& s = layout.schedule;
   std::string words = fmt::format("{} x {}  {}", layout.mesh.replicas(), s.stages, s.name);
   if (s.chunks > 1) words += fmt::format(" ({} chunks)", s.chunks);
@@ -39,8 +39,9 @@ void print_head() {
 
 void print_row(const std::string& label, const Prediction& p) {
   std::cout << fmt::format("{:<10} {:<36} {:>12} {:>10} {:>11.2f} {:>13.1f} {:>6.1f}% {:>10.3f}\n", label,
-                           layout_words(p.layout), p.layout.schedule.microbatches, p.layout.microbatch(p.global_batch),
-                           1e3 * p.seconds, p.images_per_second(), 100 * p.bubble(), p.peak_bytes / 1e9)
+                           describe_layout(p.layout), p.layout.schedule.microbatches,
+                           p.layout.microbatch(p.global_batch), 1e3 * p.seconds, p.images_per_second(),
+                           100 * p.bubble(), p.peak_bytes / 1e9)
             << std::flush;
 }
 

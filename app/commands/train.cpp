@@ -13,7 +13,7 @@ namespace convoy {
 
 namespace {
 
-std::string schedule_words(const Config& c, const Schedule& schedule) {
+std::string describe_schedule(const Config& c, const Schedule& schedule) {
   switch (c.parallel.mode) {
     case ParallelMode::kData: return "data parallel";
     case ParallelMode::kScatter: return "scattered from rank 0";
@@ -33,7 +33,7 @@ void print_plan(Run& run, const RunState& state) {
             << fmt::format("device     {}{}\n", run.backend->description(),
                            run.device.no_gpu.empty() ? "" : fmt::format(" (no GPU: {})", run.device.no_gpu))
             << fmt::format("ranks      {} = {} replicas x {} stages\n", mesh.ranks(), mesh.replicas(), mesh.stages())
-            << fmt::format("mode       {}\n", schedule_words(c, run.layout.schedule));
+            << fmt::format("mode       {}\n", describe_schedule(c, run.layout.schedule));
   if (mesh.stages() > 1) {
     const std::vector<std::string> stages = describe_stages(run.layout, run.model->units());
     for (std::size_t i = 0; i < stages.size(); ++i) std::cout << fmt::format("stage {:<4} {}\n", i, stages[i]);

@@ -21,32 +21,32 @@ namespace convoy {
 
 /// The words of an enum in the order of its values; specialised beside each enum.
 template <class E>
-struct EnumWords;
+struct EnumNames;
 
 template <class E>
 concept ConfigEnum = requires {
-  EnumWords<E>::words;
+  EnumNames<E>::names;
 };
 
 /// The word that stands for a value in configs and logs.
 template <ConfigEnum E>
 [[nodiscard]] constexpr std::string_view to_string(E value) {
-  return EnumWords<E>::words[static_cast<std::size_t>(value)];
+  return EnumNames<E>::names[static_cast<std::size_t>(value)];
 }
 
 /// The value that a word stands for, or nothing.
 template <ConfigEnum E>
 [[nodiscard]] constexpr std::optional<E> from_string(std::string_view word) {
-  for (std::size_t i = 0; i < EnumWords<E>::words.size(); ++i) {
-    if (EnumWords<E>::words[i] == word) return static_cast<E>(i);
+  for (std::size_t i = 0; i < EnumNames<E>::names.size(); ++i) {
+    if (EnumNames<E>::names[i] == word) return static_cast<E>(i);
   }
   return std::nullopt;
 }
 
 #define CONVOY_CONFIG_ENUM(E, ...)                                                \
   template <>                                                                     \
-  struct EnumWords<E> {                                                           \
-    static constexpr auto words = std::to_array<std::string_view>({__VA_ARGS__}); \
+  struct EnumNames<E> {                                                           \
+    static constexpr auto names = std::to_array<std::string_view>({__VA_ARGS__}); \
   }
 
 enum class DeviceKind { kAuto, kCpu, kCuda };

@@ -72,7 +72,7 @@ void refuse_unknown_layer_keys(const ConfigSource& source, const toml::node& lay
       list != nullptr && std::all_of(list->begin(), list->end(), [](const toml::node& n) { return n.is_table(); });
   if (!tables) {
     fail_usage("{}: model.layers: is {} (must be a list of tables, [[model.layers]])", source.place("model.layers"),
-               list != nullptr ? "a list with something else than tables" : type_in_words(layers));
+               list != nullptr ? "a list with something else than tables" : type_name(layers));
   }
   for (std::size_t i = 0; i < list->size(); ++i) {
     refuse_unknown(source, *list->get(i)->as_table(), section, fmt::format("model.layers[{}]", i), all);
@@ -126,7 +126,7 @@ void refuse_unknown_keys(const ConfigSource& source) {
                  right);
     }
     if (!node.is_table()) {
-      fail_usage("{}: {}: is {} (must be a section, [{}])", place, name, type_in_words(node), name);
+      fail_usage("{}: {}: is {} (must be a section, [{}])", place, name, type_name(node), name);
     }
     const Section& section = names.sections[static_cast<std::size_t>(known - sections.begin())];
     refuse_unknown(source, *node.as_table(), section, std::string(name), names.sections);

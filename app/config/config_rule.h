@@ -36,7 +36,7 @@ struct Rule {
   bool names_file = false;                    ///< a string that names a file to read; empty: none
   InputForm form = InputForm::kFile;          ///< of what it names
   std::size_t least_items = 0;                ///< of a list
-  std::span<const std::string_view> words{};  ///< the strings that are allowed (or, for a file, that name none)
+  std::span<const std::string_view> names{};  ///< the strings that are allowed (or, for a file, that name none)
   bool applies = true;
   std::string why_not{};  ///< "what is wrong (what would be right)" when it does not apply
 
@@ -86,9 +86,9 @@ inline Rule between(double minimum, double maximum) { return {.minimum = minimum
 inline Rule below(double minimum, double maximum) {
   return {.minimum = minimum, .maximum = maximum, .open_maximum = true};
 }
-inline Rule one_of(std::span<const std::string_view> words) { return {.words = words}; }
+inline Rule one_of(std::span<const std::string_view> names) { return {.names = names}; }
 /// A file to read, or one of `words`.
-inline Rule input_file(std::span<const std::string_view> words = {}) { return {.names_file = true, .words = words}; }
+inline Rule input_file(std::span<const std::string_view> names = {}) { return {.names_file = true, .names = names}; }
 
 /// " of at least 1", " from 0 to 1"; empty without bounds.
 [[nodiscard]] std::string describe_range(const Rule& rule);
@@ -113,7 +113,7 @@ template <class T>
   } else if constexpr (std::is_same_v<T, bool>) {
     return "true or false";
   } else if constexpr (ConfigEnum<T>) {
-    return (EnumWords<T>::words.size() > 1 ? "one of " : "") + join(EnumWords<T>::words);
+    return (EnumNames<T>::names.size() > 1 ? "one of " : "") + join(EnumNames<T>::names);
   } else if constexpr (std::is_integral_v<T>) {
     return "an integer" + describe_range(rule);
   } else if constexpr (std::is_same_v<T, double>) {
@@ -121,9 +121,9 @@ template <class T>
   } else if constexpr (std::is_same_v<T, std::string>) {
     if (rule.names_file) {
       const std::string_view file = rule.form == InputForm::kFileOrFolder ? "a file or a folder" : "a file";
-      return rule.words.empty() ? std::string(file) : fmt::format("{} or {}", join(rule.words), file);
+      return rule.names.empty() ? std::string(file) : fmt::format("{} or {}", join(rule.names), file);
     }
-    return rule.words.empty() ? "a string" : "one of " + join(rule.words);
+    return rule.names.empty() ? "a string" : "one of " + join(rule.names);
   } else if constexpr (std::is_same_v<T, PartitionConfig>) {
     return "\"auto\" or a list of unit names";
   } else if constexpr (std::is_same_v<T, std::array<double, 2>>) {
@@ -134,7 +134,7 @@ template <class T>
     const std::string what = std::is_same_v<Element, std::string> ? "strings"
                              : std::is_same_v<Element, double>    ? "numbers"
                                                                   : "integers";
-    const std::string each = rule.words.empty() ? describe_range(rule) : " one of " + join(rule.words);
+    const std::string each = rule.names.empty() ? describe_range(rule) : " one of " + join(rule.names);
     return "a list of " + what + (each.empty() ? "" : ", each" + each);
   }
 }

@@ -73,7 +73,7 @@ void ConfigSource::lay_over(const std::string& override) {
   }
   toml::table* table = root_[section].as_table();
   if (table == nullptr) {
-    fail_usage("{}: {}: is {} (must be a section, [{}])", place(section), section, type_in_words(*root_.get(section)),
+    fail_usage("{}: {}: is {} (must be a section, [{}])", place(section), section, type_name(*root_.get(section)),
                section);
   }
   std::string problem;
@@ -117,7 +117,7 @@ std::string ConfigSource::origin(std::string_view key) const {
   return fmt::format("{}:{}", path_, node ? node.node()->source().begin.line : 1);
 }
 
-std::string type_in_words(const toml::node& node) {
+std::string type_name(const toml::node& node) {
   switch (node.type()) {
     case toml::node_type::table: return "a table";
     case toml::node_type::array: return node.is_array_of_tables() ? "a list of tables" : "a list";

@@ -39,7 +39,7 @@ class ConfigSource {
 };
 
 /// "a string", "an integer" and so on, for messages.
-[[nodiscard]] std::string type_in_words(const toml::node& node);
+[[nodiscard]] std::string type_name(const toml::node& node);
 
 /// The value as TOML text.
 [[nodiscard]] std::string value_text(const toml::node& node);

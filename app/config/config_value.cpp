@@ -15,7 +15,7 @@ void ValueReader::refuse(const std::string& path, const std::string& problem) co
 }
 
 void ValueReader::refuse_type(const std::string& path, const toml::node& node, const std::string& wanted) const {
-  refuse(path, fmt::format("is {} (must be {})", type_in_words(node), wanted));
+  refuse(path, fmt::format("is {} (must be {})", type_name(node), wanted));
 }
 
 void ValueReader::refuse_word(const std::string& path, const std::string& word, std::span<const std::string_view> known,
@@ -65,15 +65,15 @@ void ValueReader::read(const toml::node& node, std::string& field, const Rule& r
   }
   if (rule.names_file) {
     find_file(field, rule, path);
-  } else if (!rule.words.empty() && std::find(rule.words.begin(), rule.words.end(), field) == rule.words.end()) {
-    refuse_word(path, field, rule.words, wanted);
+  } else if (!rule.names.empty() && std::find(rule.names.begin(), rule.names.end(), field) == rule.names.end()) {
+    refuse_word(path, field, rule.names, wanted);
   }
 }
 
 void ValueReader::find_file(std::string& field, const Rule& rule, const std::string& path) const {
-  if (std::find(rule.words.begin(), rule.words.end(), field) != rule.words.end()) return;
+  if (std::find(rule.names.begin(), rule.names.end(), field) != rule.names.end()) return;
   if (field.empty()) {
-    if (!rule.must_be_there && rule.words.empty()) return;
+    if (!rule.must_be_there && rule.names.empty()) return;
     refuse(path, fmt::format("is empty (must be {})", describe<std::string>(rule)));
   }
   if (files_ == InputFiles::kTrust) return;
@@ -82,7 +82,7 @@ void ValueReader::find_file(std::string& field, const Rule& rule, const std::str
     field = found.path;
     return;
   }
-  const std::string near = did_you_mean(field, rule.words);
+  const std::string near = did_you_mean(field, rule.names);
   if (!near.empty()) refuse(path, fmt::format("unknown name \"{}\" (did you mean \"{}\"?)", field, near));
   refuse(path, found.problem);
 }

@@ -44,7 +44,7 @@ class ValueReader {
     if (!node.is_string()) refuse_type(path, node, describe<E>(rule));
     const std::string& word = node.as_string()->get();
     const auto value = from_string<E>(word);
-    if (!value) refuse_word(path, word, EnumWords<E>::words, describe<E>(rule));
+    if (!value) refuse_word(path, word, EnumNames<E>::names, describe<E>(rule));
     field = *value;
   }
 

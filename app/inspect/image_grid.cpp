@@ -10,16 +10,16 @@ namespace convoy {
 
 namespace {
 
-constexpr std::int64_t kLeastSide = 56;  // pixels; smaller samples are enlarged to this or a little more
+constexpr std::int64_t kMinSide = 56;  // pixels; smaller samples are enlarged to this or a little more
 constexpr std::int64_t kGap = 6;
 constexpr std::int64_t kAdvance = kGlyphWidth + 1;
 constexpr std::int64_t kLabelHeight = kGlyphHeight + 4;
-constexpr std::size_t kMostCharacters = 16;
+constexpr std::size_t kMaxCharacters = 16;
 constexpr std::uint8_t kPaper = 255, kInk = 0;
 
 std::string short_label(const GridTile& tile) {
   std::string text = printable(tile.label);
-  if (text.size() > kMostCharacters) text = text.substr(0, kMostCharacters - 2) + "..";
+  if (text.size() > kMaxCharacters) text = text.substr(0, kMaxCharacters - 2) + "..";
   return text;
 }
 
@@ -60,7 +60,7 @@ class Canvas {
 
 Picture draw_grid(const std::vector<GridTile>& tiles, const Shape& sample) {
   const std::int64_t least = std::min(sample[1], sample[2]);
-  const std::int64_t factor = std::max<std::int64_t>(1, (kLeastSide + least - 1) / least);
+  const std::int64_t factor = std::max<std::int64_t>(1, (kMinSide + least - 1) / least);
   std::int64_t label_width = 0;
   for (const GridTile& tile : tiles) {
     label_width = std::max(label_width, static_cast<std::int64_t>(short_label(tile).size()) * kAdvance);

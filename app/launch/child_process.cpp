@@ -91,10 +91,10 @@ class Pipe {
 
 // Whether more may come.
 bool drain(int descriptor, std::string& text) {
-  constexpr std::size_t kMost = 1 << 20;
+  constexpr std::size_t kMax = 1 << 20;
   std::array<char, 65536> buffer{};
   const ssize_t count = ::read(descriptor, buffer.data(), buffer.size());
-  if (count > 0 && text.size() < kMost) text.append(buffer.data(), static_cast<std::size_t>(count));
+  if (count > 0 && text.size() < kMax) text.append(buffer.data(), static_cast<std::size_t>(count));
   return count > 0 || (count < 0 && errno == EINTR);
 }
 
@@ -178,7 +178,7 @@ Captured capture(const std::vector<std::string>& argv, std::chrono::milliseconds
   return result;
 }
 
-std::vector<std::string> split_words(const std::string& text, const std::string& what) {
+std::vector<std::string> split_command(const std::string& text, const std::string& what) {
   std::vector<std::string> words;
   bool in_word = false;
   char quote = '\0';

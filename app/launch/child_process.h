@@ -62,6 +62,6 @@ struct Captured {
 
 /// "a 'b c'" -> a, b c: words as a shell cuts them, with both kinds of quotes and no expansion. Throws a usage Error,
 /// which names `what`, for a quote that is not closed.
-[[nodiscard]] std::vector<std::string> split_words(const std::string& text, const std::string& what);
+[[nodiscard]] std::vector<std::string> split_command(const std::string& text, const std::string& what);
 
 }  // namespace convoy

@@ -11,7 +11,7 @@ namespace convoy {
 
 namespace {
 
-constexpr int kMostDelay = 60;
+constexpr int kMaxDelay = 60;
 
 bool is_crash(int signal) {
   return signal == SIGSEGV || signal == SIGABRT || signal == SIGBUS || signal == SIGFPE || signal == SIGILL;
@@ -42,7 +42,7 @@ std::string signal_name(int signal) {
   return name == nullptr ? fmt::format("signal {}", signal) : fmt::format("SIG{}", name);
 }
 
-std::string end_words(const GenerationEnd& end, const std::string& launcher) {
+std::string describe_end(const GenerationEnd& end, const std::string& launcher) {
   const ExitStatus& status = end.status;
   if (status.signal != 0) return fmt::format("{} was killed by {}", launcher, signal_name(status.signal));
   if (status.code == 127) return launcher + " cannot be started";
@@ -65,7 +65,7 @@ RestartPolicy::Verdict RestartPolicy::after(const Failure& failure) {
   }
   if (restarts_ >= max_restarts_) return {fmt::format("{} restarts (--max-restarts) are used up", max_restarts_)};
   ++restarts_;
-  return {"", without_progress_ == 0 ? 0 : std::min(kMostDelay, 1 << std::min(without_progress_ - 1, 6))};
+  return {"", without_progress_ == 0 ? 0 : std::min(kMaxDelay, 1 << std::min(without_progress_ - 1, 6))};
 }
 
 }  // namespace convoy

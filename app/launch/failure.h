@@ -29,7 +29,7 @@ struct GenerationEnd {
 
 [[nodiscard]] EndKind classify(const GenerationEnd& end);
 /// "a rank was killed by SIGKILL", for people.
-[[nodiscard]] std::string end_words(const GenerationEnd& end, const std::string& launcher);
+[[nodiscard]] std::string describe_end(const GenerationEnd& end, const std::string& launcher);
 /// "SIGKILL", or "signal 64".
 [[nodiscard]] std::string signal_name(int signal);
 

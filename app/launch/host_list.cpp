@@ -12,14 +12,14 @@ namespace convoy {
 
 namespace {
 
-constexpr int kMostSlots = 65536;
+constexpr int kMaxSlots = 65536;
 
 int parse_count(const std::string& text, const std::string& place, const std::string& key) {
   int value = 0;
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || stop != end || value < 1 || value > kMostSlots) {
-    fail_usage("{}: {}={} is no number of slots (a whole number from 1 to {})", place, key, text, kMostSlots);
+  if (error != std::errc() || stop != end || value < 1 || value > kMaxSlots) {
+    fail_usage("{}: {}={} is no number of slots (a whole number from 1 to {})", place, key, text, kMaxSlots);
   }
   return value;
 }
@@ -50,7 +50,7 @@ Host parse_line(const std::vector<std::string>& words, const std::string& place)
   if (!is_host_name(host.name)) {
     fail_usage("{}: \"{}\" is no host name (write lines like `node1 slots=4`)", place, host.name);
   }
-  int most = kMostSlots;
+  int most = kMaxSlots;
   for (std::size_t i = 1; i < words.size(); ++i) {
     const std::size_t equals = words[i].find('=');
     const std::string key = words[i].substr(0, equals);
@@ -83,13 +83,13 @@ HostList parse_hosts(std::string_view text, const std::string& place) {
     if (known == hosts.end()) {
       hosts.push_back(host);
     } else {
-      known->slots = std::min(known->slots + host.slots, kMostSlots);
+      known->slots = std::min(known->slots + host.slots, kMaxSlots);
     }
   }
   return hosts;
 }
 
-std::string host_words(const HostList& hosts, char separator) {
+std::string describe_hosts(const HostList& hosts, char separator) {
   std::string words;
   for (const Host& host : hosts) {
     if (!words.empty()) words += separator;

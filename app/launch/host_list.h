@@ -21,7 +21,7 @@ using HostList = std::vector<Host>;
 [[nodiscard]] HostList parse_hosts(std::string_view text, const std::string& place);
 
 /// "a:2 b:2", or "none".
-[[nodiscard]] std::string host_words(const HostList& hosts, char separator = ' ');
+[[nodiscard]] std::string describe_hosts(const HostList& hosts, char separator = ' ');
 
 [[nodiscard]] int count_slots(const HostList& hosts);
 

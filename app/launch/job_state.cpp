@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 constexpr std::array<const char*, 4> kStatusWords{"running", "done", "stopped", "failed"};
-constexpr std::size_t kMostGenerations = 1000;  // of the history that is kept
+constexpr std::size_t kMaxGenerations = 1000;  // of the history that is kept
 
 Json to_json(const GenerationRecord& g) {
   return {{"number", g.number},
@@ -81,7 +81,7 @@ JobState read_job_state(const std::string& path) {
 void write_job_state(const std::string& path, const JobState& state) {
   Json generations = Json::array();
   const std::size_t count = state.generations.size();
-  for (std::size_t i = count > kMostGenerations ? count - kMostGenerations : 0; i < count; ++i) {
+  for (std::size_t i = count > kMaxGenerations ? count - kMaxGenerations : 0; i < count; ++i) {
     generations.push_back(to_json(state.generations[i]));
   }
   const Json json{{"status", kStatusWords.at(static_cast<std::size_t>(state.status))},

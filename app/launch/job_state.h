@@ -19,7 +19,7 @@ struct GenerationRecord {
   std::string start, end;                           ///< UTC; end is empty while it runs
   double seconds_lost = 0;                          ///< from the last step that was seen before to its own first
   std::int64_t step_at_start = 0, step_at_end = 0;  ///< of the newest checkpoint
-  std::int64_t starts_before = 0;                   ///< trainings that had begun before it (RunProgress)
+  std::int64_t starts_before = 0;                   ///< trainings that had begun before it (RunStatus)
   std::string exit;                                 ///< how it ended, for people
   bool program_error = false;                       ///< ended by an error of the program, not by a kill
 };

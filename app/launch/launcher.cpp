@@ -18,7 +18,8 @@ void append(std::vector<std::string>& words, const std::vector<std::string>& mor
 
 std::vector<std::string> mpirun_command(const Launcher& launcher, const HostList& hosts) {
   std::vector<std::string> words{
-      "mpirun", "-n", std::to_string(count_slots(hosts)), "--host", host_words(hosts, ','), "-x", kErrorFileVariable};
+      "mpirun",          "-n", std::to_string(count_slots(hosts)), "--host", describe_hosts(hosts, ','), "-x",
+      kErrorFileVariable};
   append(words, launcher.arguments);
   append(words, launcher.program);
   return words;
@@ -32,7 +33,7 @@ std::vector<std::string> srun_command(const Launcher& launcher, const HostList& 
     if (host.slots != slots) {
       fail_usage(
           "launch: srun wants the same number of ranks on each host, and these differ: {} (give --nproc-per-node)",
-          host_words(hosts));
+          describe_hosts(hosts));
     }
     names += (names.empty() ? "" : ",") + host.name;
   }

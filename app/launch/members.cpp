@@ -66,7 +66,7 @@ std::unique_ptr<LockFile> join_job(const std::string& job, const std::string& ho
   if (!lock) {
     fail_usage(
         "--job: a launch of this host has joined the job already: {} (stop that one first, or leave it to do the work)",
-        attempt.holder().words());
+        attempt.holder().to_string());
   }
   return lock;
 }

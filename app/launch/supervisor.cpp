@@ -19,7 +19,7 @@ constexpr std::chrono::milliseconds kTick{20};
 constexpr std::chrono::seconds kProbePatience{2};  // for slow hosts, when there are others to go on with
 constexpr std::chrono::seconds kReminder{60};
 
-std::string seconds_words(double seconds) { return fmt::format("{:.1f} s", seconds); }
+std::string format_seconds(double seconds) { return fmt::format("{:.1f} s", seconds); }
 
 }  // namespace
 
@@ -135,7 +135,7 @@ std::optional<Supervisor::Ended> Supervisor::wait_for_hosts(HostList& chosen) {
     if (!reminded || Clock::now() - *reminded > kReminder) {
       const bool enough = static_cast<int>(usable.size()) >= options_.nodes.min;
       journal_.write(fmt::format(
-          "waits for hosts: {} can be used ({}), {} (from {})", usable.size(), host_words(usable),
+          "waits for hosts: {} can be used ({}), {} (from {})", usable.size(), describe_hosts(usable),
           enough ? "and no number of them suits the config" : fmt::format("at least {} are needed", options_.nodes.min),
           watch_.name()));
       reminded = Clock::now();
@@ -168,7 +168,7 @@ void Supervisor::begin_generation(Generation& generation) {
   GenerationRecord next;
   next.number = state_.generation;
   next.ranks = count_slots(generation.hosts());
-  next.hosts = host_words(generation.hosts());
+  next.hosts = describe_hosts(generation.hosts());
   next.reason = reason_;
   next.start = utc_time();
   next.step_at_start = progress_.newest_checkpoint();
@@ -183,7 +183,7 @@ std::optional<Supervisor::Ended> Supervisor::end_generation(const GenerationEnd&
   const EndKind kind = classify(end);
   GenerationRecord& last = record();
   last.end = utc_time();
-  last.exit = end_words(end, options_.launcher.name());
+  last.exit = describe_end(end, options_.launcher.name());
   if (progress_.start_step()) last.step_at_start = *progress_.start_step();
   last.step_at_end = progress_.newest_checkpoint();
   if (progress_.start_step() && last.step_at_end > last.step_at_start) state_.has_checkpoint = true;
@@ -251,7 +251,7 @@ int Supervisor::finish(const Ended& ended) {
   } else {
     journal_.write(fmt::format("{} ({} {}, {} restarts, {} lost)", ended.words, state_.generation,
                                state_.generation == 1 ? "generation" : "generations", state_.restarts,
-                               seconds_words(lost)));
+                               format_seconds(lost)));
   }
   return ended.code;
 }

@@ -19,7 +19,7 @@
 #include "app/launch/journal.h"
 #include "app/launch/launcher.h"
 #include "app/launch/rank_counts.h"
-#include "app/launch/run_progress.h"
+#include "app/launch/run_status.h"
 #include "app/launch/signal_inbox.h"
 
 namespace convoy {
@@ -79,7 +79,7 @@ class Supervisor {
   const RankProblem problem_;
   Journal journal_;
   HostHealth health_;
-  RunProgress progress_;
+  RunStatus progress_;
   JobState state_;
   RestartPolicy policy_;
   HostList last_hosts_;

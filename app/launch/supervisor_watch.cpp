@@ -93,7 +93,7 @@ void Supervisor::look_at_hosts(Generation& generation) {
     return;
   }
   if (Clock::now() - other_since_ < kSettle) return;
-  const std::string now = fmt::format("the hosts are now {}", host_words(wanted));
+  const std::string now = fmt::format("the hosts are now {}", describe_hosts(wanted));
   if (progress_.start_step()) {
     journal_.write(fmt::format("stops generation {} at a step boundary: {}", record().number, now));
     generation.stop(options_.stop_signal, true, std::chrono::duration<double>(timeout_ + kStopGrace));

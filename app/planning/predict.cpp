@@ -11,8 +11,8 @@ namespace convoy {
 
 namespace {
 
-constexpr int kMostMicrobatches = 256;
-constexpr int kMostChunks = 4;
+constexpr int kMaxMicrobatches = 256;
+constexpr int kMaxChunks = 4;
 
 // By stage: links to the next stage; the widest of a replica's places in the nodes counts, so replica 0 stands for all.
 std::vector<Link> stage_links(const MachineModel& machine, int stages) {
@@ -57,7 +57,7 @@ std::vector<ScheduleChoice> choices(int stages, int microbatches) {
                                   {"1f1b", stages, microbatches, 1},
                                   {"zero_bubble", stages, microbatches, 1},
                                   {"zb_v", stages, microbatches, 2}};
-  for (int chunks = 2; chunks <= kMostChunks && microbatches % stages == 0; ++chunks) {
+  for (int chunks = 2; chunks <= kMaxChunks && microbatches % stages == 0; ++chunks) {
     all.push_back({"interleaved", stages, microbatches, chunks});
   }
   return all;
@@ -91,7 +91,7 @@ std::vector<Prediction> best_layouts(const Config& config, const MachineModel& m
     const std::int64_t replicas = ranks / stages;
     if (global_batch % replicas != 0) continue;
     const std::int64_t share = global_batch / replicas;
-    for (int microbatches = 1; microbatches <= std::min<std::int64_t>(share, kMostMicrobatches); ++microbatches) {
+    for (int microbatches = 1; microbatches <= std::min<std::int64_t>(share, kMaxMicrobatches); ++microbatches) {
       if (share % microbatches != 0) continue;
       for (const ScheduleChoice& choice : choices(stages, microbatches)) {
         if (choice.stages * choice.chunks > units) continue;

@@ -11,9 +11,9 @@ namespace convoy {
 
 namespace {
 
-constexpr double kLargest = 1e300;       // shown: the range of larger ones has no length in a double
-constexpr double kRoom = 0.04;           // of the axis, free at an end
-constexpr double kLeastRelative = 1e-6;  // a narrower range is drawn as one value
+constexpr double kLargest = 1e300;     // shown: the range of larger ones has no length in a double
+constexpr double kRoom = 0.04;         // of the axis, free at an end
+constexpr double kMinRelative = 1e-6;  // a narrower range is drawn as one value
 
 // 1, 2 or 5 times a power of ten, at least `least`.
 double round_step(double least) {
@@ -42,7 +42,7 @@ Interval linear_interval(Interval data, AxisKind kind) {
   data = {std::max(data.low, -kLargest), std::min(data.high, kLargest)};
   if (kind == AxisKind::kFromZero) data.add(0);
   const double width = data.high - data.low, size = std::max(std::abs(data.low), std::abs(data.high));
-  if (width <= kLeastRelative * size || width == 0) {
+  if (width <= kMinRelative * size || width == 0) {
     const double half = size == 0 ? 0.5 : kind == AxisKind::kWhole ? 1 : size * 0.05;
     return {data.low - half, data.high + half};
   }

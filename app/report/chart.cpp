@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kWidth = 560, kHeight = 280;  // the picture's own units; a page shows it at any size
 constexpr double kLeft = 56, kRight = 548, kTop = 10, kBottom = 246;
-constexpr std::size_t kMostDots = 60;
+constexpr std::size_t kMaxDots = 60;
 constexpr double kWideRange = 50;
 
 using Out = std::back_insert_iterator<std::string>;
@@ -85,7 +85,7 @@ void draw_line(std::string& svg, const ChartLine& line, const Axis& x, const Axi
   const Series points = decimate(line.points, kPointsOfALine);
   fmt::format_to(Out(svg), "<g class=\"{}\"><path class=\"{}\" d=\"{}\"/>", colour_class(line.colour),
                  kClasses[static_cast<std::size_t>(line.kind)], path_of(points, x, y));
-  if (line.kind == LineKind::kSecond && points.size() <= kMostDots) {
+  if (line.kind == LineKind::kSecond && points.size() <= kMaxDots) {
     for (const Point& p : points) {
       if (!std::isfinite(p.y)) continue;
       fmt::format_to(Out(svg),

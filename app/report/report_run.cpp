@@ -95,14 +95,14 @@ ReportRun read_run(const std::string& path) {
   read_config_of(run);
   const std::string lock = (fs::path(run.folder) / "run.lock").string();
   if (fs::exists(lock, ignored)) {
-    if (const auto owner = LockAttempt(lock).look()) run.holder = owner->words();
+    if (const auto owner = LockAttempt(lock).look()) run.holder = owner->to_string();
   }
   return run;
 }
 
 void tell_apart(std::vector<ReportRun>& runs) {
-  constexpr std::ptrdiff_t kMostParts = 64;
-  for (std::ptrdiff_t parts = 1; parts < kMostParts; ++parts) {
+  constexpr std::ptrdiff_t kMaxParts = 64;
+  for (std::ptrdiff_t parts = 1; parts < kMaxParts; ++parts) {
     std::map<std::string, int> uses;
     for (const ReportRun& run : runs) ++uses[run.name];
     if (uses.size() == runs.size()) return;

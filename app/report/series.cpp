@@ -14,7 +14,7 @@ namespace {
 constexpr double kGap = std::numeric_limits<double>::quiet_NaN();
 
 // The first of the points of stretch `i` of `parts`.
-std::size_t stretch_begin(std::size_t points, std::size_t parts, std::size_t i) { return points * i / parts; }
+std::size_t range_begin(std::size_t points, std::size_t parts, std::size_t i) { return points * i / parts; }
 
 }  // namespace
 
@@ -33,8 +33,8 @@ Series decimate(const Series& series, std::size_t most) {
   for (std::size_t i = 0; i < parts; ++i) {
     const Point *least = nullptr, *largest = nullptr;
     bool gap = false;
-    const std::size_t end = stretch_begin(series.size(), parts, i + 1);
-    for (std::size_t p = stretch_begin(series.size(), parts, i); p < end; ++p) {
+    const std::size_t end = range_begin(series.size(), parts, i + 1);
+    for (std::size_t p = range_begin(series.size(), parts, i); p < end; ++p) {
       const Point& point = series[p];
       if (!std::isfinite(point.y)) {
         gap = true;
@@ -57,7 +57,7 @@ Band decimate(const Band& band, std::size_t most) {
   Band result;
   result.reserve(most);
   for (std::size_t i = 0; i < most; ++i) {
-    const std::size_t begin = stretch_begin(band.size(), most, i), end = stretch_begin(band.size(), most, i + 1);
+    const std::size_t begin = range_begin(band.size(), most, i), end = range_begin(band.size(), most, i + 1);
     Interval range;
     for (std::size_t p = begin; p < end; ++p) {
       range.add(band[p].low);

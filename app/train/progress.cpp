@@ -20,7 +20,7 @@ namespace {
 constexpr std::chrono::milliseconds kBarInterval{100};
 constexpr std::chrono::seconds kLineInterval{5};
 constexpr std::size_t kBarWidth = 24;
-constexpr std::size_t kLeastBarWidth = 4;
+constexpr std::size_t kMinBarWidth = 4;
 constexpr const char* kClearLine = "\r\x1b[2K";
 
 /// Open MPI's launcher gives its ranks a terminal of its own making even when its output goes to a file, so under it
@@ -59,7 +59,7 @@ std::string progress_bar(const ProgressState& s, std::size_t columns, bool color
   const std::string text = progress_line(s);
   const std::size_t taken = text.size() + 4;  // brackets, a space, and the last column, where terminals wrap
   const std::size_t width = columns > taken ? std::min(kBarWidth, columns - taken) : 0;
-  if (width < kLeastBarWidth) return text.substr(0, columns > 0 ? columns - 1 : 0);
+  if (width < kMinBarWidth) return text.substr(0, columns > 0 ? columns - 1 : 0);
   const double share = s.total_steps > 0 ? static_cast<double>(s.step) / static_cast<double>(s.total_steps) : 0;
   const auto full = static_cast<std::size_t>(std::clamp(share, 0.0, 1.0) * static_cast<double>(width));
   return fmt::format("[{}{}{}{}] {}", color ? "\x1b[32m" : "", std::string(full, '#'), color ? "\x1b[0m" : "",

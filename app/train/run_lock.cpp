@@ -26,7 +26,7 @@ constexpr std::chrono::milliseconds kRound{400}, kPause{50};  // a round is far 
   fail_usage(
       "run.dir: another training writes to {}: {} (stop that one first, or give this one its own folder with --set "
       "run.name=...; the lock is {})",
-      folder, holder.words(), path);
+      folder, holder.to_string(), path);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace convoy {
 namespace {
 
 constexpr std::int64_t kCopiesNs = 1'000'000'000;  // what comes within this time of the first signal is a copy of it
-constexpr double kLeastMargin = 30;                // seconds: the launcher and the file system want their time, too
+constexpr double kMinMargin = 30;                  // seconds: the launcher and the file system want their time, too
 
 std::atomic<std::int64_t> g_first_signal{0};  // ns of CLOCK_MONOTONIC; 0: none yet
 static_assert(std::atomic<std::int64_t>::is_always_lock_free, "signal handlers may not lock");
@@ -52,7 +52,7 @@ void StopRequest::observe_checkpoint(Seconds elapsed) { longest_checkpoint_ = st
 bool StopRequest::signalled() const { return g_first_signal != 0; }
 
 StopRequest::Seconds StopRequest::margin() const {
-  return Seconds(kLeastMargin) + 2 * (longest_boundary_ + longest_checkpoint_);
+  return Seconds(kMinMargin) + 2 * (longest_boundary_ + longest_checkpoint_);
 }
 
 bool StopRequest::time_is_up() const {

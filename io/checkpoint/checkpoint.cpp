@@ -9,7 +9,7 @@
 #include <ctime>
 
 #include "io/files/atomic_file.h"
-#include "io/hdf5/seal.h"
+#include "io/hdf5/checksum_trailer.h"
 #include "layers/base/clock.h"
 #include "layers/base/error.h"
 
@@ -59,15 +59,15 @@ T required(const std::optional<T>& value, const hdf5::File& file, const char* na
   return *value;
 }
 
-hdf5::Origin origin_of(const SealCheck& check) {
-  return check.seal == Seal::kHolds ? hdf5::Origin::kSealed : hdf5::Origin::kElsewhere;
+hdf5::Trust trust_of(const TrailerCheck& check) {
+  return check.seal == Trailer::kHolds ? hdf5::Trust::kTrusted : hdf5::Trust::kUntrusted;
 }
 
 // HDF5 does not get to see a file with a broken seal. One without a seal has been edited, or comes from elsewhere.
 hdf5::File open_checked(const std::string& path) {
-  const SealCheck check = check_seal(path);
-  if (check.seal == Seal::kBroken) fail("{}: {}", path, check.problem);
-  return hdf5::File(path, origin_of(check));
+  const TrailerCheck check = check_trailer(path);
+  if (check.seal == Trailer::kBroken) fail("{}: {}", path, check.problem);
+  return hdf5::File(path, trust_of(check));
 }
 
 // The attributes; throws unless the file is a complete checkpoint of a version that is known.
@@ -105,7 +105,7 @@ Checkpoint read_header(const hdf5::File& file) {
 
 }  // namespace
 
-void write_checkpoint(const std::string& path, const Checkpoint& checkpoint, hdf5::ImageMemory* memory) {
+void write_checkpoint(const std::string& path, const Checkpoint& checkpoint, hdf5::FileImageBuffer* memory) {
   hdf5::FileImage image(path, payload(checkpoint), memory);
   image.create_group("/model");
   image.create_group("/optimizer");
@@ -131,7 +131,7 @@ void write_checkpoint(const std::string& path, const Checkpoint& checkpoint, hdf
   image.write_attribute("/", "created", checkpoint.created.empty() ? utc_time() : checkpoint.created);
   image.write_attribute("/", "complete", std::int64_t{1});
   const auto bytes = image.bytes();
-  const std::string seal = seal_for(bytes);
+  const std::string seal = trailer_for(bytes);
   write_file_atomically(path, bytes, std::as_bytes(std::span(seal)));
 }
 
@@ -173,12 +173,12 @@ std::string checkpoint_problem(const std::string& path) {
 }
 
 std::vector<DatasetCheck> check_datasets(const std::string& path) {
-  const SealCheck seal = check_seal(path);
-  const bool sealed = seal.seal == Seal::kHolds;
-  const hdf5::File file = hdf5::input_errors([&] { return hdf5::File(path, origin_of(seal)); });
+  const TrailerCheck seal = check_trailer(path);
+  const bool has_valid_trailer = seal.seal == Trailer::kHolds;
+  const hdf5::File file = hdf5::input_errors([&] { return hdf5::File(path, trust_of(seal)); });
   std::vector<DatasetCheck> checks;
   for (const auto& info : file.datasets()) {
-    DatasetCheck check{info, info.checksummed || sealed, ""};
+    DatasetCheck check{info, info.checksummed || has_valid_trailer, ""};
     try {
       file.verify(info);
     } catch (const Error& error) {

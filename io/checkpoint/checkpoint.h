@@ -38,7 +38,7 @@ struct Checkpoint {
 /// Writes the file at `path`; what was there before stays until the new file is whole and on disk. On failure (a full
 /// disk) an Error is thrown, nothing of the attempt is left, and other checkpoints are untouched. The file is put
 /// together in `memory`, if given, which whoever writes many of them keeps.
-void write_checkpoint(const std::string& path, const Checkpoint& checkpoint, hdf5::ImageMemory* memory = nullptr);
+void write_checkpoint(const std::string& path, const Checkpoint& checkpoint, hdf5::FileImageBuffer* memory = nullptr);
 
 /// Reads and verifies format, version, completeness and every checksum. An Error says what is wrong with which file.
 [[nodiscard]] Checkpoint read_checkpoint(const std::string& path);

@@ -53,7 +53,7 @@ class CheckpointWriter {
   std::thread thread_;
   std::atomic<bool> done_{false};  // set last by the thread: what is below may be read after it, or after a join
   Checkpoint state_;               // the thread's while it runs
-  hdf5::ImageMemory memory_;
+  hdf5::FileImageBuffer memory_;
   std::exception_ptr error_;
   Result result_;
   std::vector<Result> finished_;  // the caller's side only

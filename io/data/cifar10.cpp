@@ -8,7 +8,7 @@
 #include <iterator>
 #include <vector>
 
-#include "io/data/memory_images.h"
+#include "io/data/in_memory_dataset.h"
 #include "layers/base/file_text.h"
 
 namespace convoy {
@@ -46,7 +46,7 @@ std::vector<std::string> batch_files(const std::string& source, bool training) {
   return files;
 }
 
-void append_batch(const std::string& path, MemoryImages::Content& content) {
+void append_batch(const std::string& path, InMemoryDataset::Content& content) {
   const auto text = file_text(path);
   if (!text) fail_usage("cannot read {}: {}", path, std::strerror(errno));
   const std::string& bytes = *text;
@@ -95,13 +95,13 @@ std::vector<std::string> cifar10_files(const std::string& source, bool training)
 }
 
 std::unique_ptr<Dataset> open_cifar10(const std::string& source, bool training) {
-  MemoryImages::Content content;
+  InMemoryDataset::Content content;
   content.source = source;
   content.sample = {kChannels, 32, 32};
   const std::vector<std::string> files = batch_files(source, training);
   for (const std::string& file : files) append_batch(file, content);
   content.class_names = read_class_names(names_file(files.front()));
-  return std::make_unique<MemoryImages>(std::move(content));
+  return std::make_unique<InMemoryDataset>(std::move(content));
 }
 
 }  // namespace convoy

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "io/data/memory_images.h"
+#include "io/data/in_memory_dataset.h"
 
 namespace convoy {
 
@@ -160,12 +160,12 @@ std::unique_ptr<Dataset> open_idx(const std::string& source, bool training) {
     fail_usage("{}: {} labels with {} axes for the {} images of {}", labels_path, axes > 0 ? labels.extents[0] : 0,
                axes, extents[0], images_path);
   }
-  MemoryImages::Content content;
+  InMemoryDataset::Content content;
   content.source = images_path;
   content.sample = {extents.size() == 4 ? extents[3] : 1, extents[1], extents[2]};
   content.pixels = std::move(images.elements);
   content.labels.assign(labels.elements.begin(), labels.elements.end());
-  return std::make_unique<MemoryImages>(std::move(content));
+  return std::make_unique<InMemoryDataset>(std::move(content));
 }
 
 }  // namespace convoy

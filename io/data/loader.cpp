@@ -80,8 +80,8 @@ void Loader::allocate_slots() {
     const std::size_t bytes =
         std::max<std::size_t>(1, static_cast<std::size_t>(capacity) * bytes_of(dataset_, dataset_.sample_shape()));
     if (options_.inputs) slot.inputs.reset(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{64})));
-    if (options_.truth && target_size_ > 0) slot.targets.resize(static_cast<std::size_t>(capacity * target_size_));
-    if (options_.truth && target_size_ == 0) slot.labels.resize(static_cast<std::size_t>(capacity));
+    if (options_.targets && target_size_ > 0) slot.targets.resize(static_cast<std::size_t>(capacity * target_size_));
+    if (options_.targets && target_size_ == 0) slot.labels.resize(static_cast<std::size_t>(capacity));
     slot.step.microbatches.resize(static_cast<std::size_t>(options_.microbatches));
   }
 }

@@ -32,7 +32,7 @@ struct LoaderOptions {
   std::int64_t epoch = 0;     ///< where to start: the epoch,
   std::int64_t position = 0;  ///< and how many samples of it have been seen
   bool inputs = true;         ///< whether inputs,
-  bool truth = true;          ///< and labels or targets are wanted: a stage may need none
+  bool targets = true;        ///< and labels or targets are wanted: a stage may need none
   bool evaluation = false;    ///< one pass in the data set's own order, the last partial batch included
 };
 

@@ -11,7 +11,7 @@
 namespace convoy {
 
 /// More have no name of five digits.
-inline constexpr int kMostShards = 99999;
+inline constexpr int kMaxShards = 99999;
 
 /// Of shard `index` of `count` of the data file `output`: its extension stays at the end.
 [[nodiscard]] std::string shard_path(const std::string& output, int index, int count);

@@ -16,8 +16,8 @@
 
 #include "io/files/atomic_file.h"
 #include "layers/base/error.h"
+#include "layers/base/format_bytes.h"
 #include "layers/base/random.h"
-#include "layers/base/size_words.h"
 
 namespace convoy {
 
@@ -149,7 +149,7 @@ void FileStage::check_room() const {
   const std::uintmax_t free = std::uintmax_t{space.f_bavail} * space.f_frsize;
   if (static_cast<std::uintmax_t>(needed) <= free) return;
   fail_usage("{} needs {} more and {} are free there (make room, or name another place)", folder_,
-             size_in_words(static_cast<std::uintmax_t>(needed)), size_in_words(free));
+             format_bytes(static_cast<std::uintmax_t>(needed)), format_bytes(free));
 }
 
 void FileStage::open(const Source& source) {

@@ -81,7 +81,7 @@ bool put_in_place(const std::string& from, const std::string& to) {
 
 }  // namespace
 
-std::string LockOwner::words() const {
+std::string LockOwner::to_string() const {
   if (token.empty()) return "somebody unknown";
   return fmt::format("{}, pid {}", process.host, process.pid);
 }
@@ -146,7 +146,7 @@ void LockFile::beat() {
     if (misses >= 3) {
       lost_ = true;
       const std::string why = sight.exists
-                                  ? fmt::format("{} is now held by {}", path_, parse_owner(sight.content).words())
+                                  ? fmt::format("{} is now held by {}", path_, parse_owner(sight.content).to_string())
                                   : fmt::format("{} has been removed", path_);
       lock.unlock();
       if (on_lost_) on_lost_(why);

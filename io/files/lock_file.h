@@ -29,7 +29,7 @@ struct LockOwner {
   std::string note;   ///< whatever the owner wants others to read
 
   /// "HOST, pid 123", or what is known instead.
-  [[nodiscard]] std::string words() const;
+  [[nodiscard]] std::string to_string() const;
 };
 
 /// What is at the path of a lock at a moment.

@@ -26,7 +26,7 @@ herr_t first_message(unsigned n, const H5E_error2_t* error, void* text) {
 }
 
 // HDF5 wraps the words of the system: "... errno = 28, error message = 'No space left on device', buf = ...".
-std::string plain_words(const std::string& text) {
+std::string plain_text(const std::string& text) {
   constexpr std::string_view kMark = "error message = '";
   const auto start = text.find(kMark);
   if (start == std::string::npos) return text;
@@ -52,7 +52,7 @@ void throw_hdf5_error(const char* call, const std::string& place) {
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, first_message, &text);
   H5Eclear2(H5E_DEFAULT);
   const std::string_view whole(call);
-  fail("{}: {} (HDF5 call {})", place, text.empty() ? "failed" : plain_words(text), whole.substr(0, whole.find('(')));
+  fail("{}: {} (HDF5 call {})", place, text.empty() ? "failed" : plain_text(text), whole.substr(0, whole.find('(')));
 }
 
 std::string library_version() {
@@ -91,7 +91,7 @@ Handle access_list(const std::string& place) {
   return list;
 }
 
-File::File(const std::string& path, Origin origin) : path_(path) {
+File::File(const std::string& path, Trust origin) : path_(path) {
   // The system's words are clearer than HDF5's when there is no such file, or it may not be read.
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   char byte = 0;
@@ -101,7 +101,7 @@ File::File(const std::string& path, Origin origin) : path_(path) {
   if (!readable) fail("cannot read {}: {}", path, std::strerror(reason));
 
   const auto guard = lock();
-  if (origin == Origin::kElsewhere) try_reading(path);
+  if (origin == Trust::kUntrusted) try_reading(path);
   const Handle access = access_list(path);
   const hid_t id = H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.id());
   if (id < 0) throw_hdf5_error("H5Fopen", path + ": not a whole HDF5 file");

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "io/hdf5/image_memory.h"
+#include "io/hdf5/file_image_buffer.h"
 #include "layers/base/error.h"
 #include "layers/base/host_tensor.h"
 
@@ -63,13 +63,13 @@ struct DatasetInfo {
 };
 
 /// Who vouches for a file's structure: nobody, or its seal (seal.h), which has been looked at.
-enum class Origin { kElsewhere, kSealed };
+enum class Trust { kUntrusted, kTrusted };
 
 /// A file open for reading. Opening does not lock the file, so that shared file systems without locks work.
 class File {
  public:
   /// One from elsewhere is read in a child process first (hdf5_trial.h). An Error when it cannot be opened.
-  explicit File(const std::string& path, Origin origin = Origin::kElsewhere);
+  explicit File(const std::string& path, Trust origin = Trust::kUntrusted);
 
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] Id id() const { return handle_.id(); }
@@ -120,7 +120,7 @@ class FileImage {
  public:
   /// `name` is for messages; `expected_bytes` sizes the steps in which the memory grows. It lives in `memory`, if
   /// given, which must outlive it.
-  FileImage(std::string name, std::size_t expected_bytes, ImageMemory* memory = nullptr);
+  FileImage(std::string name, std::size_t expected_bytes, FileImageBuffer* memory = nullptr);
 
   /// Creates the group and those above it; one that is there already is left alone.
   void create_group(const std::string& path);

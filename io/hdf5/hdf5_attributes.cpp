@@ -11,8 +11,8 @@ namespace convoy::hdf5 {
 namespace {
 
 // Of an attribute: more is no list of class names, and no config.
-constexpr std::size_t kMostStrings = 1 << 20;
-constexpr std::size_t kMostStringBytes = 1 << 16;
+constexpr std::size_t kMaxStrings = 1 << 20;
+constexpr std::size_t kMaxStringBytes = 1 << 16;
 
 std::string attribute_place(const std::string& file, const std::string& object, const std::string& name) {
   return fmt::format("{}: attribute {} of {}", file, name, object);
@@ -86,7 +86,7 @@ std::vector<std::string> File::strings_attribute(const std::string& object, cons
   if (H5Tget_class(type.id()) != H5T_STRING) fail("{} is not text", place);
   const Handle space(CONVOY_HDF5(H5Aget_space(attribute.id()), place));
   const auto count = static_cast<std::size_t>(CONVOY_HDF5(H5Sget_simple_extent_npoints(space.id()), place));
-  if (count > kMostStrings || H5Tget_size(type.id()) > kMostStringBytes) fail("{} holds no list of names", place);
+  if (count > kMaxStrings || H5Tget_size(type.id()) > kMaxStringBytes) fail("{} holds no list of names", place);
   std::vector<std::string> values(count);
   if (H5Tis_variable_str(type.id()) > 0) {
     // The memory type takes the file's character set: HDF5 converts none.

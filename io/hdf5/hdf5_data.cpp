@@ -17,8 +17,8 @@ namespace {
 constexpr std::int64_t kVerifyBytes = 64 << 20;  // read at once by verify()
 // What a data set of a file of some size can be: deflate packs 1032 bytes into one, and chunks that were never written
 // take no room at all, but nobody leaves out more than the second number.
-constexpr std::int64_t kMostPacked = 1100;
-constexpr std::int64_t kMostUnwritten = std::int64_t{256} << 20;
+constexpr std::int64_t kMaxPacked = 1100;
+constexpr std::int64_t kMaxUnwritten = std::int64_t{256} << 20;
 
 herr_t collect_name(hid_t, const char* name, const H5L_info_t*, void* names) {
   return collect<std::string>(name, names);
@@ -35,8 +35,8 @@ void refuse_implausible(const DatasetInfo& info, const std::string& path) {
   const std::uintmax_t size = std::filesystem::file_size(path, error);
   std::int64_t bytes = 0, most = 0;
   const bool large = __builtin_mul_overflow(info.size(), static_cast<std::int64_t>(dtype_size(*info.dtype)), &bytes) ||
-                     __builtin_mul_overflow(static_cast<std::int64_t>(error ? 0 : size), kMostPacked, &most);
-  if (large || bytes > std::max(most, kMostUnwritten)) {
+                     __builtin_mul_overflow(static_cast<std::int64_t>(error ? 0 : size), kMaxPacked, &most);
+  if (large || bytes > std::max(most, kMaxUnwritten)) {
     fail("{}:{}: {} {} cannot be in a file of {} bytes (damaged)", path, info.path, info.type_name, info.shape_text(),
          error ? 0 : size);
   }

@@ -8,7 +8,7 @@ namespace convoy {
 
 namespace {
 
-constexpr std::int64_t kMostClasses = 10'000'000;  // as model.classes
+constexpr std::int64_t kMaxClasses = 10'000'000;  // as model.classes
 
 }  // namespace
 
@@ -43,9 +43,9 @@ Hdf5Labels::Hdf5Labels(const hdf5::File& file, const Hdf5Source& source, std::in
          bad - values_.begin(), *bad);
   }
   const auto largest = std::max_element(values_.begin(), values_.end());
-  if (largest != values_.end() && *largest >= kMostClasses) {
+  if (largest != values_.end() && *largest >= kMaxClasses) {
     fail("{}: sample {} has the label {}; labels stay below {} (repair or remove such samples)", place_,
-         largest - values_.begin(), *largest, kMostClasses);
+         largest - values_.begin(), *largest, kMaxClasses);
   }
   classes_ = largest == values_.end() ? 0 : 1 + *largest;
   for (const std::string& object : {source.group.empty() ? std::string("/") : source.group, source.group + "/labels"}) {

@@ -29,7 +29,7 @@ constexpr std::int64_t kDecoded = 64 << 20;  // bytes of elements of one file th
 constexpr std::int64_t kTwice = 1 << 20;     // bytes of a data set that are read as a whole and by rows
 // Of a file: as many give it one more second. Chunks of 16 bytes, the worst that was tried, took a fifth of that.
 constexpr std::uintmax_t kSecondBytes = 1 << 19;
-constexpr std::uintmax_t kMostSeconds = 600;
+constexpr std::uintmax_t kMaxSeconds = 600;
 
 struct Object {
   std::string name;  // "." is the root
@@ -134,7 +134,7 @@ TrialLimits limits_for(const std::vector<std::string>& paths) {
     if (!error) bytes += size;
   }
   TrialLimits limits;
-  limits.cpu_seconds += static_cast<unsigned>(std::min(bytes / kSecondBytes, kMostSeconds));
+  limits.cpu_seconds += static_cast<unsigned>(std::min(bytes / kSecondBytes, kMaxSeconds));
   return limits;
 }
 
@@ -148,7 +148,7 @@ TrialEnd try_all(const std::vector<std::string>& paths, const TrialLimits& limit
         // The thread that held the lock is another one by its number here.
         new (&library_lock()) std::recursive_mutex;
         for (const auto& path : paths) {
-          go_on([&] { walk(File(path, Origin::kSealed)); });
+          go_on([&] { walk(File(path, Trust::kTrusted)); });
         }
       },
       limits);

@@ -18,7 +18,7 @@
 
 namespace convoy {
 
-/// A key and its value: a whole number, a float, a list of floats, a truth value or text.
+/// A key and its value: a whole number, a float, a list of floats, a targets value or text.
 struct MetricsField {
   template <class T>
   requires std::integral<T> &&(!std::same_as<T, bool>)MetricsField(std::string_view key_, T value_)

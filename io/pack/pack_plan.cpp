@@ -21,7 +21,7 @@ void shuffle_part(std::vector<std::int64_t>& part, std::uint64_t key) {
 }
 
 // Appends stretch `file` of `files` of the part to the order.
-void append_stretch(std::vector<std::int64_t>& order, const std::vector<std::int64_t>& part, int file, int files) {
+void append_range(std::vector<std::int64_t>& order, const std::vector<std::int64_t>& part, int file, int files) {
   const auto cut = [&](std::int64_t at) {
     return part.begin() + static_cast<std::ptrdiff_t>(part.size()) * at / files;
   };
@@ -61,11 +61,11 @@ void lay_out(PackPlan& plan, const std::vector<std::int64_t>& training, const st
   plan.files.assign(static_cast<std::size_t>(files), {});
   const auto end = [&] { return static_cast<std::int64_t>(plan.order.size()); };
   for (int file = 0; file < files; ++file) {
-    PackStretch& stretch = plan.files[static_cast<std::size_t>(file)];
+    PackRange& stretch = plan.files[static_cast<std::size_t>(file)];
     stretch.first = end();
-    append_stretch(plan.order, training, file, files);
+    append_range(plan.order, training, file, files);
     stretch.validation = end();
-    append_stretch(plan.order, validation, file, files);
+    append_range(plan.order, validation, file, files);
     stretch.last = end();
   }
 }

@@ -14,13 +14,13 @@
 namespace convoy {
 
 /// What one file holds, as positions in the order: training, then validation.
-struct PackStretch {
+struct PackRange {
   std::int64_t first = 0, validation = 0, last = 0;
 };
 
 struct PackPlan {
   std::vector<std::int64_t> order;  ///< samples of the source as they are written, file by file
-  std::vector<PackStretch> files;   ///< one behind the other
+  std::vector<PackRange> files;     ///< one behind the other
   bool split = false;               ///< two groups, else files without groups
 };
 

@@ -194,18 +194,18 @@ class Backend {
   // ---- batch norm (Ioffe & Szegedy 2015) over N, H, W of x [N, C, H, W] or over N of x [N, C]; all [C] float32
   /// Sets mean and the biased variance.
   virtual void batch_norm_statistics(const Tensor& x, const Tensor& mean, const Tensor& variance) = 0;
-  /// Sets y = gamma * (x - mean) / sqrt(variance + epsilon) + beta (+ addend), then max(0, y) when relu.
+  /// Sets y = gamma * (x - mean) / sqrt(variance + epsilon) + beta (+ residual), then max(0, y) when relu.
   virtual void batch_norm_apply(const Tensor& x, const Tensor& mean, const Tensor& variance, const Tensor& gamma,
-                                const Tensor& beta, float epsilon, const Tensor& addend, bool relu,
+                                const Tensor& beta, float epsilon, const Tensor& residual, bool relu,
                                 const Tensor& y) = 0;
-  /// The same with relu, for a forward that a backward follows. Returns the gate that lets gradients through where
+  /// The same with relu, for a forward that a backward follows. Returns the mask that lets gradients through where
   /// y > 0: y itself, or what is less to read.
   virtual Tensor batch_norm_apply_relu(const Tensor& x, const Tensor& mean, const Tensor& variance, const Tensor& gamma,
-                                       const Tensor& beta, float epsilon, const Tensor& addend, const Tensor& y) {
-    batch_norm_apply(x, mean, variance, gamma, beta, epsilon, addend, true, y);
+                                       const Tensor& beta, float epsilon, const Tensor& residual, const Tensor& y) {
+    batch_norm_apply(x, mean, variance, gamma, beta, epsilon, residual, true, y);
     return y;
   }
-  /// With g = dy where y > 0 when relu (y is the forward's output or its gate; empty when not relu), xhat the
+  /// With g = dy where y > 0 when relu (y is the forward's output or its mask; empty when not relu), xhat the
   /// normalised input: sets dbeta = sum g and dgamma = sum g * xhat.
   virtual void batch_norm_backward_reduce(const Tensor& dy, const Tensor& x, const Tensor& y, const Tensor& mean,
                                           const Tensor& variance, float epsilon, const Tensor& dgamma,
@@ -215,8 +215,8 @@ class Backend {
   virtual void batch_norm_backward_apply(const Tensor& dy, const Tensor& x, const Tensor& y, const Tensor& mean,
                                          const Tensor& variance, const Tensor& gamma, const Tensor& dgamma,
                                          const Tensor& dbeta, double count, float epsilon, const Tensor& dx) = 0;
-  /// daddend += g, which is the addend's gradient.
-  virtual void batch_norm_backward_addend(const Tensor& dy, const Tensor& y, const Tensor& daddend) = 0;
+  /// dresidual += g, which is the residual's gradient.
+  virtual void batch_norm_backward_residual(const Tensor& dy, const Tensor& y, const Tensor& dresidual) = 0;
 
   // ---- element-wise and pooling
   virtual void relu_forward(const Tensor& x, const Tensor& y) = 0;

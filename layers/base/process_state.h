@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How another process of this node is doing, as /proc says: a stopped rank cannot tell it itself. Relies on Linux.
+// How another process of this node is state, as /proc says: a stopped rank cannot tell it itself. Relies on Linux.
 // Invariant: a process that cannot be told apart from another one (its number was given again, or belongs to another
 // container) is unknown, never gone.
 #pragma once

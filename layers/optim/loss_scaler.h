@@ -15,7 +15,7 @@ namespace convoy {
 
 class LossScaler {
  public:
-  static constexpr double kStart = 65536, kMost = 16777216, kLeast = 1;
+  static constexpr double kStart = 65536, kMax = 16777216, kMin = 1;
   static constexpr std::int64_t kGrowthInterval = 2000;  ///< updates
 
   /// Not enabled: the scale is 1 for ever and gradients are not looked at.
@@ -25,7 +25,7 @@ class LossScaler {
   [[nodiscard]] double scale() const { return scale_; }
   /// From a checkpoint; ignored when not enabled or out of range.
   void restore(double scale) {
-    if (enabled_ && scale >= kLeast && scale <= kMost) scale_ = scale;
+    if (enabled_ && scale >= kMin && scale <= kMax) scale_ = scale;
   }
 
   /// Whether all of these gradients (float32) are finite, which divides them by the scale.
@@ -40,9 +40,9 @@ class LossScaler {
   void finish(bool finite, std::int64_t update) {
     if (!enabled_) return;
     if (!finite) {
-      scale_ = std::max(kLeast, scale_ / 2);
+      scale_ = std::max(kMin, scale_ / 2);
     } else if ((update + 1) % kGrowthInterval == 0) {
-      scale_ = std::min(kMost, 2 * scale_);
+      scale_ = std::min(kMax, 2 * scale_);
     }
   }
 

@@ -14,7 +14,7 @@
 #include "layers/base/stopwatch.h"
 #include "parallel/base/mpi_check.h"
 #include "parallel/base/wait_time.h"
-#include "parallel/watchdog/watch.h"
+#include "parallel/watchdog/watchdog.h"
 
 namespace convoy {
 
@@ -72,7 +72,7 @@ MpiOperation::MpiOperation(std::shared_ptr<CommunicatorIdentity> owner, Operatio
       name_(std::move(name)),
       state_(std::make_unique<State>()),
       exceptions_at_start_(std::uncaught_exceptions()) {
-  owner_->watched.note(Doing::kStarted, name_);
+  owner_->watched.note(RankState::kStarted, name_);
 }
 
 MpiOperation::~MpiOperation() {
@@ -150,14 +150,14 @@ bool MpiOperation::test() {
     state.condition = nullptr;
   }
   state.tensors.clear();
-  owner_->watched.note(Doing::kFinished, name_);
+  owner_->watched.note(RankState::kFinished, name_);
   return true;
 }
 
 // True once complete, false when `seconds` have gone by.
 bool MpiOperation::poll(double seconds) {
   if (test()) return true;
-  owner_->watched.note(Doing::kWaiting, name_);
+  owner_->watched.note(RankState::kWaiting, name_);
   Stopwatch watch;
   double waited = 0;
   double spent = 0;
@@ -172,7 +172,7 @@ bool MpiOperation::poll(double seconds) {
     const double lap = watch.lap();
     spent += lap;
     waited += std::min(1.0, lap);
-    if (waited > kServeSeconds && Watch::current() != nullptr) Watch::current()->serve();
+    if (waited > kServeSeconds && Watchdog::current() != nullptr) Watchdog::current()->serve();
     done = test();
   }
   add_communication_wait(spent);

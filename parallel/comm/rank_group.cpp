@@ -15,11 +15,11 @@ namespace convoy {
 
 namespace {
 
-constexpr double kLeastSeconds = 20;  // ranks are further apart at the start than in training
+constexpr double kMinSeconds = 20;  // ranks are further apart at the start than in training
 
 // Making communicators blocks inside MPI, without a deadline: so all members meet before, with one.
 void meet(MPI_Comm comm, double timeout, const std::string& name) {
-  auto identity = std::make_shared<CommunicatorIdentity>(comm, "start-up", std::max(timeout, kLeastSeconds));
+  auto identity = std::make_shared<CommunicatorIdentity>(comm, "start-up", std::max(timeout, kMinSeconds));
   if (identity->size == 1) return;
   MpiOperation operation(std::move(identity), {"barrier", 1, "before making '" + name + "'"});
   CONVOY_MPI_CHECK(MPI_Ibarrier(comm, operation.add_request()));
@@ -58,7 +58,7 @@ std::unique_ptr<Communicator> RankGroup::split(int color, int key, double timeou
 }
 
 RankGroup RankGroup::first(int ranks) const {
-  meet(handle_->mpi, kLeastSeconds, fmt::format("first {} ranks", ranks));
+  meet(handle_->mpi, kMinSeconds, fmt::format("first {} ranks", ranks));
   MPI_Comm part = MPI_COMM_NULL;
   CONVOY_MPI_CHECK(MPI_Comm_split(handle_->mpi, rank_ < ranks ? 0 : MPI_UNDEFINED, rank_, &part));
   if (part == MPI_COMM_NULL) return {nullptr, -1, 0};

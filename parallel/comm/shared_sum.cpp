@@ -12,8 +12,8 @@ namespace convoy {
 
 namespace {
 
-constexpr std::int64_t kLine = 16;       // floats in a cache line: a rank's part is whole lines
-constexpr std::int64_t kStretch = 4096;  // floats that are read from all ranks before the next: they stay in the cache
+constexpr std::int64_t kLine = 16;     // floats in a cache line: a rank's part is whole lines
+constexpr std::int64_t kBlock = 4096;  // floats that are read from all ranks before the next: they stay in the cache
 
 // a[i] and b[i] become their sum.
 CONVOY_VECTORIZED void add_pair(float* a, float* b, std::int64_t count) {
@@ -91,9 +91,9 @@ void SharedSum::add_part(const Range& range) const {
     return part == ranks ? range.count : range.count * part / ranks / kLine * kLine;
   };
   const std::int64_t from = range.first + cut(rank);
-  parallel_ranges(cut(rank + 1) - cut(rank), kStretch, [&](std::int64_t first, std::int64_t last, int) {
-    for (std::int64_t i = from + first; i < from + last; i += kStretch) {
-      const std::int64_t count = std::min(kStretch, from + last - i);
+  parallel_ranges(cut(rank + 1) - cut(rank), kBlock, [&](std::int64_t first, std::int64_t last, int) {
+    for (std::int64_t i = from + first; i < from + last; i += kBlock) {
+      const std::int64_t count = std::min(kBlock, from + last - i);
       if (ranks == 2) {
         add_pair(values_[0] + i, values_[1] + i, count);
         continue;

@@ -47,26 +47,26 @@ Tensor BatchTransfer::inputs(const Tensor& raw) {
 
 void BatchTransfer::load(const Batch& batch, const Shape& outputs, LoadedBatch& loaded) {
   const bool labels = batch.labels != nullptr;
-  const Shape truth = labels ? Shape{batch.samples} : outputs.with_batch(batch.samples);
+  const Shape targets = labels ? Shape{batch.samples} : outputs.with_batch(batch.samples);
   if (!loaded.inputs) {
     loaded.inputs = backend_.tensor(largest_, batch.input_dtype);
-    loaded.truth = backend_.tensor(truth.with_batch(largest_[0]), labels ? DType::kI64 : DType::kF32);
+    loaded.targets = backend_.tensor(targets.with_batch(largest_[0]), labels ? DType::kI64 : DType::kF32);
   }
   loaded.inputs = loaded.inputs.reshaped(batch.input_shape);  // fewer or smaller samples lie at the front
-  loaded.truth = loaded.truth.reshaped(truth);
+  loaded.targets = loaded.targets.reshaped(targets);
   backend_.copy_from_host(batch.inputs, loaded.inputs);
-  backend_.copy_from_host(labels ? static_cast<const void*>(batch.labels) : batch.targets, loaded.truth);
+  backend_.copy_from_host(labels ? static_cast<const void*>(batch.labels) : batch.targets, loaded.targets);
 }
 
-Tensor BatchTransfer::truth(const Batch& batch, const Shape& outputs) {
+Tensor BatchTransfer::targets(const Batch& batch, const Shape& outputs) {
   const bool labels = batch.labels != nullptr;
-  Tensor truth = labels ? backend_.tensor({batch.samples}, DType::kI64) : backend_.tensor(outputs, DType::kF32);
+  Tensor targets = labels ? backend_.tensor({batch.samples}, DType::kI64) : backend_.tensor(outputs, DType::kF32);
   if (labels) {
-    backend_.copy_from_host(batch.labels, truth);
+    backend_.copy_from_host(batch.labels, targets);
   } else {
-    backend_.copy_from_host(batch.targets, truth);
+    backend_.copy_from_host(batch.targets, targets);
   }
-  return truth;
+  return targets;
 }
 
 }  // namespace convoy

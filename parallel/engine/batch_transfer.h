@@ -11,7 +11,7 @@ namespace convoy {
 /// A batch in the backend's memory.
 struct LoadedBatch {
   Tensor inputs;  ///< as the data set has them
-  Tensor truth;
+  Tensor targets;
 };
 
 class BatchTransfer {
@@ -28,7 +28,7 @@ class BatchTransfer {
   /// batch at the same place. outputs: shape of the network's output.
   void load(const Batch& batch, const Shape& outputs, LoadedBatch& loaded);
   /// int64 [n] labels, or float32 targets of the shape of `outputs`.
-  [[nodiscard]] Tensor truth(const Batch& batch, const Shape& outputs);
+  [[nodiscard]] Tensor targets(const Batch& batch, const Shape& outputs);
 
  private:
   Backend& backend_;

@@ -32,7 +32,7 @@ trace::Track track(ActionKind kind) {
 }  // namespace
 
 Executor::Executor(Model& model, Optimizer& optimizer, const Loss& loss, const Normalization& normalization,
-                   Schedule schedule, const Place& place, const Buckets& buckets, LossScaler& scaler,
+                   Schedule schedule, const Coordinates& coordinates, const Buckets& buckets, LossScaler& scaler,
                    StepRecording::Record record)
     : model_(model),
       backend_(model.backend()),
@@ -41,10 +41,10 @@ Executor::Executor(Model& model, Optimizer& optimizer, const Loss& loss, const N
       transfer_(backend_, model.input_shape(), normalization),
       schedule_(std::move(schedule)),
       evaluation_(forward_only(schedule_)),
-      place_{place.stage, several(place.stages), several(place.replicas)},
-      buckets_(place_.replicas, model.parameters().gradients(), buckets.first_mb, buckets.mb),
-      link_(place_.stages, schedule_, place.stage, model),
-      evaluation_link_(place_.stages, evaluation_, place.stage, model),
+      coordinates_{coordinates.stage, several(coordinates.stages), several(coordinates.replicas)},
+      buckets_(coordinates_.replicas, model.parameters().gradients(), buckets.first_mb, buckets.mb),
+      link_(coordinates_.stages, schedule_, coordinates.stage, model),
+      evaluation_link_(coordinates_.stages, evaluation_, coordinates.stage, model),
       scaler_(scaler),
       recording_(schedule_.virtual_stages() == 1 ? std::move(record) : StepRecording::Record()) {
   check_schedule(schedule_);
@@ -82,7 +82,7 @@ LossTotals Executor::train_step(std::span<const Batch> microbatches, std::int64_
   }
   recording_.run(kind, [this] { compute_gradients(); });
   lap(Phase::kBackward);
-  run(schedule_.actions[static_cast<std::size_t>(place_.stage)].back());
+  run(schedule_.actions[static_cast<std::size_t>(coordinates_.stage)].back());
   link_.finish();
   lap(Phase::kCommunicationWait);
   if (recording_.enabled() && meanwhile) meanwhile();
@@ -105,7 +105,7 @@ void Executor::compute_gradients() {
   for (int chunk = 0; chunk < schedule_.chunks; ++chunk) {
     done_[static_cast<std::size_t>(chunk)] = model_.chunk_begin(chunk);
   }
-  const auto& actions = schedule_.actions[static_cast<std::size_t>(place_.stage)];
+  const auto& actions = schedule_.actions[static_cast<std::size_t>(coordinates_.stage)];
   for (const Action& action : std::span(actions).first(actions.size() - 1)) run(action);
 }
 
@@ -137,8 +137,8 @@ void Executor::lap(Phase phase) {
   phases_[phase] += watch_.lap() - waited;
 }
 
-void Executor::poke() {
-  link_.poke();
+void Executor::progress() {
+  link_.progress();
   buckets_.progress();
   if (statistics_) statistics_->test();
 }
@@ -148,7 +148,7 @@ void Executor::forward(const Action& action, const Batch& batch) {
   kept.share = static_cast<float>(static_cast<double>(batch.samples) / static_cast<double>(global_samples_));
   const Tensor x = link_.is_first(action.chunk) ? inputs(action.microbatch, batch)
                                                 : link_.take_input(action.microbatch, action.chunk);
-  Tensor y = model_.forward(x, kept, Mode::kTraining, action.chunk, [this] { poke(); });
+  Tensor y = model_.forward(x, kept, Mode::kTraining, action.chunk, [this] { progress(); });
   if (link_.is_last(action.chunk)) {
     apply_loss(action, batch, y);
   } else {
@@ -161,14 +161,14 @@ Tensor Executor::inputs(int microbatch, const Batch& batch) {
   return transfer_.inputs(loaded_[static_cast<std::size_t>(microbatch)].inputs);
 }
 
-Tensor Executor::truth(int microbatch, const Batch& batch, const Shape& outputs) {
-  if (!recording_.enabled()) return transfer_.truth(batch, outputs);
-  return loaded_[static_cast<std::size_t>(microbatch)].truth;
+Tensor Executor::targets(int microbatch, const Batch& batch, const Shape& outputs) {
+  if (!recording_.enabled()) return transfer_.targets(batch, outputs);
+  return loaded_[static_cast<std::size_t>(microbatch)].targets;
 }
 
 void Executor::apply_loss(const Action& action, const Batch& batch, const Tensor& outputs) {
   const Tensor doutputs = backend_.tensor(outputs.shape(), outputs.dtype());
-  loss_.apply(backend_, outputs, truth(action.microbatch, batch, outputs.shape()), global_samples_, doutputs, totals_,
+  loss_.apply(backend_, outputs, targets(action.microbatch, batch, outputs.shape()), global_samples_, doutputs, totals_,
               scaler_.scale());
   link_.put_output_gradient(action.microbatch, action.chunk, doutputs);
 }
@@ -181,15 +181,16 @@ void Executor::backward(const Action& action) {
     return;
   }
   const Tensor dy = link_.take_output_gradient(action.microbatch, action.chunk);
-  Tensor dx = action.kind == ActionKind::kBackward ? model_.backward(dy, kept, unit_done, action.chunk)
-                                                   : model_.backward_input(dy, kept, action.chunk, [this] { poke(); });
+  Tensor dx = action.kind == ActionKind::kBackward
+                  ? model_.backward(dy, kept, unit_done, action.chunk)
+                  : model_.backward_input(dy, kept, action.chunk, [this] { progress(); });
   link_.put_input_gradient(action.microbatch, action.chunk, std::move(dx));
 }
 
 // After the last microbatch a chunk's gradients are final; buckets want a growing front of the whole buffer, in which
 // the last chunk lies first.
 void Executor::weights_done(const Action& action, std::int64_t elements) {
-  poke();
+  progress();
   if (action.microbatch + 1 < schedule_.microbatches) return;
   done_[static_cast<std::size_t>(action.chunk)] = elements;
   std::int64_t front = 0;
@@ -203,8 +204,8 @@ void Executor::weights_done(const Action& action, std::int64_t elements) {
 // The statistics of a step are complete after its last forward: their sum travels while backward runs.
 void Executor::start_statistics() {
   const Tensor& statistics = model_.parameters().statistics();
-  if (place_.replicas != nullptr && statistics.size() > 0) {
-    statistics_ = place_.replicas->all_reduce(statistics, ReduceOp::kSum, "batch-norm statistics");
+  if (coordinates_.replicas != nullptr && statistics.size() > 0) {
+    statistics_ = coordinates_.replicas->all_reduce(statistics, ReduceOp::kSum, "batch-norm statistics");
   }
 }
 
@@ -218,8 +219,8 @@ void Executor::reduce_gradients() {
 
 void Executor::optimizer_step() {
   std::array<double, 1> finite{scaler_.unscale(backend_, model_.parameters().gradients()) ? 1.0 : 0.0};
-  if (scaler_.enabled() && place_.stages != nullptr) {  // replicas have equal gradients, stages have not
-    place_.stages->all_reduce(std::span<double>(finite), ReduceOp::kMin, "overflow of gradients");
+  if (scaler_.enabled() && coordinates_.stages != nullptr) {  // replicas have equal gradients, stages have not
+    coordinates_.stages->all_reduce(std::span<double>(finite), ReduceOp::kMin, "overflow of gradients");
   }
   if (finite[0] > 0) optimizer_.step(lr_, update_);
   scaler_.finish(finite[0] > 0, update_);
@@ -229,7 +230,7 @@ void Executor::optimizer_step() {
 
 LossTotals Executor::evaluate(std::span<const Batch> microbatches) {
   backend_.zero(totals_);
-  for (const Action& action : evaluation_.actions[static_cast<std::size_t>(place_.stage)]) {
+  for (const Action& action : evaluation_.actions[static_cast<std::size_t>(coordinates_.stage)]) {
     const Batch& batch = microbatches[static_cast<std::size_t>(action.microbatch)];
     if (batch.samples == 0) continue;
     if (is_communication(action.kind)) {
@@ -240,9 +241,10 @@ LossTotals Executor::evaluate(std::span<const Batch> microbatches) {
     const Tensor x = evaluation_link_.is_first(action.chunk)
                          ? transfer_.inputs(batch)
                          : evaluation_link_.take_input(action.microbatch, action.chunk);
-    Tensor y = model_.forward(x, caches_.front(), Mode::kEvaluation, action.chunk, [this] { evaluation_link_.poke(); });
+    Tensor y =
+        model_.forward(x, caches_.front(), Mode::kEvaluation, action.chunk, [this] { evaluation_link_.progress(); });
     if (evaluation_link_.is_last(action.chunk)) {
-      loss_.apply(backend_, y, transfer_.truth(batch, y.shape()), 1, Tensor(), totals_);
+      loss_.apply(backend_, y, transfer_.targets(batch, y.shape()), 1, Tensor(), totals_);
     } else {
       evaluation_link_.put_output(action.microbatch, action.chunk, std::move(y));
     }

@@ -30,7 +30,7 @@ class Executor final : public StepRunner {
     double first_mb = 1, mb = 25;
   };
   /// Who this rank works with. The communicators outlive the executor; either may be null when it would have one rank.
-  struct Place {
+  struct Coordinates {
     int stage = 0;
     Communicator* stages = nullptr;    ///< the stages of this replica, by rank
     Communicator* replicas = nullptr;  ///< the ranks that hold this stage's other replicas
@@ -39,7 +39,8 @@ class Executor final : public StepRunner {
   /// `model` holds one chunk for each of the schedule's. All references must outlive this. record: see StepRecording;
   /// used where one stage holds the whole model.
   Executor(Model& model, Optimizer& optimizer, const Loss& loss, const Normalization& normalization, Schedule schedule,
-           const Place& place, const Buckets& buckets, LossScaler& scaler, StepRecording::Record record = {});
+           const Coordinates& coordinates, const Buckets& buckets, LossScaler& scaler,
+           StepRecording::Record record = {});
 
   LossTotals train_step(std::span<const Batch> microbatches, std::int64_t global_samples, double lr,
                         std::int64_t update, const Meanwhile& meanwhile) override;
@@ -52,7 +53,7 @@ class Executor final : public StepRunner {
   void compute_gradients();
   void run(const Action& action);
   Tensor inputs(int microbatch, const Batch& batch);
-  Tensor truth(int microbatch, const Batch& batch, const Shape& outputs);
+  Tensor targets(int microbatch, const Batch& batch, const Shape& outputs);
   void forward(const Action& action, const Batch& batch);
   void apply_loss(const Action& action, const Batch& batch, const Tensor& outputs);
   void backward(const Action& action);
@@ -60,7 +61,7 @@ class Executor final : public StepRunner {
   void start_statistics();
   void reduce_gradients();
   void optimizer_step();
-  void poke();
+  void progress();
   void lap(Phase phase);
   Cache& cache(int microbatch) { return caches_[static_cast<std::size_t>(microbatch)]; }
 
@@ -70,13 +71,13 @@ class Executor final : public StepRunner {
   Loss loss_;
   BatchTransfer transfer_;
   Schedule schedule_, evaluation_;
-  Place place_;
+  Coordinates coordinates_;
   GradientBuckets buckets_;
   StageLink link_, evaluation_link_;
   LossScaler& scaler_;
   StepRecording recording_;
   SampleShape sample_;
-  std::vector<LoadedBatch> loaded_;  // by microbatch, where steps are recorded: always at the same place
+  std::vector<LoadedBatch> loaded_;  // by microbatch, where steps are recorded: always at the same coordinates
   bool preloaded_ = false;           // they are those of the next step
   std::vector<Cache> caches_;        // one per microbatch, for all chunks
   std::vector<std::int64_t> done_;   // per chunk: its gradients before this element are final

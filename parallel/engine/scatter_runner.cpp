@@ -47,7 +47,7 @@ Tensor ScatterRunner::scatter_inputs(const Batch& batch) {
 // On the root: adds to the totals, and gives the gradient of all outputs.
 Tensor ScatterRunner::loss_gradient(const Batch& batch, const Tensor& outputs) {
   Tensor doutputs = backend_.tensor(outputs.shape(), outputs.dtype());
-  loss_.apply(backend_, outputs, transfer_.truth(batch, outputs.shape()), batch.samples, doutputs, totals_,
+  loss_.apply(backend_, outputs, transfer_.targets(batch, outputs.shape()), batch.samples, doutputs, totals_,
               scaler_.scale());
   return doutputs;
 }
@@ -107,7 +107,7 @@ LossTotals ScatterRunner::evaluate(std::span<const Batch> microbatches) {
   for (const Batch& batch : microbatches) {
     if (batch.samples == 0) continue;
     const Tensor outputs = model_.forward(transfer_.inputs(batch), cache_, Mode::kEvaluation);
-    loss_.apply(backend_, outputs, transfer_.truth(batch, outputs.shape()), 1, Tensor(), totals_);
+    loss_.apply(backend_, outputs, transfer_.targets(batch, outputs.shape()), 1, Tensor(), totals_);
   }
   return read_totals(backend_, totals_);
 }

@@ -104,7 +104,7 @@ void StageLink::start(const Action& action, const Shape& input) {
       break;
     default: fail("{} is neither a send nor a receive", action_name(action));
   }
-  poke();
+  progress();
 }
 
 Tensor StageLink::take(Tensor& tensor, Message& message) {
@@ -132,7 +132,7 @@ Tensor StageLink::take_output_gradient(int microbatch, int chunk) {
   return take(e.doutput, e.doutput_message);
 }
 
-void StageLink::poke() {
+void StageLink::progress() {
   std::erase_if(sends_, [](Message& message) {
     if (!message.pending->test()) return false;
     if (trace::enabled()) trace::record(trace::Track::kSend, message.name, message.start, trace::now());

@@ -38,7 +38,7 @@ class StageLink {
   Tensor take_input(int microbatch, int chunk);
   Tensor take_output_gradient(int microbatch, int chunk);
   /// Moves messages on. Cheap.
-  void poke();
+  void progress();
   /// Waits until everything sent has gone.
   void finish();
   /// Seconds spent waiting since the last call.

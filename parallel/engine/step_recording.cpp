@@ -11,7 +11,7 @@ void StepRecording::run(const Key& key, const std::function<void()>& step) {
   const auto found = kinds_.find(key);
   if (found == kinds_.end()) {
     step();
-    if (kinds_.size() >= kMostKinds) kinds_.clear();
+    if (kinds_.size() >= kMaxKinds) kinds_.clear();
     kinds_.emplace(key, nullptr);
     return;
   }

@@ -32,7 +32,7 @@ class StepRecording {
   void run(const Key& key, const std::function<void()>& step);
 
  private:
-  static constexpr std::size_t kMostKinds = 8;  // the last batches of epochs, changed loss scales
+  static constexpr std::size_t kMaxKinds = 8;  // the last batches of epochs, changed loss scales
   Record record_;
   std::map<Key, std::unique_ptr<RecordedWork>> kinds_;  // empty: ran once, not yet recorded
 };

@@ -15,8 +15,8 @@ namespace convoy {
 
 namespace {
 
-constexpr int kLeastRounds = 3;
-constexpr int kMostRounds = 25;
+constexpr int kMinRounds = 3;
+constexpr int kMaxRounds = 25;
 constexpr double kEnoughSeconds = 0.15;  // per unit, for units that are quick
 
 // Numbers like those of activations: zeros would be too easy for some kernels.
@@ -104,7 +104,7 @@ std::vector<UnitCost> measure_units(Backend& backend, std::vector<Candidate> can
   const double enough = kEnoughSeconds * static_cast<double>(probes.size());
   std::vector<double> rounds;
   double spent = 0;
-  for (int round = -1; round < kMostRounds && (round < kLeastRounds || spent < enough); ++round) {
+  for (int round = -1; round < kMaxRounds && (round < kMinRounds || spent < enough); ++round) {
     double seconds = 0;
     for (auto& probe : probes) seconds += probe->pass(inputs, gradients, round >= 0);
     if (round < 0) continue;  // makes plans and asks for memory

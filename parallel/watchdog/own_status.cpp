@@ -61,17 +61,17 @@ WatchedCommunicator::~WatchedCommunicator() {
   if (own_row != nullptr && place_ >= 0) own_row->close(place_);
 }
 
-void WatchedCommunicator::note(Doing doing, const OperationName& operation) const noexcept {
+void WatchedCommunicator::note(RankState state, const OperationName& operation) const noexcept {
   if (members_.size() < 2) return;
   StatusNote note;
   note.time_ns = monotonic_ns();
   note.number = operation.number;
-  note.doing = doing;
+  note.state = state;
   note.message = operation.message ? 1 : 0;
   note.set(operation.kind, operation.what, name_);
   const std::lock_guard lock(row_lock);
   if (own_row == nullptr) return;
-  if (doing == Doing::kStarted) {
+  if (state == RankState::kStarted) {
     if (place_ >= 0 && !operation.message && operation.number > 0) own_row->set_count(place_, operation.number);
     if (own_row->lateness() != Lateness::kNone) own_row->set_lateness(Lateness::kNone);  // it went on after all
   }
@@ -93,7 +93,7 @@ void attach_status(StatusRow* row) noexcept {
 void note_activity(std::string_view what) noexcept {
   StatusNote note;
   note.time_ns = monotonic_ns();
-  note.doing = Doing::kWorking;
+  note.state = RankState::kWorking;
   note.set("", what, "");
   const std::lock_guard lock(row_lock);
   if (own_row != nullptr) own_row->write(note);

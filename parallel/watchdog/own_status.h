@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "parallel/watchdog/late_report.h"
+#include "parallel/watchdog/hang_report.h"
 #include "parallel/watchdog/status_board.h"
 
 namespace convoy {
@@ -38,7 +38,7 @@ class WatchedCommunicator {
   WatchedCommunicator& operator=(const WatchedCommunicator&) = delete;
 
   /// What this rank does with an operation of it; kStarted comes before the first call that others can see.
-  void note(Doing doing, const OperationName& operation) const noexcept;
+  void note(RankState state, const OperationName& operation) const noexcept;
 
   [[nodiscard]] const std::string& name() const { return name_; }
   /// An operation of it as a report needs it.

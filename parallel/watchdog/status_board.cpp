@@ -40,7 +40,7 @@ void StatusNote::set(std::string_view its_kind, std::string_view its_what, std::
   copy_text(communicator, its_communicator);
 }
 
-std::string StatusNote::words() const {
+std::string StatusNote::to_string() const {
   if (text(kind).empty()) return std::string(text(what));
   return fmt::format("{} '{}' ({} {} on '{}')", text(kind), text(what), message != 0 ? "message" : "collective", number,
                      text(communicator));

@@ -16,13 +16,13 @@
 namespace convoy {
 
 /// How a rank stands to what it did last.
-enum class Doing : std::uint32_t { kNothing, kStarted, kWaiting, kFinished, kWorking };
+enum class RankState : std::uint32_t { kNothing, kStarted, kWaiting, kFinished, kWorking };
 
 /// What a rank did last. Plain bytes: it also travels in messages. Texts end with a zero and are cut to fit.
 struct StatusNote {
   std::int64_t time_ns = 0;  ///< CLOCK_MONOTONIC of the node
   std::uint64_t number = 0;  ///< of the collective or message; 0: none
-  Doing doing = Doing::kNothing;
+  RankState state = RankState::kNothing;
   std::uint32_t message = 0;            ///< 1: a send or receive, 0: a collective
   std::array<char, 32> kind{};          ///< "all_reduce"; empty for work between operations
   std::array<char, 64> what{};          ///< "gradient bucket 3", "reading data"
@@ -30,7 +30,7 @@ struct StatusNote {
 
   void set(std::string_view its_kind, std::string_view its_what, std::string_view its_communicator) noexcept;
   /// "all_reduce 'step loss' (collective 311 on 'world')", or the work alone.
-  [[nodiscard]] std::string words() const;
+  [[nodiscard]] std::string to_string() const;
 };
 
 /// How far a rank is with the report of an operation that is late.

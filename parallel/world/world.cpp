@@ -15,8 +15,8 @@
 #include "parallel/base/mpi_check.h"
 #include "parallel/base/mpi_leaks.h"
 #include "parallel/comm/mpi_operation.h"
-#include "parallel/watchdog/launcher_watch.h"
-#include "parallel/watchdog/watch.h"
+#include "parallel/watchdog/launcher_watchdog.h"
+#include "parallel/watchdog/watchdog.h"
 
 namespace convoy {
 
@@ -62,9 +62,9 @@ World::World(const Environment& environment) : exceptions_at_start_(std::uncaugh
     thread_level_ = level == MPI_THREAD_MULTIPLE ? "multiple" : "serialized";
     find_node();
     const bool launched = facts.open_mpi_size > 0 || facts.pmi_size > 0 || facts.pmix || facts.slurm_step_tasks > 0;
-    if (launched) launcher_watch_ = std::make_unique<LauncherWatch>(local_rank_ == 0);
+    if (launched) launcher_watchdog_ = std::make_unique<LauncherWatchdog>(local_rank_ == 0);
   } catch (...) {
-    watch_.reset();
+    watchdog_.reset();
     MPI_Finalize();
     throw;
   }
@@ -88,19 +88,19 @@ void World::find_node() {
   const int bytes = static_cast<int>(sizeof(CpuMask));
   CONVOY_MPI_CHECK(MPI_Allgather(&mine, bytes, MPI_BYTE, masks.data(), bytes, MPI_BYTE, node));
   binding_ = share_cpus(masks, local_rank_, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
-  watch_ = std::make_unique<Watch>(node, host_);
+  watchdog_ = std::make_unique<Watchdog>(node, host_);
   CONVOY_MPI_CHECK(MPI_Comm_free(&node));
 }
 
 World::~World() {
   const bool in_order = std::uncaught_exceptions() <= exceptions_at_start_ && abandoned_operations() == 0;
   [[maybe_unused]] const MpiOwnMemory not_ours;
-  launcher_watch_.reset();  // MPI may lose its launcher in order from here on
+  launcher_watchdog_.reset();  // MPI may lose its launcher in order from here on
   try {
-    if (in_order) watch_->end();
+    if (in_order) watchdog_->end();
   } catch (...) {  // MPI is broken, and ends as well as it can
   }
-  watch_.reset();
+  watchdog_.reset();
   if (in_order || size_ == 1) MPI_Finalize();
 }
 

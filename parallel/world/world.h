@@ -4,7 +4,8 @@
 // one World, outside its try block, so that abort() works while an error is handled. Every rank creates it
 // and, after an orderly run or a collective error, destroys it; both are collective. Invariant: MPI calls
 // return their errors (MPI_ERRORS_RETURN), and ranks of a node are found by MPI, never by rank % n.
-// While it lives, ranks can find out who is missing (watch.h), and end when their launcher has gone (launcher_watch.h).
+// While it lives, ranks can find out who is missing (watchdog.h), and end when their launcher has gone
+// (launcher_watchdog.h).
 #pragma once
 
 #include <memory>
@@ -16,8 +17,8 @@
 
 namespace convoy {
 
-class LauncherWatch;
-class Watch;
+class LauncherWatchdog;
+class Watchdog;
 
 class World {
  public:
@@ -68,8 +69,8 @@ class World {
   std::string host_;
   std::string thread_level_;
   CpuBinding binding_;
-  std::unique_ptr<Watch> watch_;
-  std::unique_ptr<LauncherWatch> launcher_watch_;
+  std::unique_ptr<Watchdog> watchdog_;
+  std::unique_ptr<LauncherWatchdog> launcher_watchdog_;
 };
 
 }  // namespace convoy

@@ -80,13 +80,13 @@ void allow_errors(Body&& body) {
 
 /// What a training does with a data set: looks at the labels and reads samples.
 inline void use(const Dataset& data) {
-  constexpr std::int64_t kMostBytes = 1 << 24, kMostSamples = 16;
+  constexpr std::int64_t kMaxBytes = 1 << 24, kMaxSamples = 16;
   const std::int64_t bytes = data.sample_shape().size() * (data.input_dtype() == DType::kU8 ? 1 : 4);
-  if (bytes > kMostBytes || data.target_size() > kMostBytes) return;
+  if (bytes > kMaxBytes || data.target_size() > kMaxBytes) return;
   std::vector<std::byte> input(static_cast<std::size_t>(bytes));
   std::vector<float> target(static_cast<std::size_t>(data.target_size()));
   allow_errors([&] { data.check_labels(10); });
-  for (std::int64_t i = 0; i < std::min(data.size(), kMostSamples); ++i) {
+  for (std::int64_t i = 0; i < std::min(data.size(), kMaxSamples); ++i) {
     std::int64_t label = 0;
     allow_errors([&] { data.read(i, input.data(), &label, target.data()); });
   }

@@ -26,12 +26,12 @@ class OneImage final : public EncodedImages {
 };
 
 bool is_large(const std::vector<std::byte>& bytes) {
-  constexpr std::int64_t kMostPixels = 1 << 22;  // more only cost time
+  constexpr std::int64_t kMaxPixels = 1 << 22;  // more only cost time
   bool large = false;
   fuzz::allow_errors([&] {
     JpegDecoder decoder;
     const JpegHeader header = decoder.open(bytes);
-    large = std::int64_t{header.width} * header.height > kMostPixels;
+    large = std::int64_t{header.width} * header.height > kMaxPixels;
   });
   return large;
 }

@@ -38,13 +38,13 @@ struct Trainee {
     const Tensor x = images(shape, key);
     std::vector<std::int64_t> labels(static_cast<std::size_t>(shape[0]));
     for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<std::int64_t>(i % 3);
-    const Tensor truth = backend.tensor({shape[0]}, DType::kI64);
-    backend.copy_from_host(labels.data(), truth);
+    const Tensor targets = backend.tensor({shape[0]}, DType::kI64);
+    backend.copy_from_host(labels.data(), targets);
     cache.share = static_cast<float>(shape[0]) / static_cast<float>(global);
     backend.zero(totals);
     const Tensor y = model.forward(x, cache, Mode::kTraining);
     const Tensor dy = backend.tensor(y.shape(), y.dtype());
-    Loss{}.apply(backend, y, truth, global, dy, totals);
+    Loss{}.apply(backend, y, targets, global, dy, totals);
     model.backward(dy, cache, [&](std::int64_t done) { finished.push_back(done); });
     std::array<double, 3> host{};
     backend.copy_to_host(totals, host.data());
@@ -293,21 +293,21 @@ TEST_CASE("a model in chunks computes what the whole one does, bit for bit, with
   Cache kept_first = first.make_cache(), kept_second = second.make_cache();
   first.parameters().begin_step();
   second.parameters().begin_step();
-  int pokes = 0;
-  const auto poke = [&] { ++pokes; };
-  Tensor z = first.forward(x, kept_first, Mode::kTraining, 0, poke);
-  z = second.forward(z, kept_second, Mode::kTraining, 0, poke);
-  z = first.forward(z, kept_first, Mode::kTraining, 1, poke);
-  z = second.forward(z, kept_second, Mode::kTraining, 1, poke);
-  CHECK(pokes == units);
+  int progress_calls = 0;
+  const auto progress = [&] { ++progress_calls; };
+  Tensor z = first.forward(x, kept_first, Mode::kTraining, 0, progress);
+  z = second.forward(z, kept_second, Mode::kTraining, 0, progress);
+  z = first.forward(z, kept_first, Mode::kTraining, 1, progress);
+  z = second.forward(z, kept_second, Mode::kTraining, 1, progress);
+  CHECK(progress_calls == units);
   CHECK(kept_first.bytes() > 0);
   std::vector<std::int64_t> done;
   const auto unit_done = [&](std::int64_t elements) { done.push_back(elements); };
   Tensor dz = second.backward(
       z, kept_second, [](std::int64_t) {}, 1);
-  dz = first.backward_input(dz, kept_first, 1, poke);
-  dz = second.backward_input(dz, kept_second, 0, poke);
-  dz = first.backward_input(dz, kept_first, 0, poke);
+  dz = first.backward_input(dz, kept_first, 1, progress);
+  dz = second.backward_input(dz, kept_second, 0, progress);
+  dz = first.backward_input(dz, kept_first, 0, progress);
   CHECK(!dz);  // nobody needs the gradient of the network's input
   second.backward_weight(
       kept_second, [](std::int64_t) {}, 0);

@@ -153,15 +153,15 @@ struct ForwardInputs {
   float epsilon;
 };
 
-// y = x * scale + shift (+ addend), then ReLU, for kRows rows `stride` elements apart; y may be x or addend.
-template <int kRows, bool kAddend, bool kRelu, class T, int kCount>
-__device__ void apply_rows(const T* x, const T* addend, std::int64_t at, std::int64_t stride,
+// y = x * scale + shift (+ residual), then ReLU, for kRows rows `stride` elements apart; y may be x or residual.
+template <int kRows, bool kResidual, bool kRelu, class T, int kCount>
+__device__ void apply_rows(const T* x, const T* residual, std::int64_t at, std::int64_t stride,
                            const float (&scale)[kCount], const float (&shift)[kCount], T* y) {
   Vector<T, kCount> in[kRows], other[kRows];
 #pragma unroll
   for (int row = 0; row < kRows; ++row) {
     in[row] = gpu::load_vector<kCount>(x + at + row * stride, 0);
-    if constexpr (kAddend) other[row] = gpu::load_vector<kCount>(addend + at + row * stride, 0);
+    if constexpr (kResidual) other[row] = gpu::load_vector<kCount>(residual + at + row * stride, 0);
   }
 #pragma unroll
   for (int row = 0; row < kRows; ++row) {
@@ -169,7 +169,7 @@ __device__ void apply_rows(const T* x, const T* addend, std::int64_t at, std::in
 #pragma unroll
     for (int lane = 0; lane < kCount; ++lane) {
       float value = fmaf(gpu::load(in[row].lanes[lane]), scale[lane], shift[lane]);
-      if constexpr (kAddend) value += gpu::load(other[row].lanes[lane]);
+      if constexpr (kResidual) value += gpu::load(other[row].lanes[lane]);
       if constexpr (kRelu) value = gpu::positive_part(value);
       values[lane] = value;
     }
@@ -177,9 +177,9 @@ __device__ void apply_rows(const T* x, const T* addend, std::int64_t at, std::in
   }
 }
 
-template <class T, int kCount, bool kAddend, bool kRelu>
+template <class T, int kCount, bool kResidual, bool kRelu>
 __global__ void __launch_bounds__(kThreads)
-    apply_kernel(const T* x, ForwardInputs norm, const T* addend, RowSlices slices, T* y) {
+    apply_kernel(const T* x, ForwardInputs norm, const T* residual, RowSlices slices, T* y) {
   const std::int64_t channels = slices.channels, channel = gpu::thread_channel<kCount>();
   if (channel >= channels) return;
   float scale[kCount], shift[kCount];
@@ -193,10 +193,10 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t step = blockDim.y, stride = step * channels;
   std::int64_t row = first + threadIdx.y;
   for (; row + (kTogether - 1) * step < end; row += kTogether * step) {
-    apply_rows<kTogether, kAddend, kRelu>(x, addend, row * channels + channel, stride, scale, shift, y);
+    apply_rows<kTogether, kResidual, kRelu>(x, residual, row * channels + channel, stride, scale, shift, y);
   }
   for (; row < end; row += step) {
-    apply_rows<1, kAddend, kRelu>(x, addend, row * channels + channel, stride, scale, shift, y);
+    apply_rows<1, kResidual, kRelu>(x, residual, row * channels + channel, stride, scale, shift, y);
   }
 }
 
@@ -231,20 +231,20 @@ void CudaBackend::batch_norm_statistics(const Tensor& x, const Tensor& mean, con
 }
 
 void CudaBackend::batch_norm_apply(const Tensor& x, const Tensor& mean, const Tensor& variance, const Tensor& gamma,
-                                   const Tensor& beta, float epsilon, const Tensor& addend, bool relu,
+                                   const Tensor& beta, float epsilon, const Tensor& residual, bool relu,
                                    const Tensor& y) {
   if (x.size() == 0) return;
   const ForwardInputs norm{mean.data<float>(), variance.data<float>(), gamma.data<float>(), beta.data<float>(),
                            epsilon};
   gpu::dispatch_activation(x.dtype(), [&](auto type) {
     using T = decltype(type);
-    const T *input = x.data<T>(), *other = addend.data<T>();
+    const T *input = x.data<T>(), *other = residual.data<T>();
     T* output = y.data<T>();
     const auto launch = [&](auto lanes) {
       constexpr int kCount = decltype(lanes)::value;
       const RowTiles tiles = gpu::row_tiles(*state_, x.shape(), kCount, 16);
-      gpu::dispatch_flags(static_cast<bool>(addend), relu, [&](auto has_addend, auto has_relu) {
-        apply_kernel<T, kCount, decltype(has_addend)::value, decltype(has_relu)::value>
+      gpu::dispatch_flags(static_cast<bool>(residual), relu, [&](auto has_residual, auto has_relu) {
+        apply_kernel<T, kCount, decltype(has_residual)::value, decltype(has_relu)::value>
             <<<tiles.grid, tiles.block, 0, state_->stream>>>(input, norm, other, tiles.slices, output);
       });
     };

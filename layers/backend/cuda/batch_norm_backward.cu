@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Batch normalisation of the CUDA backend, backward: one pass for the two sums per channel, one for the gradients of
-// input and addend, as dx = scale * g + (slope * (x - mean) + shift).
+// input and residual, as dx = scale * g + (slope * (x - mean) + shift).
 #include "layers/backend/cuda/channel_sums.cuh"
 #include "layers/backend/cuda/cuda_backend.h"
 
@@ -57,7 +57,7 @@ __device__ void backward_rows(const Gradients<T>& g, std::int64_t at, std::int64
     float values[kCount];
 #pragma unroll
     for (int lane = 0; lane < kCount; ++lane) {
-      const float gradient = gpu::gated<kRelu>(dy[row].lanes[lane], y[row].lanes[lane]);
+      const float gradient = gpu::masked<kRelu>(dy[row].lanes[lane], y[row].lanes[lane]);
       const float centred = gpu::load(x[row].lanes[lane]) - k.mean[lane];
       values[lane] = fmaf(k.scale[lane], gradient, fmaf(k.slope[lane], centred, k.shift[lane]));
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sums over the rows of an activation, per channel: of a gradient, gated by ReLU or not, and of its products with the
+// Sums over the rows of an activation, per channel: of a gradient, masked by ReLU or not, and of its products with the
 // centred input. Float over 32 rows, float again over a thread's rows, and double over slices; all in a fixed order.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace convoy::gpu {
 
-/// What the sums are taken over: arrays [rows, channels], mean [channels]. y null: no gate; x null: no products.
+/// What the sums are taken over: arrays [rows, channels], mean [channels]. y null: no mask; x null: no products.
 template <class T>
 struct SumInputs {
   const T *dy, *x, *y;
@@ -17,7 +17,7 @@ struct SumInputs {
 
 /// dy, or 0 where the ReLU that made y was off.
 template <bool kRelu, class T>
-__device__ float gated(const T& dy, const T& y) {
+__device__ float masked(const T& dy, const T& y) {
   const float g = load(dy);
   if constexpr (kRelu) return load(y) > 0.0F ? g : 0.0F;
   return g;
@@ -38,7 +38,7 @@ __device__ void add_rows(const SumInputs<T>& in, std::int64_t at, std::int64_t s
   for (int row = 0; row < kRows; ++row) {
 #pragma unroll
     for (int lane = 0; lane < kCount; ++lane) {
-      const float g = gated<kRelu>(dy[row].lanes[lane], y[row].lanes[lane]);
+      const float g = masked<kRelu>(dy[row].lanes[lane], y[row].lanes[lane]);
       sums[lane] += g;
       if constexpr (kProducts) products[lane] += g * (load(x[row].lanes[lane]) - mean[lane]);
     }

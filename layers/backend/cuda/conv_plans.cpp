@@ -25,7 +25,7 @@ struct ConvolutionPlans::Plan {
 
 namespace {
 
-constexpr std::int64_t kMostWorkspace = std::int64_t{1} << 30;
+constexpr std::int64_t kMaxWorkspace = std::int64_t{1} << 30;
 enum Uid : std::int64_t { kX = 1, kW, kY };
 
 fe::DataType_t frontend_type(DType type) {
@@ -104,7 +104,7 @@ fe::error_t propose(const ConvPlanKey& key, const CudaState& state, fe::graph::G
   for (const PlanNote note : barred_notes(key.type, state.tf32, state.deterministic)) {
     barred.push_back(frontend_note(note));
   }
-  graph.deselect_numeric_notes(barred).deselect_workspace_greater_than(kMostWorkspace);
+  graph.deselect_numeric_notes(barred).deselect_workspace_greater_than(kMaxWorkspace);
   return error;
 }
 

@@ -30,7 +30,7 @@ void* PinnedStaging::acquire(std::size_t bytes) {
     if (piece.data != nullptr) CONVOY_CUDA_CHECK(cudaFreeHost(piece.data));
     piece.data = nullptr;
     piece.bytes = 0;
-    const std::size_t wanted = std::max(bytes, kLeastBytes);
+    const std::size_t wanted = std::max(bytes, kMinBytes);
     CONVOY_CUDA_CHECK(cudaHostAlloc(&piece.data, wanted, cudaHostAllocDefault));
     piece.bytes = wanted;
   }

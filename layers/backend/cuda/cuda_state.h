@@ -28,7 +28,7 @@ struct CudaState;
 class PinnedStaging {
  public:
   /// No piece is smaller, so that arrays up to this size never make one grow.
-  static constexpr std::size_t kLeastBytes = std::size_t{256} << 10;
+  static constexpr std::size_t kMinBytes = std::size_t{256} << 10;
 
   /// pieces: copies that may be under way before acquire() waits.
   PinnedStaging(CudaState& state, std::size_t pieces) : state_(state), pieces_(pieces) {}

@@ -58,7 +58,7 @@ struct ReluBackward {
 struct Add {
   __device__ float operator()(float y, float x) const { return y + x; }
 };
-struct AddGated {
+struct AddMasked {
   __device__ float operator()(float sum, float dy, float y) const { return y > 0.0F ? sum + dy : sum; }
 };
 struct Scale {
@@ -207,12 +207,12 @@ void CudaBackend::relu_backward(const Tensor& dy, const Tensor& y, const Tensor&
   });
 }
 
-void CudaBackend::batch_norm_backward_addend(const Tensor& dy, const Tensor& y, const Tensor& daddend) {
-  if (!y) return add(dy, daddend);
+void CudaBackend::batch_norm_backward_residual(const Tensor& dy, const Tensor& y, const Tensor& dresidual) {
+  if (!y) return add(dy, dresidual);
   gpu::dispatch_activation(dy.dtype(), [&](auto type) {
     using T = decltype(type);
-    T* sum = daddend.data<T>();
-    map(*state_, AddGated{}, dy.size(), sum, daddend.data<const T>(), dy.data<const T>(), y.data<const T>());
+    T* sum = dresidual.data<T>();
+    map(*state_, AddMasked{}, dy.size(), sum, dresidual.data<const T>(), dy.data<const T>(), y.data<const T>());
   });
 }
 

@@ -10,7 +10,7 @@ namespace convoy {
 
 namespace {
 
-constexpr std::uint64_t kMostWorkspace = std::uint64_t{32} << 20;  // bytes: what cuBLAS recommends for Hopper
+constexpr std::uint64_t kMaxWorkspace = std::uint64_t{32} << 20;  // bytes: what cuBLAS recommends for Hopper
 
 cudaDataType_t cublas_type(DType type) {
   switch (type) {
@@ -79,7 +79,7 @@ class Preference {
  public:
   explicit Preference(std::uint32_t alignment) {
     CONVOY_CUBLAS_CHECK(cublasLtMatmulPreferenceCreate(&handle_));
-    set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMostWorkspace);
+    set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMaxWorkspace);
     // Parts of a sum that is split over blocks meet in float32, in a fixed order.
     set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
     for (const auto attribute :

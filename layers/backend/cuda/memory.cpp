@@ -40,7 +40,7 @@ void CudaBackend::copy_from_host(const void* source, const Tensor& destination) 
   const std::size_t bytes = destination.bytes();
   if (bytes == 0) return;
   require_not_recording("copy_from_host");
-  if (bytes > PinnedStaging::kLeastBytes) {
+  if (bytes > PinnedStaging::kMinBytes) {
     if (uploads_ == nullptr) uploads_ = std::make_unique<Uploads>(*state_, *this);
     uploads_->copy(static_cast<const std::byte*>(source), bytes, destination.data<std::byte>());
     return;

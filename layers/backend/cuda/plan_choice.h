@@ -59,10 +59,10 @@ inline std::vector<PlanNote> barred_notes(DType type, bool tf32, bool determinis
 /// engines are compiled when their plan is built, which takes up to seconds. Without timing (deterministic) the first
 /// plan that can be built is taken.
 inline bool try_another(std::size_t built, double seconds, bool deterministic) {
-  constexpr std::size_t kMost = 16;  // the first ones are often variants of one engine
+  constexpr std::size_t kMax = 16;  // the first ones are often variants of one engine
   constexpr double kSeconds = 1.0;
   if (built == 0) return true;
-  return !deterministic && built < kMost && seconds < kSeconds;
+  return !deterministic && built < kMax && seconds < kSeconds;
 }
 
 constexpr double kNoTime = std::numeric_limits<double>::infinity();  ///< of a plan that failed or that there is not
@@ -80,8 +80,8 @@ inline std::size_t quickest(std::span<const double> times) {
 
 /// Bytes to take from the pool for a workspace: powers of two, so that the plans of all layers share a few blocks.
 inline std::int64_t workspace_block(std::int64_t bytes) {
-  constexpr std::uint64_t kLeast = std::uint64_t{1} << 20;
-  return bytes <= 0 ? 0 : static_cast<std::int64_t>(std::bit_ceil(std::max(static_cast<std::uint64_t>(bytes), kLeast)));
+  constexpr std::uint64_t kMin = std::uint64_t{1} << 20;
+  return bytes <= 0 ? 0 : static_cast<std::int64_t>(std::bit_ceil(std::max(static_cast<std::uint64_t>(bytes), kMin)));
 }
 
 }  // namespace convoy

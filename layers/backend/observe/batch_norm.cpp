@@ -8,8 +8,8 @@ namespace convoy {
 
 namespace {
 
-std::string text(const Tensor& x, bool relu, bool addend) {
-  return fmt::format("input {}{}{}", x.shape().str(), relu ? ", relu" : "", addend ? ", addend" : "");
+std::string text(const Tensor& x, bool relu, bool residual) {
+  return fmt::format("input {}{}{}", x.shape().str(), relu ? ", relu" : "", residual ? ", addend" : "");
 }
 
 }  // namespace
@@ -21,12 +21,12 @@ void CompareBackend::batch_norm_statistics(const Tensor& x, const Tensor& mean, 
 }
 
 void CompareBackend::batch_norm_apply(const Tensor& x, const Tensor& mean, const Tensor& variance, const Tensor& gamma,
-                                      const Tensor& beta, float epsilon, const Tensor& addend, bool relu,
+                                      const Tensor& beta, float epsilon, const Tensor& residual, bool relu,
                                       const Tensor& y) {
-  Comparison c(*this, "batch_norm_apply", text(x, relu, static_cast<bool>(addend)));
-  c.reads(x, mean, variance, gamma, beta, addend).sets("y", y);
+  Comparison c(*this, "batch_norm_apply", text(x, relu, static_cast<bool>(residual)));
+  c.reads(x, mean, variance, gamma, beta, residual).sets("y", y);
   c.run([&](Backend& backend, const auto& at) {
-    backend.batch_norm_apply(at(x), at(mean), at(variance), at(gamma), at(beta), epsilon, at(addend), relu, at(y));
+    backend.batch_norm_apply(at(x), at(mean), at(variance), at(gamma), at(beta), epsilon, at(residual), relu, at(y));
   });
 }
 
@@ -51,10 +51,10 @@ void CompareBackend::batch_norm_backward_apply(const Tensor& dy, const Tensor& x
   });
 }
 
-void CompareBackend::batch_norm_backward_addend(const Tensor& dy, const Tensor& y, const Tensor& daddend) {
+void CompareBackend::batch_norm_backward_residual(const Tensor& dy, const Tensor& y, const Tensor& dresidual) {
   Comparison c(*this, "batch_norm_backward_addend", text(dy, static_cast<bool>(y), true));
-  c.reads(dy, y).adds("daddend", daddend);
-  c.run([&](Backend& backend, const auto& at) { backend.batch_norm_backward_addend(at(dy), at(y), at(daddend)); });
+  c.reads(dy, y).adds("daddend", dresidual);
+  c.run([&](Backend& backend, const auto& at) { backend.batch_norm_backward_residual(at(dy), at(y), at(dresidual)); });
 }
 
 }  // namespace convoy

@@ -15,8 +15,8 @@ namespace {
 constexpr std::int64_t kMatrix = 2048;                   // rows and columns: 17 GFLOP, 16 MiB in float32
 constexpr std::int64_t kVector = std::int64_t{1} << 26;  // elements: 256 MiB, beyond any cache
 constexpr int kRounds = 7;
-constexpr double kLeastSeconds = 0.05;  // a short operation is timed again until its rounds have taken so long
-constexpr int kMostRounds = 200;
+constexpr double kMinSeconds = 0.05;  // a short operation is timed again until its rounds have taken so long
+constexpr int kMaxRounds = 200;
 
 double seconds_of(Backend& backend, const std::function<void()>& operation) {
   const auto before = backend.mark();
@@ -31,7 +31,7 @@ std::vector<double> rounds_of(Backend& backend, const std::function<void()>& ope
   static_cast<void>(seconds_of(backend, operation));
   std::vector<double> rounds;
   double sum = 0;
-  while (rounds.size() < kRounds || (sum < kLeastSeconds && rounds.size() < kMostRounds)) {
+  while (rounds.size() < kRounds || (sum < kMinSeconds && rounds.size() < kMaxRounds)) {
     rounds.push_back(seconds_of(backend, operation));
     sum += rounds.back();
   }

@@ -138,19 +138,19 @@ void ProfileBackend::batch_norm_statistics(const Tensor& x, const Tensor& mean, 
 }
 
 void ProfileBackend::batch_norm_apply(const Tensor& x, const Tensor& mean, const Tensor& variance, const Tensor& gamma,
-                                      const Tensor& beta, float epsilon, const Tensor& addend, bool relu,
+                                      const Tensor& beta, float epsilon, const Tensor& residual, bool relu,
                                       const Tensor& y) {
-  timed("batch_norm_apply", shape_text(x), {0, bytes_of(x, addend, y)},
-        [&] { inner_.batch_norm_apply(x, mean, variance, gamma, beta, epsilon, addend, relu, y); });
+  timed("batch_norm_apply", shape_text(x), {0, bytes_of(x, residual, y)},
+        [&] { inner_.batch_norm_apply(x, mean, variance, gamma, beta, epsilon, residual, relu, y); });
 }
 
 Tensor ProfileBackend::batch_norm_apply_relu(const Tensor& x, const Tensor& mean, const Tensor& variance,
                                              const Tensor& gamma, const Tensor& beta, float epsilon,
-                                             const Tensor& addend, const Tensor& y) {
-  Tensor gate;
-  timed("batch_norm_apply", shape_text(x), {0, bytes_of(x, addend, y)},
-        [&] { gate = inner_.batch_norm_apply_relu(x, mean, variance, gamma, beta, epsilon, addend, y); });
-  return gate;
+                                             const Tensor& residual, const Tensor& y) {
+  Tensor mask;
+  timed("batch_norm_apply", shape_text(x), {0, bytes_of(x, residual, y)},
+        [&] { mask = inner_.batch_norm_apply_relu(x, mean, variance, gamma, beta, epsilon, residual, y); });
+  return mask;
 }
 
 void ProfileBackend::batch_norm_backward_reduce(const Tensor& dy, const Tensor& x, const Tensor& y, const Tensor& mean,
@@ -167,9 +167,9 @@ void ProfileBackend::batch_norm_backward_apply(const Tensor& dy, const Tensor& x
         [&] { inner_.batch_norm_backward_apply(dy, x, y, mean, variance, gamma, dgamma, dbeta, count, epsilon, dx); });
 }
 
-void ProfileBackend::batch_norm_backward_addend(const Tensor& dy, const Tensor& y, const Tensor& daddend) {
-  timed("batch_norm_backward_addend", shape_text(dy), {0, bytes_of(dy, y, daddend, daddend)},
-        [&] { inner_.batch_norm_backward_addend(dy, y, daddend); });
+void ProfileBackend::batch_norm_backward_residual(const Tensor& dy, const Tensor& y, const Tensor& dresidual) {
+  timed("batch_norm_backward_addend", shape_text(dy), {0, bytes_of(dy, y, dresidual, dresidual)},
+        [&] { inner_.batch_norm_backward_residual(dy, y, dresidual); });
 }
 
 void ProfileBackend::relu_forward(const Tensor& x, const Tensor& y) {

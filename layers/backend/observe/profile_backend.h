@@ -107,16 +107,16 @@ class ProfileBackend final : public Backend {
 
   void batch_norm_statistics(const Tensor& x, const Tensor& mean, const Tensor& variance) override;
   void batch_norm_apply(const Tensor& x, const Tensor& mean, const Tensor& variance, const Tensor& gamma,
-                        const Tensor& beta, float epsilon, const Tensor& addend, bool relu, const Tensor& y) override;
+                        const Tensor& beta, float epsilon, const Tensor& residual, bool relu, const Tensor& y) override;
   Tensor batch_norm_apply_relu(const Tensor& x, const Tensor& mean, const Tensor& variance, const Tensor& gamma,
-                               const Tensor& beta, float epsilon, const Tensor& addend, const Tensor& y) override;
+                               const Tensor& beta, float epsilon, const Tensor& residual, const Tensor& y) override;
   void batch_norm_backward_reduce(const Tensor& dy, const Tensor& x, const Tensor& y, const Tensor& mean,
                                   const Tensor& variance, float epsilon, const Tensor& dgamma,
                                   const Tensor& dbeta) override;
   void batch_norm_backward_apply(const Tensor& dy, const Tensor& x, const Tensor& y, const Tensor& mean,
                                  const Tensor& variance, const Tensor& gamma, const Tensor& dgamma, const Tensor& dbeta,
                                  double count, float epsilon, const Tensor& dx) override;
-  void batch_norm_backward_addend(const Tensor& dy, const Tensor& y, const Tensor& daddend) override;
+  void batch_norm_backward_residual(const Tensor& dy, const Tensor& y, const Tensor& dresidual) override;
 
   void relu_forward(const Tensor& x, const Tensor& y) override;
   void relu_backward(const Tensor& dy, const Tensor& y, const Tensor& dx) override;

@@ -10,7 +10,7 @@
 #include "layers/backend/onednn/batch_norm_rows.h"
 #include "layers/backend/onednn/element.h"
 #include "layers/backend/onednn/onednn_backend.h"
-#include "layers/backend/onednn/relu_gate.h"
+#include "layers/backend/onednn/relu_mask.h"
 #include "layers/base/host_loops.h"
 
 namespace convoy {
@@ -81,29 +81,29 @@ void moments(const T* x, std::int64_t rows, std::int64_t channels, float* work, 
   }
 }
 
-// x, addend, y [rows, channels]; scale, shift [channels].
-template <class T, bool kAddend, bool kRelu>
-CONVOY_VECTORIZED void apply_kernel(const T* x, const float* scale, const float* shift, const T* addend,
+// x, residual, y [rows, channels]; scale, shift [channels].
+template <class T, bool kResidual, bool kRelu>
+CONVOY_VECTORIZED void apply_kernel(const T* x, const float* scale, const float* shift, const T* residual,
                                     std::int64_t rows, std::int64_t channels, T* y) {
   for (std::int64_t row = 0; row < rows; ++row) {
     CONVOY_INDEPENDENT
     for (std::int64_t c = 0; c < channels; ++c) {
       float value = load(x[c]) * scale[c] + shift[c];
-      if constexpr (kAddend) value += load(addend[c]);
+      if constexpr (kResidual) value += load(residual[c]);
       if constexpr (kRelu) value = positive_part(value);
       store(value, y + c);
     }
     x += channels;
     y += channels;
-    if constexpr (kAddend) addend += channels;
+    if constexpr (kResidual) residual += channels;
   }
 }
 
-// Sets gate [rows, gate_row(channels)] to where y [rows, channels] is above 0.
-CONVOY_VECTORIZED void gate_kernel(const float* y, std::int64_t rows, std::int64_t channels, std::uint8_t* gate) {
+// Sets mask [rows, mask_row_bytes(channels)] to where y [rows, channels] is above 0.
+CONVOY_VECTORIZED void mask_kernel(const float* y, std::int64_t rows, std::int64_t channels, std::uint8_t* mask) {
   for (std::int64_t row = 0; row < rows; ++row, y += channels) {
-    for (std::int64_t block = 0; block < channels; block += kGated) {
-      const std::int64_t count = std::min(kGated, channels - block);
+    for (std::int64_t block = 0; block < channels; block += kMaskBlock) {
+      const std::int64_t count = std::min(kMaskBlock, channels - block);
       LaneWords bits{}, bit = LaneWords{} + 1;
       for (std::int64_t c = 0; c < count; c += kLanes, bit += bit) {
         Lanes value;
@@ -111,14 +111,14 @@ CONVOY_VECTORIZED void gate_kernel(const float* y, std::int64_t rows, std::int64
         bits |= value > 0.0F ? bit : LaneWords{};
       }
       const LaneBytes packed = __builtin_convertvector(bits, LaneBytes);
-      std::memcpy(gate, &packed, sizeof(packed));
-      gate += sizeof(packed);
+      std::memcpy(mask, &packed, sizeof(packed));
+      mask += sizeof(packed);
     }
   }
 }
 
-// So few that they are still in the first-level cache when the gate is made of them.
-std::int64_t gate_rows_at_a_time(std::int64_t channels) { return 1 + 2048 / channels; }
+// So few that they are still in the first-level cache when the mask is made of them.
+std::int64_t mask_rows_at_a_time(std::int64_t channels) { return 1 + 2048 / channels; }
 
 // Calls f with two std::bool_constants.
 template <class F>
@@ -167,28 +167,28 @@ void OnednnBackend::batch_norm_statistics(const Tensor& x, const Tensor& mean, c
 }
 
 void OnednnBackend::batch_norm_apply(const Tensor& x, const Tensor& mean, const Tensor& variance, const Tensor& gamma,
-                                     const Tensor& beta, float epsilon, const Tensor& addend, bool relu,
+                                     const Tensor& beta, float epsilon, const Tensor& residual, bool relu,
                                      const Tensor& y) {
-  apply_batch_norm(x, mean, variance, gamma, beta, epsilon, addend, relu, y, Tensor());
+  apply_batch_norm(x, mean, variance, gamma, beta, epsilon, residual, relu, y, Tensor());
 }
 
 Tensor OnednnBackend::batch_norm_apply_relu(const Tensor& x, const Tensor& mean, const Tensor& variance,
                                             const Tensor& gamma, const Tensor& beta, float epsilon,
-                                            const Tensor& addend, const Tensor& y) {
+                                            const Tensor& residual, const Tensor& y) {
   const ChannelRows view(x.shape());
   // Rows of whole vectors have one of bits; in bfloat16 making and reading it costs more than the bytes that it saves.
-  Tensor gate;
+  Tensor mask;
   if (view.channels % kLanes == 0 && x.dtype() == DType::kF32) {
-    gate = tensor({view.rows, gate_row(view.channels)}, DType::kU8);
+    mask = tensor({view.rows, mask_row_bytes(view.channels)}, DType::kU8);
   }
-  apply_batch_norm(x, mean, variance, gamma, beta, epsilon, addend, true, y, gate);
-  return gate ? gate : y;
+  apply_batch_norm(x, mean, variance, gamma, beta, epsilon, residual, true, y, mask);
+  return mask ? mask : y;
 }
 
-// gate: of bits, or empty.
+// mask: of bits, or empty.
 void OnednnBackend::apply_batch_norm(const Tensor& x, const Tensor& mean, const Tensor& variance, const Tensor& gamma,
-                                     const Tensor& beta, float epsilon, const Tensor& addend, bool relu,
-                                     const Tensor& y, const Tensor& gate) {
+                                     const Tensor& beta, float epsilon, const Tensor& residual, bool relu,
+                                     const Tensor& y, const Tensor& mask) {
   const ChannelRows view(x.shape());
   const std::int64_t channels = view.channels;
   const Tensor coefficients = tensor({2, padded(channels)}, DType::kF32);
@@ -200,19 +200,19 @@ void OnednnBackend::apply_batch_norm(const Tensor& x, const Tensor& mean, const 
   }
   dispatch_activation(x.dtype(), [&](auto type) {
     using T = decltype(type);
-    dispatch_flags(static_cast<bool>(addend), relu, [&](auto has_addend, auto has_relu) {
-      constexpr bool kAddend = decltype(has_addend)::value, kRelu = decltype(has_relu)::value;
-      const T *input = x.data<T>(), *other = addend.data<T>();
+    dispatch_flags(static_cast<bool>(residual), relu, [&](auto has_residual, auto has_relu) {
+      constexpr bool kResidual = decltype(has_residual)::value, kRelu = decltype(has_relu)::value;
+      const T *input = x.data<T>(), *other = residual.data<T>();
       T* output = y.data<T>();
-      auto* bits = gate.data<std::uint8_t>();
+      auto* bits = mask.data<std::uint8_t>();
       parallel_ranges(view.rows, view.grain(), [=](std::int64_t first, std::int64_t last, int) {
-        const std::int64_t block = bits != nullptr ? gate_rows_at_a_time(channels) : last - first;
+        const std::int64_t block = bits != nullptr ? mask_rows_at_a_time(channels) : last - first;
         for (std::int64_t row = first; row < last; row += block) {
           const std::int64_t at = row * channels, rows = std::min(block, last - row);
-          apply_kernel<T, kAddend, kRelu>(input + at, scale, shift, kAddend ? other + at : nullptr, rows, channels,
-                                          output + at);
+          apply_kernel<T, kResidual, kRelu>(input + at, scale, shift, kResidual ? other + at : nullptr, rows, channels,
+                                            output + at);
           if constexpr (std::is_same_v<T, float>) {
-            if (bits != nullptr) gate_kernel(output + at, rows, channels, bits + row * gate_row(channels));
+            if (bits != nullptr) mask_kernel(output + at, rows, channels, bits + row * mask_row_bytes(channels));
           }
         }
       });

@@ -1,46 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Batch normalisation of the CPU backend, backward: one pass for the two sums per channel, one for the input's
-// gradient, and one that adds the addend's. Sums run in float over a few rows and in double beyond; those of threads
+// gradient, and one that adds the residual's. Sums run in float over a few rows and in double beyond; those of threads
 // are merged in thread order.
 #include <algorithm>
 
 #include "layers/backend/onednn/batch_norm_rows.h"
 #include "layers/backend/onednn/element.h"
 #include "layers/backend/onednn/onednn_backend.h"
-#include "layers/backend/onednn/relu_gate.h"
+#include "layers/backend/onednn/relu_mask.h"
 #include "layers/base/host_loops.h"
 
 namespace convoy {
 
 namespace {
 
-// Calls f(place, first channel, channels, g) for the blocks of rows [first, last), with what the gate lets through of
+// Calls f(place, first channel, channels, g) for the blocks of rows [first, last), with what the mask lets through of
 // dy there; for kernels that are compiled for several instruction sets, so f is inlined too.
-template <class T, class Gate, class F>
-CONVOY_INLINE void for_gated_blocks(const T* dy, Gate gate, std::int64_t first, std::int64_t last,
-                                    std::int64_t channels, F f) {
-  float g[kGated];
+template <class T, class Mask, class F>
+CONVOY_INLINE void for_masked_blocks(const T* dy, Mask mask, std::int64_t first, std::int64_t last,
+                                     std::int64_t channels, F f) {
+  float g[kMaskBlock];
   for (std::int64_t row = first; row < last; ++row) {
-    for (std::int64_t block = 0; block < channels; block += kGated) {
-      const std::int64_t count = std::min(kGated, channels - block), at = row * channels + block;
-      gate.pass(dy + at, row, block, count, g);
+    for (std::int64_t block = 0; block < channels; block += kMaskBlock) {
+      const std::int64_t count = std::min(kMaskBlock, channels - block), at = row * channels + block;
+      mask.pass(dy + at, row, block, count, g);
       f(at, block, count, g);
     }
   }
 }
 
 // Adds to sums [channels] those of g, to products those of g * (x - mean), over rows [first, last).
-template <class T, class Gate>
-CONVOY_VECTORIZED void add_gradients(const T* dy, const T* x, Gate gate, const float* mean, std::int64_t first,
+template <class T, class Mask>
+CONVOY_VECTORIZED void add_gradients(const T* dy, const T* x, Mask mask, const float* mean, std::int64_t first,
                                      std::int64_t last, std::int64_t channels, float* sums, float* products) {
-  float g0[kGated], g1[kGated];
+  float g0[kMaskBlock], g1[kMaskBlock];
   std::int64_t row = first;
   for (; together(channels) && row + 2 <= last; row += 2) {
-    for (std::int64_t block = 0; block < channels; block += kGated) {
-      const std::int64_t count = std::min(kGated, channels - block), at = row * channels + block;
-      gate.pass(dy + at, row, block, count, g0);
-      gate.pass(dy + at + channels, row + 1, block, count, g1);
+    for (std::int64_t block = 0; block < channels; block += kMaskBlock) {
+      const std::int64_t count = std::min(kMaskBlock, channels - block), at = row * channels + block;
+      mask.pass(dy + at, row, block, count, g0);
+      mask.pass(dy + at + channels, row + 1, block, count, g1);
       const T *x0 = x + at, *x1 = x0 + channels;
       CONVOY_INDEPENDENT
       for (std::int64_t c = 0; c < count; ++c) {
@@ -57,7 +57,7 @@ CONVOY_VECTORIZED void add_gradients(const T* dy, const T* x, Gate gate, const f
       products[block + c] += g[c] * (load(x[at + c]) - mean[block + c]);
     }
   };
-  for_gated_blocks(dy, gate, row, last, channels, add_one);
+  for_masked_blocks(dy, mask, row, last, channels, add_one);
 }
 
 // Adds the float sums to the double ones and clears them.
@@ -75,8 +75,8 @@ struct BackwardCoefficients {
 };
 
 // Sets rows [first, last) of dx.
-template <class T, class Gate>
-CONVOY_VECTORIZED void backward_kernel(const T* dy, const T* x, Gate gate, BackwardCoefficients k, std::int64_t first,
+template <class T, class Mask>
+CONVOY_VECTORIZED void backward_kernel(const T* dy, const T* x, Mask mask, BackwardCoefficients k, std::int64_t first,
                                        std::int64_t last, std::int64_t channels, T* dx) {
   const auto set = [=](std::int64_t at, std::int64_t block, std::int64_t count, const float* g)
       __attribute__((always_inline)) {
@@ -87,19 +87,19 @@ CONVOY_VECTORIZED void backward_kernel(const T* dy, const T* x, Gate gate, Backw
       store(value, dx + at + lane);
     }
   };
-  for_gated_blocks(dy, gate, first, last, channels, set);
+  for_masked_blocks(dy, mask, first, last, channels, set);
 }
 
-// Adds g to rows [first, last) of daddend.
-template <class T, class Gate>
-CONVOY_VECTORIZED void addend_kernel(const T* dy, Gate gate, std::int64_t first, std::int64_t last,
-                                     std::int64_t channels, T* daddend) {
+// Adds g to rows [first, last) of dresidual.
+template <class T, class Mask>
+CONVOY_VECTORIZED void residual_kernel(const T* dy, Mask mask, std::int64_t first, std::int64_t last,
+                                       std::int64_t channels, T* dresidual) {
   const auto add = [=](std::int64_t at, std::int64_t, std::int64_t count, const float* g)
       __attribute__((always_inline)) {
     CONVOY_INDEPENDENT
-    for (std::int64_t c = 0; c < count; ++c) store(load(daddend[at + c]) + g[c], daddend + at + c);
+    for (std::int64_t c = 0; c < count; ++c) store(load(dresidual[at + c]) + g[c], dresidual + at + c);
   };
-  for_gated_blocks(dy, gate, first, last, channels, add);
+  for_masked_blocks(dy, mask, first, last, channels, add);
 }
 
 }  // namespace
@@ -114,7 +114,7 @@ void OnednnBackend::batch_norm_backward_reduce(const Tensor& dy, const Tensor& x
   std::fill_n(partial, threads * stride, 0.0);
   const Tensor work = tensor({threads, stride}, DType::kF32);
   const float* center = mean.data<float>();
-  dispatch_gate(x, y, [&](auto type, auto gate) {
+  dispatch_relu_mask(x, y, [&](auto type, auto mask) {
     using T = decltype(type);
     const T *gradient = dy.data<T>(), *input = x.data<T>();
     float* floats = work.data<float>();
@@ -122,7 +122,7 @@ void OnednnBackend::batch_norm_backward_reduce(const Tensor& dy, const Tensor& x
       float* sums = floats + thread * stride;
       std::fill_n(sums, stride, 0.0F);
       for (std::int64_t row = first; row < last; row += kBlockRows) {
-        add_gradients(gradient, input, gate, center, row, std::min(row + kBlockRows, last), channels, sums,
+        add_gradients(gradient, input, mask, center, row, std::min(row + kBlockRows, last), channels, sums,
                       sums + stride / 2);
         flush(stride, sums, partial + thread * stride);
       }
@@ -154,25 +154,25 @@ void OnednnBackend::batch_norm_backward_apply(const Tensor& dy, const Tensor& x,
     shift[c] = static_cast<float>(-factor * dbeta.data<float>()[c] / count);
   }
   const BackwardCoefficients k{scale, slope, shift, mean.data<float>()};
-  dispatch_gate(x, y, [&](auto type, auto gate) {
+  dispatch_relu_mask(x, y, [&](auto type, auto mask) {
     using T = decltype(type);
     const T *gradient = dy.data<T>(), *input = x.data<T>();
     T* dinput = dx.data<T>();
     parallel_ranges(view.rows, view.grain(), [=](std::int64_t first, std::int64_t last, int) {
-      backward_kernel(gradient, input, gate, k, first, last, channels, dinput);
+      backward_kernel(gradient, input, mask, k, first, last, channels, dinput);
     });
   });
 }
 
-void OnednnBackend::batch_norm_backward_addend(const Tensor& dy, const Tensor& y, const Tensor& daddend) {
+void OnednnBackend::batch_norm_backward_residual(const Tensor& dy, const Tensor& y, const Tensor& dresidual) {
   const ChannelRows view(dy.shape());
   const std::int64_t channels = view.channels;
-  dispatch_gate(dy, y, [&](auto type, auto gate) {
+  dispatch_relu_mask(dy, y, [&](auto type, auto mask) {
     using T = decltype(type);
     const T* gradient = dy.data<T>();
-    T* sum = daddend.data<T>();
+    T* sum = dresidual.data<T>();
     parallel_ranges(view.rows, view.grain(), [=](std::int64_t first, std::int64_t last, int) {
-      addend_kernel(gradient, gate, first, last, channels, sum);
+      residual_kernel(gradient, mask, first, last, channels, sum);
     });
   });
 }

@@ -55,7 +55,7 @@ std::string OnednnBackend::library_description() {
 
 std::string OnednnBackend::description() const {
   return fmt::format("cpu, {}, {} thread{}, {}{}", library_description(), threads_, threads_ == 1 ? "" : "s",
-                     dtype_name(compute_), state_->widens ? " with products in float32" : "");
+                     dtype_name(compute_), state_->upcasts ? " with products in float32" : "");
 }
 
 }  // namespace convoy

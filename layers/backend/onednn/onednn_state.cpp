@@ -37,8 +37,8 @@ bool has_fast_bf16() {
 }
 
 void OnednnState::choose_products(DType activations) {
-  widens = activations == DType::kBF16 && !(direct ? has_bf16() : has_fast_bf16());
-  products = widens ? DType::kF32 : activations;
+  upcasts = activations == DType::kBF16 && !(direct ? has_bf16() : has_fast_bf16());
+  products = upcasts ? DType::kF32 : activations;
 }
 
 Tensor tensor_of(Backend& backend, const dnnl::memory::desc& md) {

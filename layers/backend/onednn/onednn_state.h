@@ -47,7 +47,7 @@ struct OnednnState {
   dnnl::stream stream{engine};
   std::map<PlanKey, WeightedPlan> plans;
   DType products = DType::kF32;  ///< in which products are taken, and weights are read
-  bool widens = false;           ///< bfloat16 activations are converted for them (widened.h)
+  bool upcasts = false;          ///< bfloat16 activations are converted for them (upcast.h)
   bool direct = false;           ///< no convolution goes another way than oneDNN's direct one
 
   /// For activations of this type: as fast as they go, or, where convolutions are to be direct, as they are if they

@@ -12,7 +12,7 @@
 namespace convoy {
 
 /// What kind of failure, and what NCCL had to say last, perhaps of something else.
-[[nodiscard]] inline std::string nccl_words(ncclResult_t result) {
+[[nodiscard]] inline std::string describe_nccl_error(ncclResult_t result) {
   const char* last = ncclGetLastError(nullptr);
   const std::string kind = ncclGetErrorString(result);
   return last == nullptr || *last == '\0' ? kind : fmt::format("{} (last words: {})", kind, last);
@@ -21,10 +21,10 @@ namespace convoy {
 }  // namespace convoy
 
 /// For calls that end before they return.
-#define CONVOY_NCCL_CHECK(call)                                                                \
-  do {                                                                                         \
-    const ncclResult_t convoy_status = (call);                                                 \
-    if (convoy_status != ncclSuccess) {                                                        \
-      ::convoy::fail_gpu_call(#call, __FILE__, __LINE__, ::convoy::nccl_words(convoy_status)); \
-    }                                                                                          \
+#define CONVOY_NCCL_CHECK(call)                                                                         \
+  do {                                                                                                  \
+    const ncclResult_t convoy_status = (call);                                                          \
+    if (convoy_status != ncclSuccess) {                                                                 \
+      ::convoy::fail_gpu_call(#call, __FILE__, __LINE__, ::convoy::describe_nccl_error(convoy_status)); \
+    }                                                                                                   \
   } while (false)

@@ -174,7 +174,7 @@ class NcclCommunicator final : public Communicator {
   void barrier(const std::string& what) override { host_->barrier(what); }
 
  private:
-  using Flight = std::shared_ptr<NcclFlight>;
+  using Flight = std::shared_ptr<NcclWork>;
 
   Flight collective(const char* kind, int root, const std::string& what) {
     Flight flight = queues_.flight({kind, ++collectives_, what});
@@ -191,7 +191,7 @@ class NcclCommunicator final : public Communicator {
   }
 
   // Null when there is nobody to talk to.
-  NcclQueue* collectives(const NcclFlight& flight) const {
+  NcclQueue* collectives(const NcclWork& flight) const {
     NcclQueue* queue = queues_.collectives();
     if (queue == nullptr && size() > 1) fail("{}: the communicator was made for messages alone", flight.label());
     return queue;
@@ -204,11 +204,11 @@ class NcclCommunicator final : public Communicator {
     return std::make_unique<NcclOperation>(state_, flight, first, second);
   }
 
-  static void check_buffer(const Tensor& buffer, const NcclFlight& flight) {
+  static void check_buffer(const Tensor& buffer, const NcclWork& flight) {
     if (!buffer) fail("{} has no buffer", flight.label());
   }
 
-  void check_parts(const Tensor& whole, const Tensor& part, int root, const NcclFlight& flight) const {
+  void check_parts(const Tensor& whole, const Tensor& part, int root, const NcclWork& flight) const {
     check_buffer(part, flight);
     if (rank() != root) return;
     check_buffer(whole, flight);

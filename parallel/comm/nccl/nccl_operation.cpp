@@ -24,24 +24,24 @@ cudaEvent_t NcclEvents::take() {
   return event;
 }
 
-NcclFlight::NcclFlight(std::shared_ptr<const NcclIdentity> its_owner, std::shared_ptr<NcclEvents> its_events,
-                       OperationName its_name, bool is_captured)
+NcclWork::NcclWork(std::shared_ptr<const NcclIdentity> its_owner, std::shared_ptr<NcclEvents> its_events,
+                   OperationName its_name, bool is_captured)
     : owner(std::move(its_owner)),
       events(std::move(its_events)),
       name(std::move(its_name)),
       done(events->take()),
       captured(is_captured) {
-  owner->watched.note(Doing::kStarted, name);
+  owner->watched.note(RankState::kStarted, name);
 }
 
-bool NcclFlight::over() {
+bool NcclWork::over() {
   if (finished) return true;
   finished = CudaState::passed(done);
-  if (finished) owner->watched.note(Doing::kFinished, name);
+  if (finished) owner->watched.note(RankState::kFinished, name);
   return finished;
 }
 
-std::string NcclFlight::label() const {
+std::string NcclWork::label() const {
   return fmt::format("{} '{}' ({} on NCCL communicator '{}' of {} ranks)", name.kind, name.what, name.number_text(),
                      owner->watched.name(), owner->size);
 }
@@ -70,7 +70,7 @@ bool NcclOperation::test() {
 // for that stream.
 void NcclOperation::wait() {
   if (!flight_) return;
-  const std::shared_ptr<NcclFlight> flight = std::move(flight_);
+  const std::shared_ptr<NcclWork> flight = std::move(flight_);
   // After a capture that failed nothing of it will ever run, so there is nothing to wait for.
   const bool lost = flight->captured && !state_->capturing();
   if (!lost && !flight->finished) CONVOY_CUDA_CHECK(cudaStreamWaitEvent(state_->stream, flight->done, 0));

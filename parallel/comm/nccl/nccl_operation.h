@@ -48,12 +48,12 @@ struct NcclIdentity {
 };
 
 /// An operation on its way. Owned by its handle and by the queue that may have to name it.
-struct NcclFlight {
-  NcclFlight(std::shared_ptr<const NcclIdentity> owner, std::shared_ptr<NcclEvents> events, OperationName name,
-             bool captured);
-  ~NcclFlight() { events->give_back(done); }
-  NcclFlight(const NcclFlight&) = delete;
-  NcclFlight& operator=(const NcclFlight&) = delete;
+struct NcclWork {
+  NcclWork(std::shared_ptr<const NcclIdentity> owner, std::shared_ptr<NcclEvents> events, OperationName name,
+           bool captured);
+  ~NcclWork() { events->give_back(done); }
+  NcclWork(const NcclWork&) = delete;
+  NcclWork& operator=(const NcclWork&) = delete;
 
   /// Whether the GPU has come past it; neither for a captured one nor during a capture.
   [[nodiscard]] bool over();
@@ -73,7 +73,7 @@ class NcclOperation final : public PendingOperation {
  public:
   /// Complete.
   NcclOperation() = default;
-  NcclOperation(CudaState& state, std::shared_ptr<NcclFlight> flight, Tensor first, Tensor second)
+  NcclOperation(CudaState& state, std::shared_ptr<NcclWork> flight, Tensor first, Tensor second)
       : state_(&state), flight_(std::move(flight)), first_(std::move(first)), second_(std::move(second)) {}
   ~NcclOperation() override;
   NcclOperation(const NcclOperation&) = delete;
@@ -88,8 +88,8 @@ class NcclOperation final : public PendingOperation {
   void let_go() noexcept;
 
   CudaState* state_ = nullptr;
-  std::shared_ptr<NcclFlight> flight_;  // empty: complete, or the compute stream waits for it
-  Tensor first_, second_;               // what it reads and writes
+  std::shared_ptr<NcclWork> flight_;  // empty: complete, or the compute stream waits for it
+  Tensor first_, second_;             // what it reads and writes
 };
 
 }  // namespace convoy

@@ -14,7 +14,7 @@
 #include "layers/base/stopwatch.h"
 #include "parallel/base/wait_time.h"
 #include "parallel/comm/nccl/nccl_check.h"
-#include "parallel/watchdog/watch.h"
+#include "parallel/watchdog/watchdog.h"
 
 namespace convoy {
 
@@ -86,7 +86,7 @@ NcclQueue::~NcclQueue() {
 
 ncclResult_t NcclQueue::settle(ncclResult_t result, const OperationName& name, double seconds) const {
   if (result != ncclInProgress) return result;
-  identity_->watched.note(Doing::kWaiting, name);
+  identity_->watched.note(RankState::kWaiting, name);
   Stopwatch watch;
   double waited = 0;
   double spent = 0;
@@ -96,7 +96,7 @@ ncclResult_t NcclQueue::settle(ncclResult_t result, const OperationName& name, d
     const double lap = watch.lap();
     spent += lap;
     waited += std::min(1.0, lap);
-    if (waited > kServeSeconds && Watch::current() != nullptr) Watch::current()->serve();
+    if (waited > kServeSeconds && Watchdog::current() != nullptr) Watchdog::current()->serve();
     const ncclResult_t asked = ncclCommGetAsyncError(comm_, &result);
     if (asked != ncclSuccess) result = asked;
   }
@@ -105,7 +105,7 @@ ncclResult_t NcclQueue::settle(ncclResult_t result, const OperationName& name, d
 }
 
 void NcclQueue::give_up(const OperationName& name, const std::string& label, ncclResult_t result) {
-  const std::string words = nccl_words(result);
+  const std::string words = describe_nccl_error(result);
   if (result == ncclInProgress) {
     try {
       fail_late(identity_->watched.late(name, fmt::format("{}, {},", label, current_gpu()), identity_->timeout));
@@ -119,7 +119,7 @@ void NcclQueue::give_up(const OperationName& name, const std::string& label, ncc
   fail("{} failed on {}: {} (NCCL_DEBUG=WARN says more)", label, where, words);
 }
 
-void NcclQueue::put(const std::shared_ptr<NcclFlight>& flight, const Start& start) {
+void NcclQueue::put(const std::shared_ptr<NcclWork>& flight, const Start& start) {
   if (aborted_) fail("{}: the communicator was ended after an error", flight->label());
   if (!flight->captured) static_cast<void>(oldest());  // lets go of events for reuse
   CONVOY_CUDA_CHECK(cudaEventRecord(ready_, state_.stream));
@@ -136,13 +136,13 @@ void NcclQueue::check() {
   const ncclResult_t asked = ncclCommGetAsyncError(comm_, &found);
   const ncclResult_t result = asked == ncclSuccess ? found : asked;
   if (result == ncclSuccess || result == ncclInProgress) return;
-  const NcclFlight* flight = oldest();
+  const NcclWork* flight = oldest();
   give_up(flight != nullptr ? flight->name : OperationName{},
           flight != nullptr ? flight->label() : fmt::format("NCCL communicator '{}'", identity_->watched.name()),
           result);
 }
 
-const NcclFlight* NcclQueue::oldest() {
+const NcclWork* NcclQueue::oldest() {
   while (!in_flight_.empty() && in_flight_.front()->over()) in_flight_.pop_front();
   return in_flight_.empty() ? nullptr : in_flight_.front().get();
 }

@@ -33,12 +33,12 @@ class NcclQueue {
 
   using Start = std::function<ncclResult_t(ncclComm_t, cudaStream_t)>;
   /// Puts what `start` calls behind the compute stream's present work. `flight` is new and says what it is.
-  void put(const std::shared_ptr<NcclFlight>& flight, const Start& start);
+  void put(const std::shared_ptr<NcclWork>& flight, const Start& start);
 
   /// Throws what NCCL has found wrong since.
   void check();
   /// The first operation that the GPU has not come past; null when there is none. Not during a capture.
-  [[nodiscard]] const NcclFlight* oldest();
+  [[nodiscard]] const NcclWork* oldest();
   /// Ends its kernels, here and soon on the other members. Takes a few seconds at most.
   void abort() noexcept;
 
@@ -56,8 +56,8 @@ class NcclQueue {
   std::shared_ptr<NcclEvents> events_;
   std::unique_ptr<CUstream_st, StreamDeleter> stream_;
   ncclComm_t comm_ = nullptr;
-  cudaEvent_t ready_ = nullptr;                        // the compute stream, where an operation was put
-  std::deque<std::shared_ptr<NcclFlight>> in_flight_;  // oldest first; captured ones are not among them
+  cudaEvent_t ready_ = nullptr;                      // the compute stream, where an operation was put
+  std::deque<std::shared_ptr<NcclWork>> in_flight_;  // oldest first; captured ones are not among them
   bool aborted_ = false;
   int exceptions_at_start_;
 };

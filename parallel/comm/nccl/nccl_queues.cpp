@@ -7,7 +7,7 @@
 #include "layers/base/error.h"
 #include "parallel/comm/nccl/nccl_pairs.h"
 #include "parallel/comm/nccl/nccl_setup.h"
-#include "parallel/watchdog/watch.h"
+#include "parallel/watchdog/watchdog.h"
 
 namespace convoy {
 
@@ -80,13 +80,13 @@ void NcclQueues::make_direction(const std::string& id, int from, int to) {
   NcclOperation(state_, first, byte, Tensor()).wait();
 }
 
-std::shared_ptr<NcclFlight> NcclQueues::flight(OperationName name) {
-  auto flight = std::make_shared<NcclFlight>(identity_, events_, std::move(name), state_.capturing());
+std::shared_ptr<NcclWork> NcclQueues::flight(OperationName name) {
+  auto flight = std::make_shared<NcclWork>(identity_, events_, std::move(name), state_.capturing());
   flight->serial = ++serial_;
   return flight;
 }
 
-void NcclQueues::put(NcclQueue& queue, const std::shared_ptr<NcclFlight>& flight, const NcclQueue::Start& start) {
+void NcclQueues::put(NcclQueue& queue, const std::shared_ptr<NcclWork>& flight, const NcclQueue::Start& start) {
   queue.put(flight, start);
   if (flight->captured) recorded_ = flight->label();
 }
@@ -116,19 +116,19 @@ void NcclQueues::check(double seconds) {
 // A host that has waited for a while says so, and answers others that ask what goes on here.
 void NcclQueues::take_part(double seconds) {
   const bool first = waited_ <= kServeSeconds || seconds < waited_;
-  const NcclFlight* flight = first ? oldest() : nullptr;
+  const NcclWork* flight = first ? oldest() : nullptr;
   if (flight != nullptr) {
-    identity_->watched.note(Doing::kWaiting, flight->name);
+    identity_->watched.note(RankState::kWaiting, flight->name);
   } else if (first && !recorded_.empty()) {
-    identity_->watched.note(Doing::kWaiting, OperationName{"recorded step", 0, recorded_});
+    identity_->watched.note(RankState::kWaiting, OperationName{"recorded step", 0, recorded_});
   }
-  if (Watch::current() != nullptr) Watch::current()->serve();
+  if (Watchdog::current() != nullptr) Watchdog::current()->serve();
 }
 
-const NcclFlight* NcclQueues::oldest() const {
-  const NcclFlight* oldest = nullptr;
+const NcclWork* NcclQueues::oldest() const {
+  const NcclWork* oldest = nullptr;
   for (NcclQueue* queue : all()) {
-    const NcclFlight* flight = queue->oldest();
+    const NcclWork* flight = queue->oldest();
     if (flight != nullptr && (oldest == nullptr || flight->serial < oldest->serial)) oldest = flight;
   }
   return oldest;
@@ -136,7 +136,7 @@ const NcclFlight* NcclQueues::oldest() const {
 
 // The counts of replayed operations are those of the recording on all ranks: for them only the ranks' states tell.
 void NcclQueues::check_late(double seconds) {
-  const NcclFlight* late = oldest();
+  const NcclWork* late = oldest();
   if (late == nullptr && recorded_.empty()) return;  // what the GPU is at is not ours
   const std::string label = late != nullptr ? late->label() : "a recorded step with " + recorded_;
   fail_late(identity_->watched.late(late != nullptr ? late->name : OperationName{},

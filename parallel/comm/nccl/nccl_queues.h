@@ -33,9 +33,9 @@ class NcclQueues {
   [[nodiscard]] NcclQueue* from(int peer) const { return find(incoming_, peer); }
 
   /// A new operation.
-  [[nodiscard]] std::shared_ptr<NcclFlight> flight(OperationName name);
+  [[nodiscard]] std::shared_ptr<NcclWork> flight(OperationName name);
   /// See NcclQueue::put.
-  void put(NcclQueue& queue, const std::shared_ptr<NcclFlight>& flight, const NcclQueue::Start& start);
+  void put(NcclQueue& queue, const std::shared_ptr<NcclWork>& flight, const NcclQueue::Start& start);
 
  private:
   using ByPeer = std::map<int, std::unique_ptr<NcclQueue>>;
@@ -53,7 +53,7 @@ class NcclQueues {
   void make_messages();
   void make_direction(const std::string& id, int from, int to);
   void check(double seconds);
-  [[nodiscard]] const NcclFlight* oldest() const;
+  [[nodiscard]] const NcclWork* oldest() const;
   void take_part(double seconds);
   void check_late(double seconds);
   [[nodiscard]] std::vector<NcclQueue*> all() const;

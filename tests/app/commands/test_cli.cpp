@@ -137,7 +137,7 @@ TEST_CASE("launch") {
   CHECK(launch.launcher_args == "-x A");
   CHECK(launch.train.config == "c.toml");
   CHECK(launch.train.overrides == std::vector<std::string>{"a.b=1"});
-  CHECK(launch.train_words == std::vector<std::string>{"train", "c.toml", "--set", "a.b=1"});
+  CHECK(launch.train_command_line == std::vector<std::string>{"train", "c.toml", "--set", "a.b=1"});
   const auto plain = std::get<LaunchArguments>(parse({"launch", "--nodes", "3", "--", "train", "c.toml"}).value());
   CHECK(plain.min_nodes == 3);
   CHECK(plain.max_nodes == 3);

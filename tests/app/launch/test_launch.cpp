@@ -15,7 +15,7 @@
 #include "app/launch/job_state.h"
 #include "app/launch/launcher.h"
 #include "app/launch/rank_counts.h"
-#include "app/launch/run_progress.h"
+#include "app/launch/run_status.h"
 #include "app/launch/slurm_hosts.h"
 #include "layers/base/error.h"
 #include "tests/io/temporary_folder.h"
@@ -30,17 +30,17 @@ std::string even(int ranks) { return ranks % 2 == 0 ? "" : "odd"; }
 
 HostList abc(int slots) { return {{"a", slots}, {"b", slots}, {"c", slots}}; }
 
-std::string words(const std::optional<HostList>& hosts) { return hosts ? host_words(*hosts) : "nothing"; }
+std::string words(const std::optional<HostList>& hosts) { return hosts ? describe_hosts(*hosts) : "nothing"; }
 
 }  // namespace
 
 TEST_CASE("a hosts file as mpirun reads it") {
   const std::string text =
       "# our machines\n\n  a slots=2  # the first\nb\nc slots = 4 max_slots=8\n\td.example.org slots=1\na slots=1\n";
-  CHECK(host_words(parse_hosts(text, "h")) == "a:3 b:1 c:4 d.example.org:1");
+  CHECK(describe_hosts(parse_hosts(text, "h")) == "a:3 b:1 c:4 d.example.org:1");
   CHECK(parse_hosts("a slots=2", "h") == HostList{{"a", 2}});
   CHECK(parse_hosts(" \n# nothing\n", "h").empty());
-  CHECK(host_words({}) == "none");
+  CHECK(describe_hosts({}) == "none");
   CHECK(count_slots(abc(4)) == 12);
 }
 
@@ -116,11 +116,11 @@ TEST_CASE("how generations end") {
   CHECK(kind(128 + SIGKILL, SIGKILL, "half a message") == EndKind::kKilled);
   CHECK(kind(128 + SIGUSR2) == EndKind::kKilled);
   CHECK(kind(128 + SIGUSR2, 0, "", SIGUSR2) == EndKind::kStopped);
-  CHECK(end_words({{137, 0}, "", false, 0}, "mpirun") == "a rank was killed by SIGKILL");
-  CHECK(end_words({{137, 9}, "", false, 0}, "srun") == "srun was killed by SIGKILL");
-  CHECK(end_words({{139, 0}, "", false, 0}, "mpirun") == "a rank crashed with SIGSEGV");
-  CHECK(end_words({{255, 0}, "", false, 0}, "mpirun") == "mpirun ended with exit code 255");
-  CHECK(end_words({{1, 0}, "no space", false, 0}, "mpirun") == "exit code 1: no space");
+  CHECK(describe_end({{137, 0}, "", false, 0}, "mpirun") == "a rank was killed by SIGKILL");
+  CHECK(describe_end({{137, 9}, "", false, 0}, "srun") == "srun was killed by SIGKILL");
+  CHECK(describe_end({{139, 0}, "", false, 0}, "mpirun") == "a rank crashed with SIGSEGV");
+  CHECK(describe_end({{255, 0}, "", false, 0}, "mpirun") == "mpirun ended with exit code 255");
+  CHECK(describe_end({{1, 0}, "no space", false, 0}, "mpirun") == "exit code 1: no space");
 }
 
 TEST_CASE("restarts, back-off, giving up") {
@@ -171,9 +171,9 @@ TEST_CASE("command lines of the launchers") {
                                           "--ntasks-per-node=2", "--kill-on-bad-exit=1", "--cpus-per-task=3",
                                           "--bind-to", "none", "/opt/convoy", "train", "a b.toml"});
   CHECK(contains(error_of([&] { (void)launcher.command({{"a", 2}, {"b", 1}}); }), "a:2 b:1"));
-  CHECK(split_words("--a 'b c' \"d\"e  f", "x") == std::vector<std::string>{"--a", "b c", "de", "f"});
-  CHECK(split_words("  ", "x").empty());
-  CHECK(contains(error_of([] { (void)split_words("a 'b", "--launcher-args"); }), "--launcher-args: a quote"));
+  CHECK(split_command("--a 'b c' \"d\"e  f", "x") == std::vector<std::string>{"--a", "b c", "de", "f"});
+  CHECK(split_command("  ", "x").empty());
+  CHECK(contains(error_of([] { (void)split_command("a 'b", "--launcher-args"); }), "--launcher-args: a quote"));
 }
 
 TEST_CASE("what Slurm says of nodes") {
@@ -238,7 +238,7 @@ TEST_CASE("progress is what a generation adds to the metrics") {
   const TemporaryFolder folder;
   const std::string path = folder / "metrics.jsonl";
   const std::string old = "{\"event\":\"start\",\"step\":0}\n{\"event\":\"step\",\"step\":1}\n";
-  RunProgress progress(folder.path(), folder / "checkpoints");
+  RunStatus progress(folder.path(), folder / "checkpoints");
   progress.begin();  // no file yet
   progress.poll();
   CHECK(!progress.start_step());
@@ -267,10 +267,10 @@ TEST_CASE("progress is what a generation adds to the metrics") {
   CHECK(progress.first_step_at());
   CHECK(progress.starts_before() == 1);
   CHECK(progress.newest_checkpoint() == 0);
-  RunProgress next_launch(folder.path(), folder / "checkpoints");  // after this one was killed
+  RunStatus next_launch(folder.path(), folder / "checkpoints");  // after this one was killed
   next_launch.take_up(1);
   CHECK(next_launch.start_step() == 1);
-  RunProgress too_early(folder.path(), folder / "checkpoints");  // the trainer had not begun
+  RunStatus too_early(folder.path(), folder / "checkpoints");  // the trainer had not begun
   too_early.take_up(2);
   CHECK(!too_early.start_step());
   std::filesystem::create_directory(folder / "checkpoints");

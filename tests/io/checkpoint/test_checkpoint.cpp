@@ -8,7 +8,7 @@
 
 #include "io/checkpoint/checkpoint.h"
 #include "io/files/atomic_file.h"
-#include "io/hdf5/seal.h"
+#include "io/hdf5/checksum_trailer.h"
 #include "tests/io/checkpoint/sample_checkpoint.h"
 #include "tests/io/temporary_folder.h"
 
@@ -131,7 +131,7 @@ TEST_CASE("a changed byte in the elements names the data set") {
   CHECK(bad == 1);
   // Without the seal, HDF5's own checksum still says so.
   write_text(path, bytes.substr(0, bytes.rfind("\nconvoy-seal")));
-  CHECK(check_seal(path).seal == Seal::kNone);
+  CHECK(check_trailer(path).seal == Trailer::kNone);
   CHECK(contains(error_of([&] { (void)read_checkpoint(path); }), path + ":/model/fc/weight: "));
   CHECK(contains(checkpoint_problem(path), "checksum"));
 }

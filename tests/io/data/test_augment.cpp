@@ -13,7 +13,7 @@
 
 #include "io/data/augment.h"
 #include "io/data/augmented_dataset.h"
-#include "io/data/memory_images.h"
+#include "io/data/in_memory_dataset.h"
 #include "tests/io/temporary_folder.h"
 
 using namespace convoy;
@@ -22,14 +22,14 @@ using namespace convoy::test;
 namespace {
 
 // 6 images of 4 x 5 pixels of 3 channels; every value is different, and not 0.
-std::unique_ptr<MemoryImages> counting_images(std::int64_t channels = 3) {
-  MemoryImages::Content content;
+std::unique_ptr<InMemoryDataset> counting_images(std::int64_t channels = 3) {
+  InMemoryDataset::Content content;
   content.source = "counting";
   content.sample = {channels, 4, 5};
   content.pixels.resize(static_cast<std::size_t>(6 * 20 * channels));
   for (std::size_t i = 0; i < content.pixels.size(); ++i) content.pixels[i] = static_cast<std::uint8_t>(1 + i % 250);
   content.labels = {0, 1, 2, 0, 1, 2};
-  return std::make_unique<MemoryImages>(std::move(content));
+  return std::make_unique<InMemoryDataset>(std::move(content));
 }
 
 std::vector<std::uint8_t> sample(const Dataset& data, const SampleId& id) {

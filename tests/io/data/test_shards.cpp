@@ -201,7 +201,7 @@ TEST_CASE("a plan for shards has the order of the plan for one file") {
     REQUIRE(plan.files.size() == static_cast<std::size_t>(files));
     std::vector<std::int64_t> first, second;
     std::int64_t at = 0;
-    for (const PackStretch& file : plan.files) {
+    for (const PackRange& file : plan.files) {
       CHECK(file.first == at);
       CHECK(std::abs(file.validation - file.first - 10 / files) <= 1);
       CHECK(std::abs(file.last - file.validation - 5 / files) <= 1);

@@ -87,7 +87,7 @@ TEST_CASE("a lock is held, named and released") {
   CHECK(second.holder().process == this_process());
   CHECK(second.holder().note == "slots=2");
   CHECK(second.holder().token == lock->token());
-  CHECK(contains(second.holder().words(), std::to_string(::getpid())));
+  CHECK(contains(second.holder().to_string(), std::to_string(::getpid())));
   REQUIRE(second.look());
   CHECK(second.look()->token == lock->token());
   lock.reset();
@@ -132,7 +132,7 @@ TEST_CASE("an owner elsewhere is stale when its heartbeat stands still, and not 
   write_text(path, other.dump());
   LockAttempt attempt(path, "", 300ms);
   CHECK(!attempt.poll());
-  CHECK(attempt.holder().words() == "far, pid 1");
+  CHECK(attempt.holder().to_string() == "far, pid 1");
   for (int beat = 0; beat < 20; ++beat) {  // 600 ms of life
     std::filesystem::last_write_time(path, std::filesystem::file_time_type::clock::now());
     CHECK(!attempt.poll());
@@ -148,7 +148,7 @@ TEST_CASE("a file that is no lock is not taken before its time") {
     write_text(path, text);
     LockAttempt attempt(path, "", 100ms);
     CHECK(!attempt.poll());
-    CHECK(attempt.holder().words() == "somebody unknown");
+    CHECK(attempt.holder().to_string() == "somebody unknown");
     CHECK(wait_for_lock(attempt, 5s));
   }
 }

@@ -52,20 +52,20 @@ inline void call_batch_norm(Backend& backend, const Shape& shape) {
   RandomData data(backend);
   const Shape channels{shape[1]};
   const std::int64_t values = shape.size() / shape[1];  // per channel
-  const Tensor x = data.activations(shape, -1, 2), dy = data.activations(shape), addend = data.activations(shape);
+  const Tensor x = data.activations(shape, -1, 2), dy = data.activations(shape), residual = data.activations(shape);
   const Tensor gamma = data.floats(channels, 0.5, 1.5), beta = data.floats(channels);
   const Tensor mean = data.output_f32(channels), variance = data.output_f32(channels);
   backend.batch_norm_statistics(x, mean, variance);
   for (const bool relu : {false, true}) {
     for (const bool add : {false, true}) {
       const Tensor y = data.output(shape);
-      backend.batch_norm_apply(x, mean, variance, gamma, beta, kEpsilon, add ? addend : Tensor(), relu, y);
-      const Tensor gate = relu ? y : Tensor();
+      backend.batch_norm_apply(x, mean, variance, gamma, beta, kEpsilon, add ? residual : Tensor(), relu, y);
+      const Tensor mask = relu ? y : Tensor();
       const Tensor dgamma = data.output_f32(channels), dbeta = data.output_f32(channels);
-      backend.batch_norm_backward_reduce(dy, x, gate, mean, variance, kEpsilon, dgamma, dbeta);
-      backend.batch_norm_backward_apply(dy, x, gate, mean, variance, gamma, dgamma, dbeta, static_cast<double>(values),
+      backend.batch_norm_backward_reduce(dy, x, mask, mean, variance, kEpsilon, dgamma, dbeta);
+      backend.batch_norm_backward_apply(dy, x, mask, mean, variance, gamma, dgamma, dbeta, static_cast<double>(values),
                                         kEpsilon, data.output(shape));
-      if (add) backend.batch_norm_backward_addend(dy, gate, data.activations(shape));
+      if (add) backend.batch_norm_backward_residual(dy, mask, data.activations(shape));
     }
   }
   const Tensor in_place = data.activations(shape, -1, 2);

@@ -183,12 +183,12 @@ Moments batch_norm_statistics(const Array& x) {
 }
 
 Array batch_norm(const Array& x, const Moments& m, const Array& gamma, const Array& beta, double epsilon,
-                 const Array* addend, bool relu) {
+                 const Array* residual, bool relu) {
   Array y(x.shape);
   for_each_index(x, [&](auto n, auto c, auto h, auto w) {
     const double xhat = (x.at(n, c, h, w) - m.mean[at(c)]) / std::sqrt(m.variance[at(c)] + epsilon);
     double value = gamma.values[at(c)] * xhat + beta.values[at(c)];
-    if (addend != nullptr) value += addend->at(n, c, h, w);
+    if (residual != nullptr) value += residual->at(n, c, h, w);
     y.at(n, c, h, w) = relu && value < 0.0 ? 0.0 : value;
   });
   return y;
@@ -201,13 +201,13 @@ BatchNormGradients batch_norm_backward(const Array& dy, const Array& x, const Ar
   const double count = static_cast<double>(x.shape.size() / channels);
   BatchNormGradients out{Array(x.shape), Array({channels}), Array({channels}), dy};
   for_each_index(x, [&](auto n, auto c, auto h, auto w) {
-    if (y != nullptr && y->at(n, c, h, w) <= 0.0) out.daddend.at(n, c, h, w) = 0.0;
+    if (y != nullptr && y->at(n, c, h, w) <= 0.0) out.dresidual.at(n, c, h, w) = 0.0;
   });
   // d/dvariance and d/dmean first, then back to each x.
   std::vector<double> dvariance(at(channels)), dmean(at(channels));
   for_each_index(x, [&](auto n, auto c, auto h, auto w) {
     const double deviation = x.at(n, c, h, w) - m.mean[at(c)], std = std::sqrt(m.variance[at(c)] + epsilon);
-    const double g = out.daddend.at(n, c, h, w), dxhat = g * gamma.values[at(c)];
+    const double g = out.dresidual.at(n, c, h, w), dxhat = g * gamma.values[at(c)];
     out.dbeta.values[at(c)] += g;
     out.dgamma.values[at(c)] += g * deviation / std;
     dvariance[at(c)] += dxhat * deviation * -0.5 / (std * std * std);
@@ -215,7 +215,7 @@ BatchNormGradients batch_norm_backward(const Array& dy, const Array& x, const Ar
   });
   for_each_index(x, [&](auto n, auto c, auto h, auto w) {
     const double deviation = x.at(n, c, h, w) - m.mean[at(c)], std = std::sqrt(m.variance[at(c)] + epsilon);
-    out.dx.at(n, c, h, w) = out.daddend.at(n, c, h, w) * gamma.values[at(c)] / std +
+    out.dx.at(n, c, h, w) = out.dresidual.at(n, c, h, w) * gamma.values[at(c)] / std +
                             dvariance[at(c)] * 2.0 * deviation / count + dmean[at(c)] / count;
   });
   return out;

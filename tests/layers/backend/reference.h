@@ -69,11 +69,11 @@ struct Moments {
 };
 Moments batch_norm_statistics(const Array& x);
 Array batch_norm(const Array& x, const Moments& moments, const Array& gamma, const Array& beta, double epsilon,
-                 const Array* addend, bool relu);
+                 const Array* residual, bool relu);
 struct BatchNormGradients {
-  Array dx, dgamma, dbeta, daddend;
+  Array dx, dgamma, dbeta, dresidual;
 };
-/// By the chain rule over mean and variance of this same x. y (or null) is the output whose ReLU gates dy.
+/// By the chain rule over mean and variance of this same x. y (or null) is the output whose ReLU masks dy.
 BatchNormGradients batch_norm_backward(const Array& dy, const Array& x, const Array* y, const Array& gamma,
                                        double epsilon);
 

@@ -99,9 +99,10 @@ class SpoiledBackend final : public Backend {
     run("batch_norm_statistics", variance, [&] { good_.batch_norm_statistics(x, mean, variance); });
   }
   void batch_norm_apply(const Tensor& x, const Tensor& mean, const Tensor& variance, const Tensor& gamma,
-                        const Tensor& beta, float epsilon, const Tensor& addend, bool relu, const Tensor& y) override {
+                        const Tensor& beta, float epsilon, const Tensor& residual, bool relu,
+                        const Tensor& y) override {
     run("batch_norm_apply", y,
-        [&] { good_.batch_norm_apply(x, mean, variance, gamma, beta, epsilon, addend, relu, y); });
+        [&] { good_.batch_norm_apply(x, mean, variance, gamma, beta, epsilon, residual, relu, y); });
   }
   void batch_norm_backward_reduce(const Tensor& dy, const Tensor& x, const Tensor& y, const Tensor& mean,
                                   const Tensor& variance, float epsilon, const Tensor& dgamma,
@@ -115,8 +116,8 @@ class SpoiledBackend final : public Backend {
     run("batch_norm_backward_apply", dx,
         [&] { good_.batch_norm_backward_apply(dy, x, y, mean, variance, gamma, dgamma, dbeta, count, epsilon, dx); });
   }
-  void batch_norm_backward_addend(const Tensor& dy, const Tensor& y, const Tensor& daddend) override {
-    run("batch_norm_backward_addend", daddend, [&] { good_.batch_norm_backward_addend(dy, y, daddend); });
+  void batch_norm_backward_residual(const Tensor& dy, const Tensor& y, const Tensor& dresidual) override {
+    run("batch_norm_backward_addend", dresidual, [&] { good_.batch_norm_backward_residual(dy, y, dresidual); });
   }
 
   void relu_forward(const Tensor& x, const Tensor& y) override {

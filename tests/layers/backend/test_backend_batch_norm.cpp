@@ -112,8 +112,8 @@ TEST_CASE("batch norm apply agrees with float64") {
     Device device(threads);
     for (const Shape& shape : kShapes) {
       for (const DType dtype : {DType::kF32, DType::kBF16}) {
-        Array x = uniform(shape, 5, -2.0, 2.0), addend = uniform(shape, 6);
-        const Tensor x_tensor = device.put(x, dtype), addend_tensor = device.put(addend, dtype);
+        Array x = uniform(shape, 5, -2.0, 2.0), residual = uniform(shape, 6);
+        const Tensor x_tensor = device.put(x, dtype), residual_tensor = device.put(residual, dtype);
         const Parameters p(device, shape[1]);
         // Fixed moments: those of one row would make 1 / sqrt(epsilon) of every rounding.
         Array mean = uniform({shape[1]}, 7, -0.5, 0.5), variance = uniform({shape[1]}, 8, 0.25, 4.0);
@@ -122,9 +122,9 @@ TEST_CASE("batch norm apply agrees with float64") {
           for (const bool relu : {false, true}) {
             const Tensor y = device.spoiled(shape, dtype);
             device.backend.batch_norm_apply(x_tensor, mean_tensor, variance_tensor, p.gamma_tensor, p.beta_tensor,
-                                            kEpsilon, add ? addend_tensor : Tensor(), relu, y);
+                                            kEpsilon, add ? residual_tensor : Tensor(), relu, y);
             const Array expected = reference::batch_norm(x, {mean.values, variance.values}, p.gamma, p.beta, kEpsilon,
-                                                         add ? &addend : nullptr, relu);
+                                                         add ? &residual : nullptr, relu);
             // Terms of up to 6 (scale 3, x 2), each rounded to float32 a few times, and one rounding of the result.
             check_close(device.get(y), expected, 1.01 * rounding(dtype), 2e-6,
                         fmt::format("{} {} add {} relu {}", shape.str(), dtype_name(dtype), add, relu));
@@ -171,10 +171,10 @@ TEST_CASE("batch norm backward agrees with float64") {
           const double scale = 1.5 / std::sqrt(*std::min_element(s.values.variance.begin(), s.values.variance.end()));
           check_close(device.get(dx), expected.dx, 1.01 * rounding(dtype), 2e-6 * scale, what + " dx");
           Array sum = uniform(shape, 23);
-          const Tensor daddend = device.put(sum, dtype);
-          device.backend.batch_norm_backward_addend(dy_tensor, y, daddend);
-          for (std::size_t i = 0; i < sum.values.size(); ++i) sum.values[i] += expected.daddend.values[i];
-          check_close(device.get(daddend), sum, rounding(dtype), 0.0, what + " daddend");  // one rounding
+          const Tensor dresidual = device.put(sum, dtype);
+          device.backend.batch_norm_backward_residual(dy_tensor, y, dresidual);
+          for (std::size_t i = 0; i < sum.values.size(); ++i) sum.values[i] += expected.dresidual.values[i];
+          check_close(device.get(dresidual), sum, rounding(dtype), 0.0, what + " daddend");  // one rounding
         }
       }
     }
@@ -185,20 +185,20 @@ TEST_CASE("batch norm backward agrees with finite differences of the reference")
   Device device(1);
   const Shape shape{3, 4, 3, 2};
   for (const bool relu : {false, true}) {
-    Array x = uniform(shape, 31, -1.0, 3.0), dy = uniform(shape, 32), addend = uniform(shape, 33);
-    const Tensor x_tensor = device.put(x), dy_tensor = device.put(dy), addend_tensor = device.put(addend);
+    Array x = uniform(shape, 31, -1.0, 3.0), dy = uniform(shape, 32), residual = uniform(shape, 33);
+    const Tensor x_tensor = device.put(x), dy_tensor = device.put(dy), residual_tensor = device.put(residual);
     Parameters p(device, shape[1]);
     const Statistics s = statistics(device, x_tensor);
-    const Tensor y = device.spoiled(shape), dx = device.spoiled(shape), daddend = device.spoiled(shape);
-    device.backend.zero(daddend);
+    const Tensor y = device.spoiled(shape), dx = device.spoiled(shape), dresidual = device.spoiled(shape);
+    device.backend.zero(dresidual);
     const Tensor dgamma = device.spoiled({shape[1]}), dbeta = device.spoiled({shape[1]});
     device.backend.batch_norm_apply(x_tensor, s.mean, s.variance, p.gamma_tensor, p.beta_tensor, kEpsilon,
-                                    addend_tensor, relu, y);
-    const Tensor gate = relu ? y : Tensor();
-    device.backend.batch_norm_backward_reduce(dy_tensor, x_tensor, gate, s.mean, s.variance, kEpsilon, dgamma, dbeta);
-    device.backend.batch_norm_backward_apply(dy_tensor, x_tensor, gate, s.mean, s.variance, p.gamma_tensor, dgamma,
+                                    residual_tensor, relu, y);
+    const Tensor mask = relu ? y : Tensor();
+    device.backend.batch_norm_backward_reduce(dy_tensor, x_tensor, mask, s.mean, s.variance, kEpsilon, dgamma, dbeta);
+    device.backend.batch_norm_backward_apply(dy_tensor, x_tensor, mask, s.mean, s.variance, p.gamma_tensor, dgamma,
                                              dbeta, 18.0, kEpsilon, dx);
-    device.backend.batch_norm_backward_addend(dy_tensor, gate, daddend);
+    device.backend.batch_norm_backward_residual(dy_tensor, mask, dresidual);
     // The scalar is the product of dy with the reference's output, as a function of each input in turn.
     const auto check = [&](const std::string& what, Array& input, const Tensor& gradient) {
       std::vector<float> buffer(input.values.begin(), input.values.end());
@@ -207,7 +207,7 @@ TEST_CASE("batch norm backward agrees with finite differences of the reference")
       const auto value = [&] {
         input.values.assign(buffer.begin(), buffer.end());
         const Array out =
-            reference::batch_norm(x, reference::batch_norm_statistics(x), p.gamma, p.beta, kEpsilon, &addend, relu);
+            reference::batch_norm(x, reference::batch_norm_statistics(x), p.gamma, p.beta, kEpsilon, &residual, relu);
         double sum = 0.0;
         for (std::size_t i = 0; i < out.values.size(); ++i) sum += out.values[i] * dy.values[i];
         return sum;
@@ -218,7 +218,7 @@ TEST_CASE("batch norm backward agrees with finite differences of the reference")
       value();
     };
     check("x", x, dx);
-    check("addend", addend, daddend);
+    check("addend", residual, dresidual);
     check("gamma", p.gamma, dgamma);
     check("beta", p.beta, dbeta);
   }
@@ -266,28 +266,28 @@ TEST_CASE("the gate that a forward returns lets through what its output lets thr
       CAPTURE(channels);
       Device device(2);
       const Shape shape{3, channels, 5, 7};
-      Array x = uniform(shape, 51), addend = uniform(shape, 52), dy = uniform(shape, 53);
-      const Tensor x_tensor = device.put(x, dtype), addend_tensor = device.put(addend, dtype),
+      Array x = uniform(shape, 51), residual = uniform(shape, 52), dy = uniform(shape, 53);
+      const Tensor x_tensor = device.put(x, dtype), residual_tensor = device.put(residual, dtype),
                    dy_tensor = device.put(dy, dtype);
       const Parameters p(device, channels);
       const Statistics s = statistics(device, x_tensor);
       const Tensor expected = device.spoiled(shape, dtype), y = device.spoiled(shape, dtype);
       device.backend.batch_norm_apply(x_tensor, s.mean, s.variance, p.gamma_tensor, p.beta_tensor, kEpsilon,
-                                      addend_tensor, true, expected);
-      const Tensor gate = device.backend.batch_norm_apply_relu(x_tensor, s.mean, s.variance, p.gamma_tensor,
-                                                               p.beta_tensor, kEpsilon, addend_tensor, y);
+                                      residual_tensor, true, expected);
+      const Tensor mask = device.backend.batch_norm_apply_relu(x_tensor, s.mean, s.variance, p.gamma_tensor,
+                                                               p.beta_tensor, kEpsilon, residual_tensor, y);
       CHECK(device.bytes(y) == device.bytes(expected));
-      if (dtype == DType::kF32 && channels >= 128) CHECK(gate.bytes() < y.bytes() / 15);
+      if (dtype == DType::kF32 && channels >= 128) CHECK(mask.bytes() < y.bytes() / 15);
       std::vector<std::vector<std::uint8_t>> results;
-      for (const Tensor& way : {expected, gate}) {
+      for (const Tensor& way : {expected, mask}) {
         const Tensor dgamma = device.spoiled({channels}), dbeta = device.spoiled({channels});
-        const Tensor dx = device.spoiled(shape, dtype), daddend = device.put(addend, dtype);
+        const Tensor dx = device.spoiled(shape, dtype), dresidual = device.put(residual, dtype);
         device.backend.batch_norm_backward_reduce(dy_tensor, x_tensor, way, s.mean, s.variance, kEpsilon, dgamma,
                                                   dbeta);
         device.backend.batch_norm_backward_apply(dy_tensor, x_tensor, way, s.mean, s.variance, p.gamma_tensor, dgamma,
                                                  dbeta, 105, kEpsilon, dx);
-        device.backend.batch_norm_backward_addend(dy_tensor, way, daddend);
-        for (const Tensor& tensor : {dgamma, dbeta, dx, daddend}) results.push_back(device.bytes(tensor));
+        device.backend.batch_norm_backward_residual(dy_tensor, way, dresidual);
+        for (const Tensor& tensor : {dgamma, dbeta, dx, dresidual}) results.push_back(device.bytes(tensor));
       }
       for (std::size_t i = 0; i < 4; ++i) CHECK(results[i] == results[i + 4]);
     }

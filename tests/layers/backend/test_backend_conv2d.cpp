@@ -4,8 +4,8 @@
 // which they go different ways; the columns and spread pixels of which some are made.
 #include <doctest/doctest.h>
 
-#include "layers/backend/onednn/conv/column_product.h"
-#include "layers/backend/onednn/conv/column_spread.h"
+#include "layers/backend/onednn/conv/col2im.h"
+#include "layers/backend/onednn/conv/im2col_gemm.h"
 #include "layers/backend/onednn/conv/pointwise_conv2d.h"
 #include "layers/backend/onednn/onednn_state.h"
 #include "layers/base/error.h"
@@ -140,7 +140,7 @@ TEST_CASE("a weight gradient as a product over columns") {
     Array dy = uniform(conv2d(c.spec, x, w).shape, 5);
     const Tensor input = device.put(x), gradient = device.put(dy);
     const Tensor dw = device.spoiled({w.shape.size()});
-    const auto product = make_column_gradient(state, c.spec, x.shape, DType::kF32);
+    const auto product = make_im2col_gradient(state, c.spec, x.shape, DType::kF32);
     product->run(state, device.backend, input, gradient, dw, Tensor());
     const Array actual = from_hwio(device.get(dw), w.shape), expected = conv2d_backward(c.spec, dy, x, w).dweight;
     const double n = static_cast<double>(dy.shape[0] * dy.shape[2] * dy.shape[3]);
@@ -160,7 +160,7 @@ TEST_CASE("an input gradient as a product over columns") {
     device.put(w);  // rounded to float32
     Array rows = to_hwio(w);
     const Tensor native = device.put(rows), dx = device.spoiled(x.shape);
-    make_column_spread(state, c.spec, x.shape, DType::kF32)
+    make_col2im_backward(state, c.spec, x.shape, DType::kF32)
         ->run(state, device.backend, gradient, native.raw(), nullptr, dx);
     const double n = static_cast<double>(c.spec.out_channels * c.spec.kernel * c.spec.kernel);
     check_close(device.get(dx), conv2d_backward(c.spec, dy, x, w).dx, 0x1p-24, n * n * 0x1p-24 / 16 + 1e-6, "dx");

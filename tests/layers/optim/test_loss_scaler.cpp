@@ -34,7 +34,7 @@ TEST_CASE("the scale doubles at every 2000th update and halves after an overflow
   for (int i = 0; i < 40; ++i) scaler.finish(false, 4000 + i);
   CHECK(scaler.scale() == 1.0);
   for (std::int64_t i = 1; i <= 40; ++i) scaler.finish(true, 2000 * i - 1);
-  CHECK(scaler.scale() == LossScaler::kMost);
+  CHECK(scaler.scale() == LossScaler::kMax);
   scaler.restore(256);
   CHECK(scaler.scale() == 256.0);
   scaler.restore(0);

@@ -104,7 +104,7 @@ TEST_CASE_FIXTURE(MpiFixture, "named tensors arrive as they were sent") {
   CHECK(receive_tensors(*comm, 0, "no tensors").empty());
 }
 
-// On one machine the clocks are one: hosts of made-up names let the estimate be checked against the truth, 0.
+// On one machine the clocks are one: hosts of made-up names let the estimate be checked against the targets, 0.
 TEST_CASE_FIXTURE(MpiFixture, "clocks of different hosts are brought together") {
   const double before = trace::now();
   const double offset = clock_offset(*comm, "host " + std::to_string(rank));

@@ -15,7 +15,7 @@
 #include "layers/base/error.h"
 #include "mpi.h"
 #include "parallel/watchdog/activity.h"
-#include "parallel/watchdog/watch.h"
+#include "parallel/watchdog/watchdog.h"
 #include "parallel/world/world.h"
 #include "tests/parallel/test_tensors.h"
 
@@ -77,7 +77,7 @@ int main(int argc, char** argv) {
   World world;
   try {
     // Each rank as if alone on its node: what others know of it comes in messages.
-    const auto watch = apart ? std::make_unique<Watch>(MPI_COMM_SELF, fmt::format("node{}", world.rank())) : nullptr;
+    const auto watch = apart ? std::make_unique<Watchdog>(MPI_COMM_SELF, fmt::format("node{}", world.rank())) : nullptr;
     try {
       work(world, how);
     } catch (const Error& error) {

@@ -30,7 +30,7 @@ StatusNote note_of(std::uint64_t number) {
   StatusNote note;
   note.number = number;
   note.time_ns = static_cast<std::int64_t>(number * 3);
-  note.doing = number % 2 == 0 ? Doing::kWaiting : Doing::kFinished;
+  note.state = number % 2 == 0 ? RankState::kWaiting : RankState::kFinished;
   note.message = static_cast<std::uint32_t>(number);
   note.kind.fill(static_cast<char>(number % 127));
   note.what.fill(static_cast<char>(number % 113));
@@ -39,7 +39,7 @@ StatusNote note_of(std::uint64_t number) {
 }
 
 bool same(const StatusNote& a, const StatusNote& b) {
-  return a.number == b.number && a.time_ns == b.time_ns && a.doing == b.doing && a.message == b.message &&
+  return a.number == b.number && a.time_ns == b.time_ns && a.state == b.state && a.message == b.message &&
          a.kind == b.kind && a.what == b.what && a.communicator == b.communicator;
 }
 
@@ -86,7 +86,7 @@ TEST_CASE("a note is read whole while it is written over and over") {
   std::uint64_t different = 0;
   while (!over) {
     const StatusNote note = row->read();
-    if (note.doing == Doing::kNothing) continue;  // overtaken a thousand times
+    if (note.state == RankState::kNothing) continue;  // overtaken a thousand times
     torn += same(note, note_of(note.number)) ? 0 : 1;
     backwards += note.number < last ? 1 : 0;
     different += note.number != last ? 1 : 0;
@@ -101,22 +101,22 @@ TEST_CASE("a note is read whole while it is written over and over") {
 
 TEST_CASE("an empty row says nothing, texts are cut to fit") {
   const auto row = std::make_unique<StatusRow>();
-  CHECK(row->read().doing == Doing::kNothing);
+  CHECK(row->read().state == RankState::kNothing);
   CHECK(row->lateness() == Lateness::kNone);
   StatusNote note;
   note.number = 7;
   note.set("all_reduce", std::string(200, 'x'), "world");
   row->write(note);
-  CHECK(row->read().words() == "all_reduce '" + std::string(63, 'x') + "' (collective 7 on 'world')");
+  CHECK(row->read().to_string() == "all_reduce '" + std::string(63, 'x') + "' (collective 7 on 'world')");
   note.message = 1;
   note.set("send to rank 1", "activation", "stages");
-  CHECK(note.words() == "send to rank 1 'activation' (message 7 on 'stages')");
+  CHECK(note.to_string() == "send to rank 1 'activation' (message 7 on 'stages')");
   note.set("", "reading data", "");
-  CHECK(note.words() == "reading data");
+  CHECK(note.to_string() == "reading data");
   note.kind.fill('k');  // as in a damaged message: without its end
   note.what.fill('w');
   note.communicator.fill('c');
-  CHECK(note.words().size() == 32 + 64 + 32 + std::string(" '' (message 7 on '')").size());
+  CHECK(note.to_string().size() == 32 + 64 + 32 + std::string(" '' (message 7 on '')").size());
 }
 
 TEST_CASE("collectives are counted for as many communicators as there is room for") {
@@ -139,14 +139,14 @@ TEST_CASE("communicators and activities write this process's row, and nothing wi
   const OperationName third{"all_reduce", 3, "loss"};
   {
     const WatchedCommunicator unheard("world", {0, 1});
-    unheard.note(Doing::kStarted, third);
+    unheard.note(RankState::kStarted, third);
   }
 
   StatusRow row;
   attach_status(&row);
   note_activity("reading data");
-  CHECK(row.read().words() == "reading data");
-  CHECK(row.read().doing == Doing::kWorking);
+  CHECK(row.read().to_string() == "reading data");
+  CHECK(row.read().state == RankState::kWorking);
   const std::int64_t age = monotonic_ns() - row.read().time_ns;
   CHECK(age >= 0);
   CHECK(age < 10'000'000'000);
@@ -156,19 +156,19 @@ TEST_CASE("communicators and activities write this process's row, and nothing wi
     const WatchedCommunicator again("world", {0, 1});
     CHECK(again.late(third, "", 1).communicator != id);
     row.set_lateness(Lateness::kLate);
-    world.note(Doing::kStarted, third);
+    world.note(RankState::kStarted, third);
     CHECK(row.count(id) == 3);
     CHECK(row.lateness() == Lateness::kNone);  // it went on
-    world.note(Doing::kStarted, {"send to rank 1", 9, "activation", true, 1, 0});
+    world.note(RankState::kStarted, {"send to rank 1", 9, "activation", true, 1, 0});
     CHECK(row.count(id) == 3);  // messages are no collectives
-    world.note(Doing::kFinished, third);
-    CHECK(row.read().words() == "all_reduce 'loss' (collective 3 on 'world')");
+    world.note(RankState::kFinished, third);
+    CHECK(row.read().to_string() == "all_reduce 'loss' (collective 3 on 'world')");
     const WatchedCommunicator alone("alone", {0});
-    alone.note(Doing::kStarted, third);
-    CHECK(row.read().doing == Doing::kFinished);
+    alone.note(RankState::kStarted, third);
+    CHECK(row.read().state == RankState::kFinished);
     attach_status(nullptr);
-    world.note(Doing::kStarted, third);
-    CHECK(row.read().doing == Doing::kFinished);
+    world.note(RankState::kStarted, third);
+    CHECK(row.read().state == RankState::kFinished);
   }
 }
 

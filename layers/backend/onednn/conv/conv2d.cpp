@@ -3,12 +3,12 @@
 // Convolutions of the CPU backend: oneDNN's direct algorithm on channels-last activations, but where something else is
 // faster, by rules of shape alone: a choice by timing could change the last bits from run to run. The weight formats
 // are chosen once, when the layer is built; a direction that wants another at another batch size converts into it.
-#include "layers/backend/onednn/conv/column_product.h"
-#include "layers/backend/onednn/conv/column_spread.h"
+#include "layers/backend/onednn/conv/col2im.h"
 #include "layers/backend/onednn/conv/direct_conv2d.h"
+#include "layers/backend/onednn/conv/im2col_gemm.h"
 #include "layers/backend/onednn/conv/pointwise_conv2d.h"
 #include "layers/backend/onednn/conv/transposed_conv2d.h"
-#include "layers/backend/onednn/conv/widened.h"
+#include "layers/backend/onednn/conv/upcast.h"
 #include "layers/backend/onednn/conv/winograd.h"
 #include "layers/backend/onednn/onednn_backend.h"
 #include "layers/backend/onednn/onednn_state.h"
@@ -52,7 +52,7 @@ Shape part_of(const OnednnState& state, const Conv2dSpec& spec, const Shape& x) 
 // channels; a tap of few channels is not worth gathering (ResNet-50's 64 in a 3x3 window: 7.9 ms against 5.0). In
 // float32 its strided kernels to 512 channels and more lose as well (ResNet-50's at 8x8 and a batch of 16: forward
 // 31 ms against 14, weight gradient 44 against 16), those to 256 win.
-bool by_columns(const OnednnState& state, const Conv2dSpec& s, DType compute) {
+bool by_im2col(const OnednnState& state, const Conv2dSpec& s, DType compute) {
   if (state.direct) return false;
   if (compute == DType::kF32) return s.kernel > 1 && s.stride > 1 && s.in_channels >= 64 && s.out_channels >= 512;
   return has_matrix_units() && s.in_channels % 16 == 0 && s.out_channels % 16 == 0 &&
@@ -60,13 +60,13 @@ bool by_columns(const OnednnState& state, const Conv2dSpec& s, DType compute) {
 }
 
 // Forward as well.
-bool all_by_columns(const OnednnState& state, const Conv2dSpec& s, DType compute) {
-  return compute == DType::kF32 && by_columns(state, s, compute);
+bool all_by_im2col(const OnednnState& state, const Conv2dSpec& s, DType compute) {
+  return compute == DType::kF32 && by_im2col(state, s, compute);
 }
 
 // The input gradient goes as a convolution of dy, whose weight is turned.
 bool by_transposed(const OnednnState& state, const Conv2dSpec& s, DType compute) {
-  return by_columns(state, s, compute) && has_transposed_conv2d(s);
+  return by_im2col(state, s, compute) && has_transposed_conv2d(s);
 }
 
 // The input gradient is computed for those pixels alone, without the stride.
@@ -77,7 +77,7 @@ bool by_pixels(const OnednnState& state, const Conv2dSpec& s, DType compute, boo
 std::unique_ptr<Direction> make_forward(OnednnState& state, const Conv2dSpec& spec, const Shape& x, DType compute,
                                         const OnednnWeightLayout& layout, bool bias) {
   if (layout.winograd > 0) return make_winograd(state, spec, x, layout.winograd, false);
-  if (!bias && all_by_columns(state, spec, compute)) return make_column_forward(state, spec, x);
+  if (!bias && all_by_im2col(state, spec, compute)) return make_im2col_forward(state, spec, x);
   return make_direct_forward(state, spec, x, compute, layout.compute, bias);
 }
 
@@ -86,14 +86,14 @@ std::unique_ptr<Direction> make_backward_input(OnednnState& state, const Conv2dS
                                                DType compute, std::int64_t winograd) {
   if (winograd > 0) return make_winograd(state, spec, dx, winograd, true);
   if (by_transposed(state, spec, compute)) return make_transposed_conv2d(state, spec, dx, compute);
-  if (by_columns(state, spec, compute)) return make_column_spread(state, spec, dx, compute);
+  if (by_im2col(state, spec, compute)) return make_col2im_backward(state, spec, dx, compute);
   return make_direct_backward_input(state, spec, dx, compute);
 }
 
 std::unique_ptr<WeightGradient> make_backward_weight(OnednnState& state, const Conv2dSpec& spec, const Shape& x,
                                                      DType compute, std::int64_t winograd, bool bias) {
   if (!bias && winograd > 0) return make_winograd_gradient(state, spec, x, winograd);
-  if (!bias && by_columns(state, spec, compute)) return make_column_gradient(state, spec, x, compute);
+  if (!bias && by_im2col(state, spec, compute)) return make_im2col_gradient(state, spec, x, compute);
   return make_direct_gradient(state, spec, x, compute, bias);
 }
 
@@ -113,7 +113,7 @@ std::unique_ptr<WeightLayout> OnednnBackend::conv2d_layout(const Conv2dSpec& spe
   const Shape shape{spec.out_channels, spec.in_channels, spec.kernel, spec.kernel};
   if (const std::int64_t m = winograd_side(spec, input, compute); m > 0 && !state_->direct) {
     const memory::desc points = winograd_weights(spec, m);
-    auto layout = std::make_unique<OnednnWeightLayout>(shape, column_weights(spec), points, points);
+    auto layout = std::make_unique<OnednnWeightLayout>(shape, im2col_weights(spec), points, points);
     layout->winograd = m;
     return layout;
   }
@@ -123,12 +123,12 @@ std::unique_ptr<WeightLayout> OnednnBackend::conv2d_layout(const Conv2dSpec& spe
     const auto& md = static_cast<const OnednnWeightLayout&>(*linear);
     return std::make_unique<OnednnWeightLayout>(shape, md.native, md.compute, md.backward);
   }
-  if (all_by_columns(*state_, spec, compute)) {
-    const memory::desc native = column_weights(spec);
+  if (all_by_im2col(*state_, spec, compute)) {
+    const memory::desc native = im2col_weights(spec);
     return std::make_unique<OnednnWeightLayout>(shape, native, native, native);
   }
   const memory::desc native =
-      by_columns(*state_, spec, compute) ? column_weights(spec) : direct_gradient_format(*state_, spec, input, compute);
+      by_im2col(*state_, spec, compute) ? im2col_weights(spec) : direct_gradient_format(*state_, spec, input, compute);
   const memory::desc forward = direct_forward_format(*state_, spec, input, compute, native);
   const Conv2dSpec dense = by_pixels(*state_, spec, compute, false) ? without_stride(spec) : spec;
   const Shape dx = dense.stride == spec.stride ? input : pixels_shape(spec, input);

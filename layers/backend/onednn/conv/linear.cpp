@@ -3,7 +3,7 @@
 // Linear layers of the CPU backend: oneDNN's inner product, bias and ReLU in its epilogue. The weight formats are
 // chosen once, as in conv2d.cpp, by rules of shape alone.
 #include "layers/backend/onednn/conv/pointwise_conv2d.h"
-#include "layers/backend/onednn/conv/widened.h"
+#include "layers/backend/onednn/conv/upcast.h"
 #include "layers/backend/onednn/dnnl_compat.h"
 #include "layers/backend/onednn/onednn_backend.h"
 #include "layers/backend/onednn/onednn_state.h"

@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "layers/backend/onednn/conv/column_product.h"
+#include "layers/backend/onednn/conv/im2col_gemm.h"
 #include "layers/backend/onednn/element.h"
 #include "layers/base/host_loops.h"
 
@@ -36,13 +36,13 @@ bool has_row_product(const Conv2dSpec& spec, const Shape& x, DType compute) {
 }
 
 Tensor packed_pixels(Backend& backend, const Conv2dSpec& spec, const Tensor& x) {
-  const ColumnShapes shapes(spec, x.shape());
+  const Im2colShape shapes(spec, x.shape());
   Tensor packed = backend.tensor({shapes.images, shapes.in, shapes.out_height, shapes.out_width}, x.dtype());
   const std::size_t element_bytes = dtype_size(x.dtype());
   auto* to = static_cast<std::byte*>(packed.raw());
   parallel_ranges(shapes.images * shapes.pixels(), 16, [&](std::int64_t first, std::int64_t last, int) {
-    gather_columns(shapes, static_cast<const std::byte*>(x.raw()), first, last, element_bytes,
-                   to + static_cast<std::size_t>(first * shapes.in) * element_bytes);
+    im2col(shapes, static_cast<const std::byte*>(x.raw()), first, last, element_bytes,
+           to + static_cast<std::size_t>(first * shapes.in) * element_bytes);
   });
   return packed;
 }

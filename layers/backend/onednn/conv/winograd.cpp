@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "layers/backend/onednn/conv/column_product.h"
+#include "layers/backend/onednn/conv/im2col_gemm.h"
 #include "layers/backend/onednn/conv/winograd_tiles.h"
 #include "layers/backend/onednn/onednn_state.h"
 #include "layers/base/error.h"
@@ -67,7 +67,7 @@ class Winograd final : public Direction {
 class WinogradGradient final : public WeightGradient {
  public:
   WinogradGradient(OnednnState& state, const Conv2dSpec& spec, const Shape& x, std::int64_t m)
-      : WeightGradient(column_weights(spec)), grid_(spec, x, m, false) {
+      : WeightGradient(im2col_weights(spec)), grid_(spec, x, m, false) {
     const memory::desc a = transposed(tile_planes(grid_, grid_.in)), b = tile_planes(grid_, grid_.out),
                        c = winograd_weights(spec, m);
     first_ = bind_product(state, a, b, c, false);

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <array>
 
-#include "layers/backend/onednn/conv/column_product.h"
+#include "layers/backend/onednn/conv/im2col_gemm.h"
 #include "layers/base/host_loops.h"
 
 namespace convoy {
@@ -14,9 +14,9 @@ namespace convoy {
 namespace {
 
 constexpr std::int64_t kGroupBytes = 5 << 18;  // 1.25 MiB, beside the weight's points in 2 MiB
-constexpr std::int64_t kLeastRows = 64;        // of a matrix product, so that the weight's points are worth reading
+constexpr std::int64_t kMinRows = 64;          // of a matrix product, so that the weight's points are worth reading
 constexpr std::int64_t kGrain = 16;            // tiles that make a part worth a thread
-constexpr std::size_t kMostPixels = 36;        // of a patch
+constexpr std::size_t kMaxPixels = 36;         // of a patch
 
 // The tile `index`, counted over all images of a group: its image, and its first output pixel.
 struct TilePlace {
@@ -35,9 +35,9 @@ struct Images {
   T* outside;  // what stands for the pixels beyond the edges
 
   // The pixels of a square from (row, column) on, from its end where `turned`.
-  [[nodiscard]] std::array<T*, kMostPixels> square(std::int64_t image, std::int64_t row, std::int64_t column,
-                                                   std::int64_t side, bool turned) const {
-    std::array<T*, kMostPixels> pixels;
+  [[nodiscard]] std::array<T*, kMaxPixels> square(std::int64_t image, std::int64_t row, std::int64_t column,
+                                                  std::int64_t side, bool turned) const {
+    std::array<T*, kMaxPixels> pixels;
     T* base = data + image * height * width * channels;
     std::int64_t i = turned ? side * side - 1 : 0;
     for (std::int64_t h = row; h < row + side; ++h) {
@@ -80,7 +80,7 @@ TileGrid::TileGrid(const Conv2dSpec& spec, const Shape& x, std::int64_t m, bool 
 
 std::int64_t TileGrid::group() const {
   const std::int64_t image_bytes = tiles() * points() * (in + out) * std::int64_t{sizeof(float)};
-  return images_at_a_time(images, kGroupBytes / image_bytes, (kLeastRows + tiles() - 1) / tiles());
+  return images_at_a_time(images, kGroupBytes / image_bytes, (kMinRows + tiles() - 1) / tiles());
 }
 
 void winograd_patches(const TileGrid& g, const float* x, const float* zeros, float* points) {

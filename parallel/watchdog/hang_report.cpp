@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/watchdog/late_report.h"
+#include "parallel/watchdog/hang_report.h"
 
 #include <fmt/format.h>
 
@@ -13,7 +13,7 @@ namespace convoy {
 
 namespace {
 
-constexpr std::size_t kMostLines = 8;
+constexpr std::size_t kMaxLines = 8;
 
 // Why a rank does not go on, the most telling first: the remedy is that of the first one found.
 enum class Cause { kStopped, kGone, kTraced, kSilent, kBlocked, kBusy, kWaits };
@@ -26,18 +26,18 @@ Cause cause_of(const RankStatus& rank) {
     case ProcessState::kTraced: return Cause::kTraced;
     default: break;
   }
-  if (rank.note.doing == Doing::kWaiting) return Cause::kWaits;
+  if (rank.note.state == RankState::kWaiting) return Cause::kWaits;
   return rank.state == ProcessState::kBlocked ? Cause::kBlocked : Cause::kBusy;
 }
 
 std::string last_act(const RankStatus& rank) {
   const std::string ago = fmt::format("{:.1f} s", rank.age);
-  switch (rank.note.doing) {
-    case Doing::kNothing: return "it has taken part in nothing yet";
-    case Doing::kStarted: return fmt::format("last: started {}, {} ago", rank.note.words(), ago);
-    case Doing::kWaiting: return fmt::format("last: waiting in {}, for {}", rank.note.words(), ago);
-    case Doing::kFinished: return fmt::format("last: finished {}, {} ago", rank.note.words(), ago);
-    case Doing::kWorking: return fmt::format("last: {}, since {}", rank.note.words(), ago);
+  switch (rank.note.state) {
+    case RankState::kNothing: return "it has taken part in nothing yet";
+    case RankState::kStarted: return fmt::format("last: started {}, {} ago", rank.note.to_string(), ago);
+    case RankState::kWaiting: return fmt::format("last: waiting in {}, for {}", rank.note.to_string(), ago);
+    case RankState::kFinished: return fmt::format("last: finished {}, {} ago", rank.note.to_string(), ago);
+    case RankState::kWorking: return fmt::format("last: {}, since {}", rank.note.to_string(), ago);
   }
   return "";
 }
@@ -101,10 +101,10 @@ std::string remedy(Cause cause, const RankStatus& rank, const std::string& own_h
 
 std::string world_ranks(const std::vector<const RankStatus*>& ranks) {
   std::string text = ranks.size() == 1 ? "world rank" : "world ranks";
-  for (std::size_t i = 0; i < std::min(ranks.size(), kMostLines); ++i) {
+  for (std::size_t i = 0; i < std::min(ranks.size(), kMaxLines); ++i) {
     text += fmt::format("{} {}", i == 0 ? "" : ",", ranks[i]->world_rank);
   }
-  if (ranks.size() > kMostLines) text += fmt::format(" and {} more", ranks.size() - kMostLines);
+  if (ranks.size() > kMaxLines) text += fmt::format(" and {} more", ranks.size() - kMaxLines);
   return text;
 }
 
@@ -140,8 +140,8 @@ class Lines {
     }
     all.insert(all.end(), lines_.begin(), lines_.end());
     std::string text;
-    for (std::size_t i = 0; i < std::min(all.size(), kMostLines); ++i) text += all[i];
-    if (all.size() > kMostLines) text += fmt::format("\n  and {} more", all.size() - kMostLines);
+    for (std::size_t i = 0; i < std::min(all.size(), kMaxLines); ++i) text += all[i];
+    if (all.size() > kMaxLines) text += fmt::format("\n  and {} more", all.size() - kMaxLines);
     return text;
   }
 
@@ -160,7 +160,7 @@ class Lines {
 
 }  // namespace
 
-std::string late_report(const LateOperation& operation, const std::vector<RankStatus>& ranks, int world_rank) {
+std::string hang_report(const LateOperation& operation, const std::vector<RankStatus>& ranks, int world_rank) {
   const RankStatus& own = ranks[static_cast<std::size_t>(world_rank)];
   const auto others = [&](const auto& each) {
     for (const RankStatus& rank : ranks) {

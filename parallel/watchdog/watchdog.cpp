@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/watchdog/watch.h"
+#include "parallel/watchdog/watchdog.h"
 
 #include <algorithm>
 #include <atomic>
@@ -20,24 +20,24 @@ constexpr int kQueryTag = 1;
 constexpr int kAnswerTag = 2;
 constexpr std::int64_t kMillisecond = 1'000'000;
 constexpr std::int64_t kServeEvery = 5 * kMillisecond;
-constexpr std::int64_t kAskLeast = 500 * kMillisecond;  // others become late meanwhile: the lowest shall speak
-constexpr std::int64_t kAskAgain = 600 * kMillisecond;  // after this all ranks of a silent node are asked
-constexpr std::int64_t kAskMost = 2000 * kMillisecond;
+constexpr std::int64_t kMinAskTime = 500 * kMillisecond;  // others become late meanwhile: the lowest shall speak
+constexpr std::int64_t kAskAgain = 600 * kMillisecond;    // after this all ranks of a silent node are asked
+constexpr std::int64_t kMaxAskTime = 2000 * kMillisecond;
 constexpr std::int64_t kYield = 5000 * kMillisecond;     // for the report of another rank to end the job
 constexpr std::int64_t kForget = 10'000 * kMillisecond;  // another rank's lateness, if the job did not end
 
-std::atomic<Watch*> the_watch{nullptr};
+std::atomic<Watchdog*> current_watchdog{nullptr};
 
 void rest() { std::this_thread::sleep_for(std::chrono::milliseconds(2)); }
 
 }  // namespace
 
-struct Watch::Query {
+struct Watchdog::Query {
   std::uint64_t communicator = 0;
   std::int64_t speaks = 0;  ///< 1: no question: the sender reports now, others need not
 };
 
-struct Watch::AnswerRow {
+struct Watchdog::AnswerRow {
   std::int64_t world_rank = 0;
   std::int64_t age_ns = 0;
   std::int64_t count = -1;
@@ -48,20 +48,20 @@ struct Watch::AnswerRow {
 };
 
 // Kept until it has been sent: for ever, if a stopped rank never takes it.
-struct Watch::Outgoing {
+struct Watchdog::Outgoing {
   MPI_Request request = MPI_REQUEST_NULL;
   std::vector<std::byte> bytes;
 };
 
-Watch::Watch(MPI_Comm node, const std::string& host) : board_(node, host) {
+Watchdog::Watchdog(MPI_Comm node, const std::string& host) : board_(node, host) {
   static_assert(std::is_trivially_copyable_v<Query> && std::is_trivially_copyable_v<AnswerRow>);
   CONVOY_MPI_CHECK(MPI_Comm_dup(MPI_COMM_WORLD, &comm_));
   attach_status(&board_.own_row());
-  the_watch = this;
+  current_watchdog = this;
 }
 
-Watch::~Watch() {
-  the_watch = nullptr;
+Watchdog::~Watchdog() {
+  current_watchdog = nullptr;
   attach_status(nullptr);
   for (auto& outgoing : outgoing_) {
     int sent = 0;
@@ -73,7 +73,7 @@ Watch::~Watch() {
 }
 
 // The barrier is there so that what ranks have asked before it is answered, and no message is left.
-void Watch::end() {
+void Watchdog::end() {
   MPI_Request barrier = MPI_REQUEST_NULL;
   CONVOY_MPI_CHECK(MPI_Ibarrier(comm_, &barrier));
   for (int done = 0; done == 0;) {
@@ -86,9 +86,9 @@ void Watch::end() {
   board_.free();
 }
 
-Watch* Watch::current() noexcept { return the_watch; }
+Watchdog* Watchdog::current() noexcept { return current_watchdog; }
 
-void Watch::send(int world_rank, int tag, const void* data, std::size_t bytes) {
+void Watchdog::send(int world_rank, int tag, const void* data, std::size_t bytes) {
   auto outgoing = std::make_unique<Outgoing>();
   outgoing->bytes.resize(bytes);
   std::memcpy(outgoing->bytes.data(), data, bytes);
@@ -98,7 +98,7 @@ void Watch::send(int world_rank, int tag, const void* data, std::size_t bytes) {
 }
 
 // The first rank of each other node, or every rank of those that have not answered.
-void Watch::ask_nodes(const Query& query, bool all_ranks) {
+void Watchdog::ask_nodes(const Query& query, bool all_ranks) {
   const std::vector<RankFacts>& facts = board_.facts();
   for (std::size_t rank = 0; rank < facts.size(); ++rank) {
     const bool first = facts[rank].node == static_cast<std::int64_t>(rank);
@@ -106,7 +106,7 @@ void Watch::ask_nodes(const Query& query, bool all_ranks) {
   }
 }
 
-void Watch::tell(const Query& query) {
+void Watchdog::tell(const Query& query) {
   for (std::size_t rank = 0; rank < board_.facts().size(); ++rank) {
     if (board_.facts()[rank].node != board_.locals().front()) {
       send(static_cast<int>(rank), kQueryTag, &query, sizeof query);
@@ -114,7 +114,7 @@ void Watch::tell(const Query& query) {
   }
 }
 
-Watch::AnswerRow Watch::describe(std::size_t local, std::uint64_t communicator) const {
+Watchdog::AnswerRow Watchdog::describe(std::size_t local, std::uint64_t communicator) const {
   const StatusRow& row = board_.row(local);
   AnswerRow answer;
   answer.world_rank = board_.locals()[local];
@@ -127,7 +127,7 @@ Watch::AnswerRow Watch::describe(std::size_t local, std::uint64_t communicator) 
   return answer;
 }
 
-void Watch::learn(const AnswerRow& row) {
+void Watchdog::learn(const AnswerRow& row) {
   const auto index = static_cast<std::size_t>(row.world_rank);
   if (row.world_rank != board_.world_rank() && row.lateness != Lateness::kNone) {
     note_late(static_cast<int>(row.world_rank), row.lateness == Lateness::kSpeaks);
@@ -141,13 +141,13 @@ void Watch::learn(const AnswerRow& row) {
   status.count = row.count;
 }
 
-void Watch::note_late(int world_rank, bool speaks) {
+void Watchdog::note_late(int world_rank, bool speaks) {
   lowest_late_ = std::min(lowest_late_, world_rank);
   spoken_ = spoken_ || speaks;
   others_ns_ = monotonic_ns();
 }
 
-void Watch::answer(const Query& query, int asker) {
+void Watchdog::answer(const Query& query, int asker) {
   std::vector<AnswerRow> rows;
   for (std::size_t local = 0; local < board_.locals().size(); ++local) {
     rows.push_back(describe(local, query.communicator));
@@ -156,7 +156,7 @@ void Watch::answer(const Query& query, int asker) {
 }
 
 // Takes what has come: questions, which only late ranks ask, and answers.
-void Watch::exchange() {
+void Watchdog::exchange() {
   for (;;) {
     int come = 0;
     MPI_Status status;
@@ -187,7 +187,7 @@ void Watch::exchange() {
   });
 }
 
-void Watch::serve() {
+void Watchdog::serve() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return;  // another thread does
   const std::int64_t now = monotonic_ns();
@@ -196,12 +196,12 @@ void Watch::serve() {
   exchange();
 }
 
-void Watch::read_own_node(std::uint64_t communicator) {
+void Watchdog::read_own_node(std::uint64_t communicator) {
   for (std::size_t local = 0; local < board_.locals().size(); ++local) learn(describe(local, communicator));
 }
 
 // Asks until all nodes have answered, or long enough.
-void Watch::inquire(std::uint64_t communicator) {
+void Watchdog::inquire(std::uint64_t communicator) {
   known_.clear();
   for (const RankFacts& facts : board_.facts()) {
     RankStatus& status = known_.emplace_back();
@@ -218,10 +218,10 @@ void Watch::inquire(std::uint64_t communicator) {
   ask_nodes({communicator, 0}, false);
   const std::int64_t start = monotonic_ns();
   bool asked_all = false;
-  for (std::int64_t waited = 0; waited < kAskMost; waited = monotonic_ns() - start) {
+  for (std::int64_t waited = 0; waited < kMaxAskTime; waited = monotonic_ns() - start) {
     exchange();
     const bool all_heard = std::all_of(known_.begin(), known_.end(), [](const RankStatus& rank) { return rank.heard; });
-    if (all_heard && waited >= kAskLeast) break;
+    if (all_heard && waited >= kMinAskTime) break;
     if (!all_heard && !asked_all && waited > kAskAgain) {
       asked_all = true;
       ask_nodes({communicator, 0}, true);
@@ -231,7 +231,7 @@ void Watch::inquire(std::uint64_t communicator) {
   read_own_node(communicator);
 }
 
-std::string Watch::report(const LateOperation& operation) {
+std::string Watchdog::report(const LateOperation& operation) {
   const std::lock_guard lock(mutex_);
   board_.own_row().set_lateness(Lateness::kLate);
   inquire(operation.communicator);
@@ -242,11 +242,11 @@ std::string Watch::report(const LateOperation& operation) {
   tell({operation.communicator, 1});
   const std::vector<RankStatus> ranks = std::move(known_);
   known_.clear();
-  return late_report(operation, ranks, board_.world_rank());
+  return hang_report(operation, ranks, board_.world_rank());
 }
 
 void fail_late(const LateOperation& operation) {
-  Watch* watch = Watch::current();
+  Watchdog* watch = Watchdog::current();
   if (watch == nullptr) {
     fail("{} is late: waited {:g} s for it; if the others are only slow, raise parallel.timeout", operation.label,
          operation.waited);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "app/build/stage_data.h"
+#include "app/build/data_staging.h"
 
 #include <algorithm>
 #include <chrono>
@@ -15,7 +15,7 @@
 #include "io/hdf5/hdf5_source.h"
 #include "layers/base/clock.h"
 #include "layers/base/error.h"
-#include "layers/base/size_words.h"
+#include "layers/base/format_bytes.h"
 #include "parallel/comm/agree.h"
 
 namespace convoy {
@@ -60,7 +60,7 @@ struct Staged {
 
 std::string line_of(const Staged& s) {
   const std::string what =
-      fmt::format("{} ({})", s.source, size_in_words(static_cast<std::uintmax_t>(s.files->bytes())));
+      fmt::format("{} ({})", s.source, format_bytes(static_cast<std::uintmax_t>(s.files->bytes())));
   if (s.files->copied() == 0) return fmt::format("staged     {} is already there: {}", what, s.files->folder());
   return fmt::format("staged     {} to {}: {:.1f} s", what, s.files->folder(), s.seconds);
 }

@@ -69,7 +69,7 @@ void write_chunks(const Handle& dataset, std::span<const std::byte> bytes, const
 
 }  // namespace
 
-FileImage::FileImage(std::string name, std::size_t expected_bytes, ImageMemory* memory) : name_(std::move(name)) {
+FileImage::FileImage(std::string name, std::size_t expected_bytes, FileImageBuffer* memory) : name_(std::move(name)) {
   const auto guard = lock();
   const Handle access = access_list(name_);
   // Steps of a sixteenth: little is wasted at the end, and little is copied on the way.

@@ -14,8 +14,8 @@
 namespace convoy {
 
 /// A convolution with square kernels over channels-last images [n, height, width, in].
-struct ColumnShapes {
-  ColumnShapes(const Conv2dSpec& spec, const Shape& x);
+struct Im2colShape {
+  Im2colShape(const Conv2dSpec& spec, const Shape& x);
   std::int64_t images, height, width, in, out, kernel, stride, padding, out_height, out_width;
 
   /// Inputs that an output pixel sees: kernel * kernel * in.
@@ -34,19 +34,19 @@ struct ColumnShapes {
 
 /// Sets rows [first, last) of the columns [images * pixels, depth], counted from the first pixel of x, at `columns`;
 /// elements have `element_bytes`.
-void gather_columns(const ColumnShapes& shapes, const std::byte* x, std::int64_t first, std::int64_t last,
-                    std::size_t element_bytes, std::byte* columns);
+void im2col(const Im2colShape& shapes, const std::byte* x, std::int64_t first, std::int64_t last,
+            std::size_t element_bytes, std::byte* columns);
 
 /// The format of a weight [out, in, kernel, kernel] in float32: a row of `out` elements for each input in a column.
-[[nodiscard]] dnnl::memory::desc column_weights(const Conv2dSpec& spec);
+[[nodiscard]] dnnl::memory::desc im2col_weights(const Conv2dSpec& spec);
 
-/// y of x, without a bias. Its weight is column_weights(). The columns of some images at a time come from the backend's
+/// y of x, without a bias. Its weight is im2col_weights(). The columns of some images at a time come from the backend's
 /// pool.
-std::unique_ptr<Direction> make_column_forward(OnednnState& state, const Conv2dSpec& spec, const Shape& x);
+std::unique_ptr<Direction> make_im2col_forward(OnednnState& state, const Conv2dSpec& spec, const Shape& x);
 
-/// The weight gradient in the format of column_weights(), without that of a bias: dbias must be null.
+/// The weight gradient in the format of im2col_weights(), without that of a bias: dbias must be null.
 /// compute: of x and dy. The columns of some images at a time come from the backend's pool.
-std::unique_ptr<WeightGradient> make_column_gradient(OnednnState& state, const Conv2dSpec& spec, const Shape& x,
+std::unique_ptr<WeightGradient> make_im2col_gradient(OnednnState& state, const Conv2dSpec& spec, const Shape& x,
                                                      DType compute);
 
 }  // namespace convoy

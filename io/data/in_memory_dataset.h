@@ -11,7 +11,7 @@
 
 namespace convoy {
 
-class MemoryImages final : public Dataset {
+class InMemoryDataset final : public Dataset {
  public:
   struct Content {
     std::string source;                ///< for messages
@@ -20,7 +20,7 @@ class MemoryImages final : public Dataset {
     std::vector<std::int64_t> labels;  ///< [N]
     std::vector<std::string> class_names;
   };
-  explicit MemoryImages(Content content);
+  explicit InMemoryDataset(Content content);
 
   [[nodiscard]] std::int64_t size() const override { return static_cast<std::int64_t>(content_.labels.size()); }
   [[nodiscard]] Shape sample_shape() const override { return content_.sample; }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The words of the report about a late operation, for every cause that it knows: rows in, text out.
-#include "parallel/watchdog/late_report.h"
+#include "parallel/watchdog/hang_report.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -22,28 +22,28 @@ struct Job {
       status.state = ProcessState::kSleeping;
       status.count = 1204;
       status.age = 30;
-      last(rank, Doing::kWaiting, "all_reduce", "gradient bucket 3", 1204);
+      last(rank, RankState::kWaiting, "all_reduce", "gradient bucket 3", 1204);
     }
     operation.label = "LABEL";
     operation.collective = 1204;
     operation.waited = 30;
   }
 
-  RankStatus& last(int rank, Doing doing, const std::string& kind, const std::string& what, std::uint64_t number) {
+  RankStatus& last(int rank, RankState state, const std::string& kind, const std::string& what, std::uint64_t number) {
     RankStatus& status = ranks[static_cast<std::size_t>(rank)];
-    status.note.doing = doing;
+    status.note.state = state;
     status.note.number = number;
     status.note.set(kind, what, "replicas");
     return status;
   }
   // A rank that finished the operation before and has not started this one.
   RankStatus& missing(int rank) {
-    RankStatus& status = last(rank, Doing::kFinished, "all_reduce", "step loss", 311);
+    RankStatus& status = last(rank, RankState::kFinished, "all_reduce", "step loss", 311);
     status.count = 1203;
     status.age = 31.24;
     return status;
   }
-  [[nodiscard]] std::string report(int world_rank = 0) const { return late_report(operation, ranks, world_rank); }
+  [[nodiscard]] std::string report(int world_rank = 0) const { return hang_report(operation, ranks, world_rank); }
 
   LateOperation operation;
   std::vector<RankStatus> ranks;
@@ -90,11 +90,11 @@ TEST_CASE("each condition of a rank that has not come has its words and its reme
   CHECK(contains(state(ProcessState::kUnknown), "If it is only slow, raise parallel.timeout"));
   CHECK(contains(report([](RankStatus& rank) { rank.note = {}; }), "it has taken part in nothing yet"));
   CHECK(contains(report([](RankStatus& rank) {
-                   rank.note.doing = Doing::kWorking;
+                   rank.note.state = RankState::kWorking;
                    rank.note.set("", "reading data", "");
                  }),
                  "last: reading data, since 31.2 s"));
-  CHECK(contains(report([](RankStatus& rank) { rank.note.doing = Doing::kStarted; }),
+  CHECK(contains(report([](RankStatus& rank) { rank.note.state = RankState::kStarted; }),
                  "last: started all_reduce 'step loss' (collective 311 on 'replicas'), 31.2 s ago"));
   CHECK(contains(report([](RankStatus& rank) { rank.count = -1; }), "world rank 1 (n1, pid 4701) has not come"));
 }
@@ -119,8 +119,8 @@ TEST_CASE("ranks that wait for others in turn: the one that all wait for is name
   Job job(4);
   job.operation.collective = 0;
   job.operation.peer = 1;
-  job.last(1, Doing::kWaiting, "receive from rank 2", "activation", 5);
-  job.last(2, Doing::kWaiting, "receive from rank 3", "activation", 5);
+  job.last(1, RankState::kWaiting, "receive from rank 2", "activation", 5);
+  job.last(2, RankState::kWaiting, "receive from rank 3", "activation", 5);
   SUBCASE("stopped") {
     job.ranks[3].state = ProcessState::kStopped;
     const std::string text = job.report();
@@ -131,7 +131,7 @@ TEST_CASE("ranks that wait for others in turn: the one that all wait for is name
     CHECK(contains(text, "kill -CONT 4703"));
   }
   SUBCASE("busy") {
-    job.ranks[3].note.doing = Doing::kFinished;
+    job.ranks[3].note.state = RankState::kFinished;
     job.ranks[3].state = ProcessState::kRunning;
     CHECK(contains(job.report(), "world rank 3 (n2, pid 4703): it is running; last: finished"));
   }
@@ -156,7 +156,7 @@ TEST_CASE("all have come") {
     CHECK(contains(job.report(), "All its ranks have come.\nWhat stopped it"));
   }
   SUBCASE("and one computes, so that it does not help on") {
-    job.ranks[2].note.doing = Doing::kStarted;
+    job.ranks[2].note.state = RankState::kStarted;
     CHECK(contains(job.report(), "world rank 2 (n2, pid 4702): it sleeps; last: started"));
   }
 }

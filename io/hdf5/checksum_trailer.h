@@ -14,16 +14,16 @@
 namespace convoy {
 
 /// The line to write behind these bytes.
-[[nodiscard]] std::string seal_for(std::span<const std::byte> file);
+[[nodiscard]] std::string trailer_for(std::span<const std::byte> file);
 
-enum class Seal { kNone, kHolds, kBroken };
+enum class Trailer { kNone, kHolds, kBroken };
 
-struct SealCheck {
-  Seal seal = Seal::kNone;
+struct TrailerCheck {
+  Trailer seal = Trailer::kNone;
   std::string problem;  ///< of a broken one: "truncated: ..." or "damaged: ..."
 };
 
 /// Reads the whole file when it has a seal. An Error when it cannot be read.
-[[nodiscard]] SealCheck check_seal(const std::string& path);
+[[nodiscard]] TrailerCheck check_trailer(const std::string& path);
 
 }  // namespace convoy

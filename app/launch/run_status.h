@@ -11,9 +11,9 @@
 
 namespace convoy {
 
-class RunProgress {
+class RunStatus {
  public:
-  RunProgress(std::string run_folder, std::string checkpoint_folder);
+  RunStatus(std::string run_folder, std::string checkpoint_folder);
 
   /// A new generation is about to start.
   void begin();

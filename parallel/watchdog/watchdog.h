@@ -16,24 +16,24 @@
 #include <string>
 #include <vector>
 
-#include "parallel/watchdog/late_report.h"
+#include "parallel/watchdog/hang_report.h"
 #include "parallel/watchdog/node_board.h"
 
 namespace convoy {
 
-class Watch {
+class Watchdog {
  public:
   /// `node`: the ranks that share memory. All ranks of the world make it together.
-  Watch(MPI_Comm node, const std::string& host);
+  Watchdog(MPI_Comm node, const std::string& host);
   /// Leaves to MPI what end() did not give back.
-  ~Watch();
-  Watch(const Watch&) = delete;
-  Watch& operator=(const Watch&) = delete;
+  ~Watchdog();
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
   /// Gives everything back in order; all ranks call it together.
   void end();
 
   /// The World's; null without one.
-  [[nodiscard]] static Watch* current() noexcept;
+  [[nodiscard]] static Watchdog* current() noexcept;
 
   /// For threads that have waited for a while: answers what others ask. Cheap when called often.
   void serve();

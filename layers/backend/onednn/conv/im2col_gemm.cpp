@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The columns of one group of images stay in the second-level cache between being gathered and being read.
-#include "layers/backend/onednn/conv/column_product.h"
+#include "layers/backend/onednn/conv/im2col_gemm.h"
 
 #include <cstring>
 
@@ -21,7 +21,7 @@ constexpr std::int64_t kGroupRows = 256;       // fewer read the weight, or writ
 
 // Calls f(columns, first pixel) for each group of images, with that group's columns.
 template <class F>
-void for_each_group(Backend& backend, const ColumnShapes& s, std::int64_t group, const Tensor& x, F&& f) {
+void for_each_group(Backend& backend, const Im2colShape& s, std::int64_t group, const Tensor& x, F&& f) {
   const std::int64_t rows = group * s.pixels();
   const std::size_t element_bytes = dtype_size(x.dtype()),
                     row_bytes = static_cast<std::size_t>(s.depth()) * element_bytes;
@@ -33,18 +33,18 @@ void for_each_group(Backend& backend, const ColumnShapes& s, std::int64_t group,
     if (gathered) {
       columns = static_cast<std::byte*>(gathered.raw());
       parallel_ranges(rows, 16, [&](std::int64_t first, std::int64_t last, int) {
-        gather_columns(s, input, from + first, from + last, element_bytes,
-                       columns + static_cast<std::size_t>(first) * row_bytes);
+        im2col(s, input, from + first, from + last, element_bytes,
+               columns + static_cast<std::size_t>(first) * row_bytes);
       });
     }
     f(columns, from);
   }
 }
 
-class ColumnForward final : public Direction {
+class Im2colForward final : public Direction {
  public:
-  ColumnForward(OnednnState& state, const Conv2dSpec& spec, const Shape& x)
-      : Direction(column_weights(spec)), shapes_(spec, x), group_(shapes_.group_of(sizeof(float))) {
+  Im2colForward(OnednnState& state, const Conv2dSpec& spec, const Shape& x)
+      : Direction(im2col_weights(spec)), shapes_(spec, x), group_(shapes_.group_of(sizeof(float))) {
     const std::int64_t rows = group_ * shapes_.pixels();
     const auto type = memory::data_type::f32;
     const memory::desc columns({rows, shapes_.depth()}, type, Tag::ab),
@@ -62,15 +62,15 @@ class ColumnForward final : public Direction {
   }
 
  private:
-  ColumnShapes shapes_;
+  Im2colShape shapes_;
   std::int64_t group_;  // images whose columns are there at a time; divides their number
   BoundPrimitive product_;
 };
 
-class ColumnGradient final : public WeightGradient {
+class Im2colGradient final : public WeightGradient {
  public:
-  ColumnGradient(OnednnState& state, const Conv2dSpec& spec, const Shape& x, DType compute)
-      : WeightGradient(column_weights(spec)),
+  Im2colGradient(OnednnState& state, const Conv2dSpec& spec, const Shape& x, DType compute)
+      : WeightGradient(im2col_weights(spec)),
         shapes_(spec, x),
         group_(shapes_.gathered() ? shapes_.group_of(dtype_size(compute)) : shapes_.images) {
     const auto type = onednn_type(compute);
@@ -95,14 +95,14 @@ class ColumnGradient final : public WeightGradient {
   }
 
  private:
-  ColumnShapes shapes_;
+  Im2colShape shapes_;
   std::int64_t group_;             // as above; all of them where x is its own columns
   BoundPrimitive first_, others_;  // the first sets dw, the others add to it
 };
 
 }  // namespace
 
-ColumnShapes::ColumnShapes(const Conv2dSpec& spec, const Shape& x)
+Im2colShape::Im2colShape(const Conv2dSpec& spec, const Shape& x)
     : images(x[0]),
       height(x[2]),
       width(x[3]),
@@ -114,7 +114,7 @@ ColumnShapes::ColumnShapes(const Conv2dSpec& spec, const Shape& x)
       out_height(spec.output_extent(height)),
       out_width(spec.output_extent(width)) {}
 
-std::int64_t ColumnShapes::group_of(std::size_t element_bytes) const {
+std::int64_t Im2colShape::group_of(std::size_t element_bytes) const {
   const std::int64_t image_bytes = pixels() * depth() * static_cast<std::int64_t>(element_bytes);
   return images_at_a_time(images, kGroupBytes / image_bytes, (kGroupRows + pixels() - 1) / pixels());
 }
@@ -125,8 +125,8 @@ std::int64_t images_at_a_time(std::int64_t images, std::int64_t most, std::int64
   return group < least ? images : group;
 }
 
-void gather_columns(const ColumnShapes& s, const std::byte* x, std::int64_t first, std::int64_t last,
-                    std::size_t element_bytes, std::byte* columns) {
+void im2col(const Im2colShape& s, const std::byte* x, std::int64_t first, std::int64_t last, std::size_t element_bytes,
+            std::byte* columns) {
   const std::size_t tap = static_cast<std::size_t>(s.in) * element_bytes;
   for (std::int64_t pixel = first; pixel < last; ++pixel) {
     const std::int64_t image = pixel / s.pixels(), row = pixel % s.pixels() / s.out_width, column = pixel % s.out_width;
@@ -143,17 +143,17 @@ void gather_columns(const ColumnShapes& s, const std::byte* x, std::int64_t firs
   }
 }
 
-memory::desc column_weights(const Conv2dSpec& s) {
+memory::desc im2col_weights(const Conv2dSpec& s) {
   return {{s.out_channels, s.in_channels, s.kernel, s.kernel}, memory::data_type::f32, Tag::hwio};
 }
 
-std::unique_ptr<Direction> make_column_forward(OnednnState& state, const Conv2dSpec& spec, const Shape& x) {
-  return std::make_unique<ColumnForward>(state, spec, x);
+std::unique_ptr<Direction> make_im2col_forward(OnednnState& state, const Conv2dSpec& spec, const Shape& x) {
+  return std::make_unique<Im2colForward>(state, spec, x);
 }
 
-std::unique_ptr<WeightGradient> make_column_gradient(OnednnState& state, const Conv2dSpec& spec, const Shape& x,
+std::unique_ptr<WeightGradient> make_im2col_gradient(OnednnState& state, const Conv2dSpec& spec, const Shape& x,
                                                      DType compute) {
-  return std::make_unique<ColumnGradient>(state, spec, x, compute);
+  return std::make_unique<Im2colGradient>(state, spec, x, compute);
 }
 
 }  // namespace convoy

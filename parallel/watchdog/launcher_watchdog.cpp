@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/watchdog/launcher_watch.h"
+#include "parallel/watchdog/launcher_watchdog.h"
 
 #include <fmt/format.h>
 #include <pthread.h>
@@ -34,14 +34,14 @@ class WithoutSignals {
 
 }  // namespace
 
-LauncherWatch::LauncherWatch(bool speaks) : launcher_(getppid()), speaks_(speaks) {
+LauncherWatchdog::LauncherWatchdog(bool speaks) : launcher_(getppid()), speaks_(speaks) {
   // A stopped process looks at nothing: the kernel wakes it when its parent ends. SIGCONT does no harm to others.
   prctl(PR_SET_PDEATHSIG, SIGCONT);
   const WithoutSignals blocked;
   thread_ = std::thread([this] { watch(); });
 }
 
-LauncherWatch::~LauncherWatch() {
+LauncherWatchdog::~LauncherWatchdog() {
   {
     const std::lock_guard lock(mutex_);
     over_ = true;
@@ -50,7 +50,7 @@ LauncherWatch::~LauncherWatch() {
   thread_.join();
 }
 
-void LauncherWatch::watch() {
+void LauncherWatchdog::watch() {
   std::unique_lock lock(mutex_);
   while (!ended_.wait_for(lock, kInterval, [this] { return over_; })) {
     if (getppid() == launcher_) continue;

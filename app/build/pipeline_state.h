@@ -25,6 +25,6 @@ StateTensors gather_state(Run& run, StateTensors reuse = {});
 /// Rank 0's `state` (ignored elsewhere), which belongs to the model, into every stage of every replica. Without
 /// optimizer slots in it those of the run stay. Parameters whose name begins with `skip` may be missing and then stay,
 /// too.
-void spread_state(Run& run, const StateTensors& state, const std::string& source, const std::string& skip = "");
+void scatter_state(Run& run, const StateTensors& state, const std::string& source, const std::string& skip = "");
 
 }  // namespace convoy

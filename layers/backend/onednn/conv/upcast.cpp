@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "layers/backend/onednn/conv/widened.h"
+#include "layers/backend/onednn/conv/upcast.h"
 
-#include "layers/backend/onednn/conv/column_product.h"
+#include "layers/backend/onednn/conv/im2col_gemm.h"
 #include "layers/backend/onednn/onednn_state.h"
 
 namespace convoy {
@@ -9,7 +9,7 @@ namespace convoy {
 namespace {
 
 constexpr std::int64_t kPartBytes = 5 << 19;  // 2.5 MiB of float32 on both sides: some second-level caches' worth
-constexpr std::int64_t kLeastRows = 256;      // of a product, so that its weight is worth reading
+constexpr std::int64_t kMinRows = 256;        // of a product, so that its weight is worth reading
 
 std::int64_t rows_of(const Shape& shape) { return shape.rank() == 4 ? shape[2] * shape[3] : 1; }
 
@@ -18,22 +18,22 @@ Tensor images_of(const Tensor& x, std::int64_t first, std::int64_t count) {
   return x.view(first * x.shape().sample_size(), x.shape().with_batch(count));
 }
 
-Tensor widened(Backend& backend, const Tensor& x) {
+Tensor upcast(Backend& backend, const Tensor& x) {
   Tensor wide = backend.tensor(x.shape(), DType::kF32);
   backend.cast(x, wide);
   return wide;
 }
 
-class WidenedDirection final : public Direction {
+class UpcastDirection final : public Direction {
  public:
-  WidenedDirection(std::unique_ptr<Direction> inner, std::int64_t images)
+  UpcastDirection(std::unique_ptr<Direction> inner, std::int64_t images)
       : Direction(inner->weights()), inner_(std::move(inner)), images_(images) {}
 
   void run(OnednnState& state, Backend& backend, const Tensor& from, void* weight, void* bias,
            const Tensor& to) override {
     for (std::int64_t image = 0; image < from.shape()[0]; image += images_) {
       const Tensor part = images_of(to, image, images_), sums = backend.tensor(part.shape(), DType::kF32);
-      inner_->run(state, backend, widened(backend, images_of(from, image, images_)), weight, bias, sums);
+      inner_->run(state, backend, upcast(backend, images_of(from, image, images_)), weight, bias, sums);
       backend.cast(sums, part);
     }
   }
@@ -43,17 +43,17 @@ class WidenedDirection final : public Direction {
   std::int64_t images_;
 };
 
-class WidenedGradient final : public WeightGradient {
+class UpcastGradient final : public WeightGradient {
  public:
-  WidenedGradient(std::unique_ptr<WeightGradient> inner, std::int64_t images)
+  UpcastGradient(std::unique_ptr<WeightGradient> inner, std::int64_t images)
       : WeightGradient(inner->format()), inner_(std::move(inner)), images_(images) {}
 
   void run(OnednnState& state, Backend& backend, const Tensor& x, const Tensor& dy, const Tensor& dw,
            const Tensor& dbias) override {
     Tensor part_dw = dw, part_dbias = dbias;
     for (std::int64_t image = 0; image < x.shape()[0]; image += images_) {
-      inner_->run(state, backend, widened(backend, images_of(x, image, images_)),
-                  widened(backend, images_of(dy, image, images_)), part_dw, part_dbias);
+      inner_->run(state, backend, upcast(backend, images_of(x, image, images_)),
+                  upcast(backend, images_of(dy, image, images_)), part_dw, part_dbias);
       if (image == 0) {  // it has set the sums, the others are added to them
         part_dw = backend.tensor(dw.shape(), DType::kF32);
         if (dbias) part_dbias = backend.tensor(dbias.shape(), DType::kF32);
@@ -73,21 +73,21 @@ class WidenedGradient final : public WeightGradient {
 
 std::int64_t images_of_part(const OnednnState& state, const Shape& x, const Shape& y) {
   const std::int64_t images = x[0];
-  if (!state.widens) return images;
+  if (!state.upcasts) return images;
   const std::int64_t image_bytes = (x.sample_size() + y.sample_size()) * std::int64_t{sizeof(float)};
   const std::int64_t rows = rows_of(y);
-  return images_at_a_time(images, kPartBytes / image_bytes, (kLeastRows + rows - 1) / rows);
+  return images_at_a_time(images, kPartBytes / image_bytes, (kMinRows + rows - 1) / rows);
 }
 
 std::unique_ptr<Direction> in_parts(const OnednnState& state, std::unique_ptr<Direction> inner, std::int64_t images) {
-  if (!state.widens) return inner;
-  return std::make_unique<WidenedDirection>(std::move(inner), images);
+  if (!state.upcasts) return inner;
+  return std::make_unique<UpcastDirection>(std::move(inner), images);
 }
 
 std::unique_ptr<WeightGradient> in_parts(const OnednnState& state, std::unique_ptr<WeightGradient> inner,
                                          std::int64_t images) {
-  if (!state.widens) return inner;
-  return std::make_unique<WidenedGradient>(std::move(inner), images);
+  if (!state.upcasts) return inner;
+  return std::make_unique<UpcastGradient>(std::move(inner), images);
 }
 
 }  // namespace convoy

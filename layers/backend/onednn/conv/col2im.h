@@ -7,17 +7,17 @@
 #pragma once
 
 #include "layers/backend/backend.h"
-#include "layers/backend/onednn/conv/column_product.h"
+#include "layers/backend/onednn/conv/im2col_gemm.h"
 #include "layers/backend/onednn/directions.h"
 
 namespace convoy {
 
 /// dx [n, in, h, w] of dy. Its weight is the layer's own [out, in, k, k], a row of columns for each output channel, or
-/// in float32 column_weights(). The columns of some images at a time come from the backend's pool.
-std::unique_ptr<Direction> make_column_spread(OnednnState& state, const Conv2dSpec& spec, const Shape& dx,
-                                              DType compute);
+/// in float32 im2col_weights(). The columns of some images at a time come from the backend's pool.
+std::unique_ptr<Direction> make_col2im_backward(OnednnState& state, const Conv2dSpec& spec, const Shape& dx,
+                                                DType compute);
 
 /// Sets `images` of dx [height, width, in] from their columns [images * pixels, depth], summed in float32.
-void sum_columns(const ColumnShapes& shapes, const float* columns, std::int64_t images, DType dtype, void* dx);
+void sum_columns(const Im2colShape& shapes, const float* columns, std::int64_t images, DType dtype, void* dx);
 
 }  // namespace convoy

@@ -2,7 +2,7 @@
 //
 // The columns of one group of images stay in the second-level cache between being computed and being summed. Invariant:
 // the sum over taps goes in their order, so it does not depend on the number of threads.
-#include "layers/backend/onednn/conv/column_spread.h"
+#include "layers/backend/onednn/conv/col2im.h"
 
 #include "layers/backend/onednn/element.h"
 #include "layers/backend/onednn/onednn_state.h"
@@ -17,7 +17,7 @@ using Tag = memory::format_tag;
 
 constexpr std::int64_t kChannels = 256;  // summed at a time
 
-std::int64_t group_size(const ColumnShapes& s) { return s.group_of(sizeof(float)); }
+std::int64_t group_size(const Im2colShape& s) { return s.group_of(sizeof(float)); }
 
 // sums[c] += tap[c]
 CONVOY_VECTORIZED void add_tap(const float* tap, std::int64_t channels, float* sums) {
@@ -32,21 +32,21 @@ CONVOY_VECTORIZED void round_sums(const float* sums, std::int64_t channels, T* p
 }
 
 // The output pixel along one axis that saw input `at` by `tap`; -1 for none.
-std::int64_t seen_by(std::int64_t at, std::int64_t tap, const ColumnShapes& s, std::int64_t extent) {
+std::int64_t seen_by(std::int64_t at, std::int64_t tap, const Im2colShape& s, std::int64_t extent) {
   const std::int64_t from = at + s.padding - tap;
   if (from < 0 || from % s.stride != 0) return -1;
   return from / s.stride < extent ? from / s.stride : -1;
 }
 
-class ColumnSpread final : public Direction {
+class Col2imBackward final : public Direction {
  public:
   /// product: the columns of a group of images.
-  ColumnSpread(BoundPrimitive product, const memory::desc& weights, const ColumnShapes& shapes)
+  Col2imBackward(BoundPrimitive product, const memory::desc& weights, const Im2colShape& shapes)
       : Direction(weights), product_(std::move(product)), shapes_(shapes) {}
 
   void run(OnednnState& state, Backend& backend, const Tensor& dy, void* weight, void* /*bias*/,
            const Tensor& dx) override {
-    const ColumnShapes& s = shapes_;
+    const Im2colShape& s = shapes_;
     const std::int64_t group = group_size(s);
     const Tensor columns = backend.tensor({group * s.pixels(), s.depth()}, DType::kF32);
     const auto bytes = static_cast<std::int64_t>(dtype_size(dx.dtype()));
@@ -63,24 +63,24 @@ class ColumnSpread final : public Direction {
 
  private:
   BoundPrimitive product_;
-  ColumnShapes shapes_;
+  Im2colShape shapes_;
 };
 
 }  // namespace
 
-std::unique_ptr<Direction> make_column_spread(OnednnState& state, const Conv2dSpec& spec, const Shape& dx,
-                                              DType compute) {
-  const ColumnShapes s(spec, dx);
+std::unique_ptr<Direction> make_col2im_backward(OnednnState& state, const Conv2dSpec& spec, const Shape& dx,
+                                                DType compute) {
+  const Im2colShape s(spec, dx);
   const auto type = onednn_type(compute);
   const std::int64_t rows = group_size(s) * s.pixels();
   const bool native = compute == DType::kF32;  // the stored weight itself, transposed: no copy
   const memory::desc dy({rows, s.out}, type, Tag::ab), weight({s.out, s.depth()}, type, native ? Tag::ba : Tag::ab),
       columns({rows, s.depth()}, memory::data_type::f32, Tag::ab);
   const memory::desc weights({s.out, s.in, s.kernel, s.kernel}, type, native ? Tag::hwio : Tag::ohwi);
-  return std::make_unique<ColumnSpread>(bind_product(state, dy, weight, columns, false), weights, s);
+  return std::make_unique<Col2imBackward>(bind_product(state, dy, weight, columns, false), weights, s);
 }
 
-void sum_columns(const ColumnShapes& s, const float* columns, std::int64_t images, DType dtype, void* dx) {
+void sum_columns(const Im2colShape& s, const float* columns, std::int64_t images, DType dtype, void* dx) {
   dispatch_activation(dtype, [&](auto type) {
     using T = decltype(type);
     parallel_ranges(images * s.height, 1, [&](std::int64_t first, std::int64_t last, int) {

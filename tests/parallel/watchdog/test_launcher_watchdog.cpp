@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A process whose launcher ends: it ends too, also when it is stopped, and says why if it is to speak.
-#include "parallel/watchdog/launcher_watch.h"
+#include "parallel/watchdog/launcher_watchdog.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -42,7 +42,7 @@ std::string last_words(bool speaks, bool stopped, pid_t& launcher) {
     if (const pid_t rank = fork(); rank == 0) {
       alarm(30);  // nothing is left when the watch fails
       dup2(words[1], STDERR_FILENO);
-      const LauncherWatch watch(speaks);
+      const LauncherWatchdog watch(speaks);
       const char done = 1;
       if (write(ready[1], &done, 1) != 1) _exit(3);
       if (stopped) raise(SIGSTOP);
@@ -78,7 +78,7 @@ TEST_CASE("a rank ends with its launcher") {
 }
 
 TEST_CASE("while the launcher is there the watch does nothing, and ends at once") {
-  for (int i = 0; i < 3; ++i) const LauncherWatch watch(true);
+  for (int i = 0; i < 3; ++i) const LauncherWatchdog watch(true);
   CHECK(getppid() > 0);
 }
 

@@ -4,9 +4,9 @@
 // their rounding, whatever the parts.
 #include <doctest/doctest.h>
 
-#include "layers/backend/onednn/conv/column_product.h"
 #include "layers/backend/onednn/conv/direct_conv2d.h"
-#include "layers/backend/onednn/conv/widened.h"
+#include "layers/backend/onednn/conv/im2col_gemm.h"
+#include "layers/backend/onednn/conv/upcast.h"
 #include "layers/backend/onednn/onednn_state.h"
 #include "tests/layers/backend/reference.h"
 
@@ -16,9 +16,9 @@ using namespace convoy::reference;
 namespace {
 
 // A state whose products are in float32, on any CPU.
-OnednnState widening() {
+OnednnState upcasting() {
   OnednnState state;
-  state.widens = true;
+  state.upcasts = true;
   return state;
 }
 
@@ -40,15 +40,15 @@ TEST_CASE("convolutions of bfloat16 in float32 do not depend on the parts") {
   for (const std::int64_t images : {1, 2, 3, 6}) {
     CAPTURE(images);
     Device device(2);
-    OnednnState state = widening();
+    OnednnState state = upcasting();
     Array x_copy = x, dy_copy = dy, rows = to_hwio(w);
     const Tensor input = device.put(x_copy, DType::kBF16), gradient = device.put(dy_copy, DType::kBF16),
                  weight = device.put(rows);
     const Tensor output = device.spoiled(y.shape, DType::kBF16), sums = device.spoiled({w.shape.size()});
     const Shape part = x.shape.with_batch(images);
-    in_parts(state, make_column_forward(state, spec, part), images)
+    in_parts(state, make_im2col_forward(state, spec, part), images)
         ->run(state, device.backend, input, weight.raw(), nullptr, output);
-    in_parts(state, make_column_gradient(state, spec, part, DType::kF32), images)
+    in_parts(state, make_im2col_gradient(state, spec, part, DType::kF32), images)
         ->run(state, device.backend, input, gradient, sums, Tensor());
     CHECK(device.get(output).values == rounded(y).values);
     CHECK(from_hwio(device.get(sums), w.shape).values == dw.values);
@@ -65,7 +65,7 @@ TEST_CASE("the gradient of a bias is the sum over the parts") {
   }
   for (const std::int64_t images : {3, 12}) {
     Device device(1);
-    OnednnState state = widening();
+    OnednnState state = upcasting();
     Array x_copy = x, dy_copy = dy;
     const Tensor input = device.put(x_copy, DType::kBF16), gradient = device.put(dy_copy, DType::kBF16);
     const auto product =
@@ -73,7 +73,7 @@ TEST_CASE("the gradient of a bias is the sum over the parts") {
     const Tensor sums = tensor_of(device.backend, product->format()), rows = device.spoiled({w.shape.size()}),
                  bias = device.spoiled({40});
     product->run(state, device.backend, input, gradient, sums, bias);
-    reorder(state, product->format(), sums.raw(), column_weights(spec), rows.raw());
+    reorder(state, product->format(), sums.raw(), im2col_weights(spec), rows.raw());
     CHECK(from_hwio(device.get(rows), w.shape).values == dw.values);
     CHECK(device.get(bias).values == dbias.values);
   }
@@ -81,7 +81,7 @@ TEST_CASE("the gradient of a bias is the sum over the parts") {
 
 TEST_CASE("parts are whole images that fit a cache, and rows enough for a product") {
   const OnednnState as_they_are;
-  const OnednnState state = widening();
+  const OnednnState state = upcasting();
   CHECK(images_of_part(as_they_are, {16, 64, 32, 32}, {16, 64, 32, 32}) == 16);
   CHECK(images_of_part(state, {16, 64, 32, 32}, {16, 64, 32, 32}) == 4);  // of 512 KiB: 5 fit, 4 divide 16
   CHECK(images_of_part(state, {16, 64, 512, 512}, {16, 64, 512, 512}) == 1);

@@ -2,7 +2,7 @@
 //
 // Finds where HDF5's part of the file ends in its superblock (format 2 and 3: the signature, the version, three bytes,
 // and four addresses, of which the third is the end of the file). Relies on crc32c.h. Invariant: no HDF5 call is made.
-#include "io/hdf5/seal.h"
+#include "io/hdf5/checksum_trailer.h"
 
 #include <sys/stat.h>
 
@@ -65,9 +65,9 @@ class Reader {
 
 }  // namespace
 
-std::string seal_for(std::span<const std::byte> file) { return line(crc32c(text_of(file)), file.size()); }
+std::string trailer_for(std::span<const std::byte> file) { return line(crc32c(text_of(file)), file.size()); }
 
-SealCheck check_seal(const std::string& path) {
+TrailerCheck check_trailer(const std::string& path) {
   Reader file(path);
   const std::string_view head = file.read(kSuperblockBytes);
   if (head.size() < kSuperblockBytes || !head.starts_with(kSignature)) return {};
@@ -76,19 +76,19 @@ SealCheck check_seal(const std::string& path) {
   std::memcpy(&end, head.data() + kEndAt, sizeof end);
   const std::uint64_t size = file.size();
   if (size == end) return {};
-  if (size < end) return {Seal::kBroken, fmt::format("truncated: {} of {} bytes are there", size, end)};
+  if (size < end) return {Trailer::kBroken, fmt::format("truncated: {} of {} bytes are there", size, end)};
   std::uint32_t crc = crc32c(head);
   for (std::uint64_t at = kSuperblockBytes; at < end;) {
     const auto piece = file.read(static_cast<std::size_t>(std::min<std::uint64_t>(kBufferBytes, end - at)));
-    if (piece.empty()) return {Seal::kBroken, "truncated while it was being read"};
+    if (piece.empty()) return {Trailer::kBroken, "truncated while it was being read"};
     crc = crc32c(piece, crc);
     at += piece.size();
   }
   const std::string expected = line(crc, end);
   const std::string_view found = file.read(expected.size() + 1);
-  if (found == expected) return {Seal::kHolds, ""};
-  if (found.size() < expected.size()) return {Seal::kBroken, "truncated: its last line is not whole"};
-  return {Seal::kBroken, "damaged: the checksum over the file does not hold"};
+  if (found == expected) return {Trailer::kHolds, ""};
+  if (found.size() < expected.size()) return {Trailer::kBroken, "truncated: its last line is not whole"};
+  return {Trailer::kBroken, "damaged: the checksum over the file does not hold"};
 }
 
 }  // namespace convoy

@@ -10,7 +10,7 @@
 
 namespace convoy {
 
-inline std::string size_in_words(std::uintmax_t bytes) {
+inline std::string format_bytes(std::uintmax_t bytes) {
   const auto size = static_cast<double>(bytes);
   if (bytes < 10'000) return fmt::format("{} bytes", bytes);
   if (bytes < 10'000'000) return fmt::format("{:.1f} kB", size / 1e3);

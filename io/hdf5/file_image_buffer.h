@@ -10,12 +10,12 @@
 
 namespace convoy::hdf5 {
 
-class ImageMemory {
+class FileImageBuffer {
  public:
-  ImageMemory() = default;
-  ~ImageMemory();
-  ImageMemory(const ImageMemory&) = delete;
-  ImageMemory& operator=(const ImageMemory&) = delete;
+  FileImageBuffer() = default;
+  ~FileImageBuffer();
+  FileImageBuffer(const FileImageBuffer&) = delete;
+  FileImageBuffer& operator=(const FileImageBuffer&) = delete;
 
   /// At least so many bytes, with what is in them already; may move. False when there is no memory.
   bool grow(std::size_t bytes) noexcept;
@@ -27,6 +27,6 @@ class ImageMemory {
 };
 
 /// Makes files that are created with this access list (memory driver) live in `memory`. `place` is for messages.
-void attach_memory(std::int64_t access_list, ImageMemory& memory, const std::string& place);
+void attach_memory(std::int64_t access_list, FileImageBuffer& memory, const std::string& place);
 
 }  // namespace convoy::hdf5

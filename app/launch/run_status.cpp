@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "app/launch/run_progress.h"
+#include "app/launch/run_status.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -15,10 +15,10 @@
 
 namespace convoy {
 
-RunProgress::RunProgress(std::string run_folder, std::string checkpoint_folder)
+RunStatus::RunStatus(std::string run_folder, std::string checkpoint_folder)
     : metrics_(std::move(run_folder) + "/metrics.jsonl"), checkpoints_(std::move(checkpoint_folder)) {}
 
-void RunProgress::begin() {
+void RunStatus::begin() {
   poll();
   starts_at_begin_ = starts_;
   start_step_.reset();
@@ -26,12 +26,12 @@ void RunProgress::begin() {
   last_seen_at_.reset();
 }
 
-void RunProgress::take_up(std::int64_t starts_before) {
+void RunStatus::take_up(std::int64_t starts_before) {
   starts_at_begin_ = starts_before;
   poll();
 }
 
-void RunProgress::poll() {
+void RunStatus::poll() {
   const int descriptor = ::open(metrics_.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) {
     starts_ = starts_at_begin_ = 0;  // a file to come begins anew
@@ -62,7 +62,7 @@ void RunProgress::poll() {
   ::close(descriptor);
 }
 
-void RunProgress::read_line(const std::string& line) {
+void RunStatus::read_line(const std::string& line) {
   const bool start = line.find("\"event\":\"start\"") != std::string::npos;
   if (start) ++starts_;
   if (starts_ <= starts_at_begin_) return;
@@ -78,7 +78,7 @@ void RunProgress::read_line(const std::string& line) {
   }
 }
 
-std::int64_t RunProgress::newest_checkpoint() const {
+std::int64_t RunStatus::newest_checkpoint() const {
   try {
     const auto files = list_checkpoints(checkpoints_);
     return files.empty() ? 0 : files.back().step;
@@ -87,7 +87,7 @@ std::int64_t RunProgress::newest_checkpoint() const {
   }
 }
 
-double RunProgress::seconds_since_last_line() const {
+double RunStatus::seconds_since_last_line() const {
   struct stat status {};
   if (::stat(metrics_.c_str(), &status) != 0) return 0;
   return std::max(0.0, std::difftime(std::time(nullptr), status.st_mtime));

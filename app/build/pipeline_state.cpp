@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "app/build/stage_state.h"
+#include "app/build/pipeline_state.h"
 
 #include <iterator>
 #include <map>
@@ -128,7 +128,7 @@ StateTensors gather_state(Run& run, StateTensors reuse) {
   return state;
 }
 
-void spread_state(Run& run, const StateTensors& state, const std::string& source, const std::string& skip) {
+void scatter_state(Run& run, const StateTensors& state, const std::string& source, const std::string& skip) {
   if (run.replica() == 0) {
     if (!run.stages) {
       import_part(run, state, source, skip);

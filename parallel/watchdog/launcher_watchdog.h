@@ -13,13 +13,13 @@
 
 namespace convoy {
 
-class LauncherWatch {
+class LauncherWatchdog {
  public:
   /// Watches the parent of this process from now on. `speaks`: this rank says why it ends.
-  explicit LauncherWatch(bool speaks);
-  ~LauncherWatch();
-  LauncherWatch(const LauncherWatch&) = delete;
-  LauncherWatch& operator=(const LauncherWatch&) = delete;
+  explicit LauncherWatchdog(bool speaks);
+  ~LauncherWatchdog();
+  LauncherWatchdog(const LauncherWatchdog&) = delete;
+  LauncherWatchdog& operator=(const LauncherWatchdog&) = delete;
 
  private:
   void watch();

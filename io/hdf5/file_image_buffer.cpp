@@ -2,7 +2,7 @@
 //
 // HDF5's memory driver asks for its memory through callbacks (H5Pset_file_image_callbacks). They may not throw: null
 // tells HDF5 that there is none.
-#include "io/hdf5/image_memory.h"
+#include "io/hdf5/file_image_buffer.h"
 
 #include <sys/mman.h>
 
@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kHugePage = 2 << 20;
 
 void* image_malloc(std::size_t size, H5FD_file_image_op_t, void* memory) {
-  auto& image = *static_cast<ImageMemory*>(memory);
+  auto& image = *static_cast<FileImageBuffer*>(memory);
   return image.grow(size) ? image.data() : nullptr;
 }
 
@@ -31,11 +31,11 @@ herr_t keep_memory(void*) { return 0; }
 
 }  // namespace
 
-ImageMemory::~ImageMemory() {
+FileImageBuffer::~FileImageBuffer() {
   if (memory_ != nullptr) ::munmap(memory_, capacity_);
 }
 
-bool ImageMemory::grow(std::size_t bytes) noexcept {
+bool FileImageBuffer::grow(std::size_t bytes) noexcept {
   if (bytes <= capacity_) return true;
   const std::size_t size = (bytes + kHugePage - 1) / kHugePage * kHugePage;
   void* found = memory_ == nullptr ? ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
@@ -47,7 +47,7 @@ bool ImageMemory::grow(std::size_t bytes) noexcept {
   return true;
 }
 
-void attach_memory(std::int64_t access_list, ImageMemory& memory, const std::string& place) {
+void attach_memory(std::int64_t access_list, FileImageBuffer& memory, const std::string& place) {
   H5FD_file_image_callbacks_t callbacks{};
   callbacks.image_malloc = image_malloc;
   callbacks.image_realloc = image_realloc;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "io/data/memory_images.h"
+#include "io/data/in_memory_dataset.h"
 
 #include <algorithm>
 #include <cstring>
@@ -7,7 +7,7 @@
 
 namespace convoy {
 
-MemoryImages::MemoryImages(Content content) : content_(std::move(content)) {
+InMemoryDataset::InMemoryDataset(Content content) : content_(std::move(content)) {
   const auto samples = static_cast<std::int64_t>(content_.labels.size());
   if (samples == 0) fail_usage("{}: no samples in it", content_.source);
   if (static_cast<std::int64_t>(content_.pixels.size()) != samples * content_.sample.size()) {
@@ -21,7 +21,7 @@ MemoryImages::MemoryImages(Content content) : content_(std::move(content)) {
   classes_ = *largest + 1;
 }
 
-void MemoryImages::check_labels(std::int64_t classes) const {
+void InMemoryDataset::check_labels(std::int64_t classes) const {
   const auto bad = std::find_if(content_.labels.begin(), content_.labels.end(),
                                 [&](std::int64_t label) { return label >= classes; });
   if (bad == content_.labels.end()) return;
@@ -29,7 +29,7 @@ void MemoryImages::check_labels(std::int64_t classes) const {
              bad - content_.labels.begin(), *bad, classes);
 }
 
-void MemoryImages::read(const SampleId& sample, void* input, std::int64_t* label, float* /*target*/) const {
+void InMemoryDataset::read(const SampleId& sample, void* input, std::int64_t* label, float* /*target*/) const {
   const auto bytes = static_cast<std::size_t>(content_.sample.size());
   const auto at = static_cast<std::size_t>(sample.index);
   if (input != nullptr) std::memcpy(input, content_.pixels.data() + at * bytes, bytes);

@@ -37,7 +37,7 @@ struct RankStatus {
 };
 
 /// `ranks`: all of the world in their order, with this one, `world_rank`.
-[[nodiscard]] std::string late_report(const LateOperation& operation, const std::vector<RankStatus>& ranks,
+[[nodiscard]] std::string hang_report(const LateOperation& operation, const std::vector<RankStatus>& ranks,
                                       int world_rank);
 
 }  // namespace convoy

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What lets a gradient through a ReLU: where its output is above 0. Each kind of gate has pass(), which sets g to what
-// becomes of the gradients dy of `count` channels of a row, from channel `first` on: a multiple of kGated, and at most
-// kGated of them. A gate of bits is a 32nd of the output that backward would read else. Private to
+// What lets a gradient through a ReLU: where its output is above 0. Each kind of mask has pass(), which sets g to what
+// becomes of the gradients dy of `count` channels of a row, from channel `first` on: a multiple of kMaskBlock, and at
+// most kMaskBlock of them. A mask of bits is a 32nd of the output that backward would read else. Private to
 // layers/backend/onednn.
 #pragma once
 
@@ -15,13 +15,13 @@
 
 namespace convoy {
 
-constexpr std::int64_t kGated = 8 * kLanes;  // channels whose bits are in kLanes bytes
+constexpr std::int64_t kMaskBlock = 8 * kLanes;  // channels whose bits are in kLanes bytes
 
-/// Bytes of a gate of bits for a row of `channels`, a multiple of kLanes. Bit b of byte l of a block is of its channel
+/// Bytes of a mask of bits for a row of `channels`, a multiple of kLanes. Bit b of byte l of a block is of its channel
 /// b * kLanes + l.
-inline std::int64_t gate_row(std::int64_t channels) { return (channels + kGated - 1) / kGated * kLanes; }
+inline std::int64_t mask_row_bytes(std::int64_t channels) { return (channels + kMaskBlock - 1) / kMaskBlock * kLanes; }
 
-struct NoGate {
+struct NoMask {
   template <class T>
   CONVOY_INLINE void pass(const T* dy, std::int64_t, std::int64_t, std::int64_t count, float* g) const {
     CONVOY_INDEPENDENT
@@ -30,7 +30,7 @@ struct NoGate {
 };
 
 template <class T>
-struct OutputGate {
+struct OutputMask {
   const T* y;
   std::int64_t channels;
   CONVOY_INLINE void pass(const T* dy, std::int64_t row, std::int64_t first, std::int64_t count, float* g) const {
@@ -40,7 +40,7 @@ struct OutputGate {
   }
 };
 
-struct BitGate {
+struct BitMask {
   const std::uint8_t* bytes;
   std::int64_t row_bytes;
   CONVOY_INLINE void pass(const float* dy, std::int64_t row, std::int64_t first, std::int64_t count, float* g) const {
@@ -57,16 +57,16 @@ struct BitGate {
   }
 };
 
-/// Calls f with T{}, for activations of x's type, and the gate that y is: an output, bits, or none.
+/// Calls f with T{}, for activations of x's type, and the mask that y is: an output, bits, or none.
 template <class F>
-void dispatch_gate(const Tensor& x, const Tensor& y, F&& f) {
+void dispatch_relu_mask(const Tensor& x, const Tensor& y, F&& f) {
   dispatch_activation(x.dtype(), [&](auto type) {
     using T = decltype(type);
-    if (!y) return f(type, NoGate{});
+    if (!y) return f(type, NoMask{});
     if constexpr (std::is_same_v<T, float>) {
-      if (y.dtype() == DType::kU8) return f(type, BitGate{y.data<std::uint8_t>(), gate_row(x.shape()[1])});
+      if (y.dtype() == DType::kU8) return f(type, BitMask{y.data<std::uint8_t>(), mask_row_bytes(x.shape()[1])});
     }
-    f(type, OutputGate<T>{y.data<T>(), x.shape()[1]});
+    f(type, OutputMask<T>{y.data<T>(), x.shape()[1]});
   });
 }
 
