@@ -52,6 +52,6 @@ std::string did_you_mean(std::string_view word, std::span<const std::string_view
   return result;
 }
 
-std::string join(std::span<const std::string_view> names) { return fmt::format("{}", fmt::join(words, ", ")); }
+std::string join(std::span<const std::string_view> names) { return fmt::format("{}", fmt::join(names, ", ")); }
 
 }  // namespace convoy

@@ -17,6 +17,7 @@
 #include "app/bench/bench_reduction.h"
 #include "app/build/build_model.h"
 #include "app/build/build_run.h"
+#include "app/commands/commands.h"
 #include "app/train/batch_feed.h"
 #include "layers/base/clock.h"
 #include "layers/base/error.h"

@@ -14,7 +14,7 @@ constexpr double kUnevenShare = 1.25;   // of the median
 constexpr double kUnevenSeconds = 0.5;  // lost since the last report
 
 template <class Value>
-Range range_of(const std::vector<RankTimes>& ranks, const Value& value) {
+MinMedianMax min_median_max(const std::vector<RankTimes>& ranks, const Value& value) {
   std::vector<double> values;
   values.reserve(ranks.size());
   for (const RankTimes& rank : ranks) values.push_back(value(rank));
@@ -22,7 +22,7 @@ Range range_of(const std::vector<RankTimes>& ranks, const Value& value) {
   return {values.front(), values[(values.size() - 1) / 2], values.back()};
 }
 
-std::string to_string(const Range& s) { return fmt::format("{:.3g}/{:.3g}/{:.3g} s", s.min, s.median, s.max); }
+std::string to_string(const MinMedianMax& s) { return fmt::format("{:.3g}/{:.3g}/{:.3g} s", s.min, s.median, s.max); }
 
 }  // namespace
 
@@ -33,10 +33,10 @@ bool HealthReport::uneven() const {
 HealthReport summarize(const std::vector<RankTimes>& ranks, std::int64_t steps) {
   HealthReport report;
   report.steps = steps;
-  report.step = range_of(ranks, [](const RankTimes& r) { return r.step; });
-  report.data_wait = range_of(ranks, [](const RankTimes& r) { return r.data_wait; });
-  report.communication_wait = range_of(ranks, [](const RankTimes& r) { return r.communication_wait; });
-  report.busy = range_of(ranks, [](const RankTimes& r) { return r.busy(); });
+  report.step = min_median_max(ranks, [](const RankTimes& r) { return r.step; });
+  report.data_wait = min_median_max(ranks, [](const RankTimes& r) { return r.data_wait; });
+  report.communication_wait = min_median_max(ranks, [](const RankTimes& r) { return r.communication_wait; });
+  report.busy = min_median_max(ranks, [](const RankTimes& r) { return r.busy(); });
   const auto slowest = std::max_element(ranks.begin(), ranks.end(),
                                         [](const RankTimes& a, const RankTimes& b) { return a.busy() < b.busy(); });
   report.slowest_rank = static_cast<int>(slowest - ranks.begin());

@@ -26,13 +26,13 @@ struct RankTimes {
 };
 
 /// Over the ranks, seconds.
-struct Range {
+struct MinMedianMax {
   double min = 0, median = 0, max = 0;
 };
 
 struct HealthReport {
   std::int64_t steps = 0;  ///< that the means are taken over
-  Range step, data_wait, communication_wait, busy;
+  MinMedianMax step, data_wait, communication_wait, busy;
   int slowest_rank = 0;
   std::string slowest_host;
   double slowdown = 1;  ///< the slowest rank's busy time over the median

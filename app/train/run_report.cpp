@@ -15,7 +15,7 @@ std::string in_folder(const Config& config, const char* name) {
   return (std::filesystem::path(run_folder(config)) / name).string();
 }
 
-std::vector<double> listed(const Range& s) { return {s.min, s.median, s.max}; }
+std::vector<double> listed(const MinMedianMax& s) { return {s.min, s.median, s.max}; }
 
 }  // namespace
 
