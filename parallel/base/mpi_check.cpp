@@ -11,12 +11,10 @@ namespace convoy {
 
 namespace {
 
-// "parallel/world/world.cpp" of whatever the compiler was given.
-std::string_view short_path(std::string_view path) {
-  const auto file = path.rfind('/');
-  if (file == std::string_view::npos || file == 0) return path;
-  const auto folder = path.rfind('/', file - 1);
-  return folder == std::string_view::npos ? path : path.substr(folder + 1);
+// "parallel/world/world.cpp" where the compiler was given a path relative to the build folder, as ccache does.
+std::string_view source_path(std::string_view file) {
+  while (file.starts_with("../")) file.remove_prefix(3);
+  return file;
 }
 
 }  // namespace
@@ -41,7 +39,7 @@ std::string mpi_error_text(int code) {
 
 void check_mpi(int code, const char* call, const char* file, int line) {
   if (code == MPI_SUCCESS) return;
-  fail("MPI failed on {}: {} at {}:{}: {}", mpi_whereabouts(), call, short_path(file), line, mpi_error_text(code));
+  fail("MPI failed on {}: {} at {}:{}: {}", mpi_whereabouts(), call, source_path(file), line, mpi_error_text(code));
 }
 
 }  // namespace convoy

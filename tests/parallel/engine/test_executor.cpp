@@ -125,7 +125,7 @@ TEST_CASE("recorded steps and scaled losses give the plain step's bits") {
 }
 
 TEST_CASE("a new size of images: its steps are recorded anew, steady ones allocate nothing, old memory is given back") {
-  const std::vector<std::int64_t> sizes = {16, 16, 16, 24, 24, 24, 8, 8, 8};
+  const std::vector<std::int64_t> sizes = {16, 16, 16, 48, 48, 48, 8, 8, 8};
   const Sized plain = train_sizes(sizes, {});
   for (const std::size_t first : {0, 3, 6}) {
     CHECK(plain.allocations[first] > (first > 0 ? plain.allocations[first - 1] : 0));

@@ -63,7 +63,7 @@ TEST_CASE("a failing MPI call becomes an Error with call, rank, host and place")
   CAPTURE(text);
   CHECK(contains(text, "MPI_Comm_set_errhandler(MPI_COMM_NULL, MPI_ERRORS_RETURN)"));
   CHECK(contains(text, fmt::format("rank {} (", test_world().rank())));
-  CHECK(contains(text, " at parallel/mpi_world_test.cpp:"));
+  CHECK(contains(text, " at tests/parallel/world/test_mpi_world.cpp:"));
   CHECK(contains(text, "MPI_ERR_COMM"));
 }
 
