@@ -92,6 +92,32 @@ CLI::App* add_pack_command(CLI::App& app, PackArguments& pack) {
 }
 
 // The command behind "--" of launch: a training.
+// The words after "slurm-job".
+SlurmJobArguments parse_slurm_job(std::vector<std::string> words, const char* program) {
+  SlurmJobArguments job;
+  const std::string action = words.empty() ? "" : words.front();
+  if (action == "run-name") {
+    job.action = SlurmJobAction::kRunName;
+  } else if (action == "newest-checkpoint") {
+    job.action = SlurmJobAction::kNewestCheckpoint;
+  } else if (action == "end" && words.size() >= 3) {
+    job.action = SlurmJobAction::kEnd;
+    job.exit_code = std::atoi(words[1].c_str());
+    job.checkpoint_before = words[2];
+    words.erase(words.begin() + 1, words.begin() + 3);
+  } else {
+    fail_usage("slurm-job: is for the scripts in slurm/ (run-name, newest-checkpoint, or end EXIT_CODE CHECKPOINT)");
+  }
+  if (words.size() < 2) {
+    fail_usage("no config (usage: sbatch [options] slurm/NAME.sbatch CONFIG [arguments of train])");
+  }
+  std::vector<const char*> arguments{program, "train"};
+  for (std::size_t i = 1; i < words.size(); ++i) arguments.push_back(words[i].c_str());
+  const auto command = parse_command_line(static_cast<int>(arguments.size()), arguments.data());
+  if (command) job.train = std::get<TrainArguments>(*command);
+  return job;
+}
+
 std::optional<Command> parse_launched(const LaunchOptions& options, const std::vector<std::string>& words,
                                       const char* program) {
   if (words.empty()) fail_usage("launch: says nothing to start (convoy launch [OPTIONS] -- train CONFIG ...)");
@@ -245,9 +271,7 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
 
   CLI::App* doctor_app = app.add_subcommand("doctor", "look at this machine: what works, what does not, what to do");
 
-  if (argc > 3 && std::string_view(argv[1]) == "launch-remote") {
-    return LaunchRemoteArguments{argv[2], {argv + 3, argv + argc}};
-  }
+  if (argc > 1 && std::string_view(argv[1]) == "slurm-job") return parse_slurm_job({argv + 2, argv + argc}, argv[0]);
   if (argc > 1) refuse_unknown_command(argv[1]);
   // What launch starts stands behind "--", for the program's own parser.
   const bool launches = argc > 1 && std::string_view(argv[1]) == "launch";

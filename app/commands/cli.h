@@ -14,16 +14,11 @@
 namespace convoy {
 
 struct DoctorArguments {};
-/// convoy launch-remote HOST WORDS...: for mpirun (app/launch/remote_request.h).
-struct LaunchRemoteArguments {
-  std::string host;
-  std::vector<std::string> words;
-};
 
 /// What a command line asks for.
-using Command = std::variant<TrainArguments, EvalArguments, BenchArguments, PlanArguments, ScheduleArguments,
-                             CheckArguments, InspectArguments, PackArguments, ReportArguments, DoctorArguments,
-                             LaunchArguments, LaunchRemoteArguments>;
+using Command =
+    std::variant<TrainArguments, EvalArguments, BenchArguments, PlanArguments, ScheduleArguments, CheckArguments,
+                 InspectArguments, PackArguments, ReportArguments, DoctorArguments, LaunchArguments, SlurmJobArguments>;
 
 /// The command, or nothing when help or the version was asked for, which is then printed to stdout. Throws a usage
 /// Error for everything else.

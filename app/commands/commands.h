@@ -105,8 +105,7 @@ struct PlanArguments {
   std::string json;
 };
 
-/// convoy launch [--nodes MIN:MAX] [--nproc-per-node N] [--max-restarts R] [--hosts FILE | --hosts-from COMMAND] [--job
-/// DIR]
+/// convoy launch [--nodes MIN:MAX] [--nproc-per-node N] [--max-restarts R] [--hosts FILE | --hosts-from COMMAND]
 /// [--launcher auto|mpirun|srun] [--launcher-args "..."] -- train CONFIG ...
 struct LaunchArguments {
   int min_nodes = 1, max_nodes = 1;
@@ -114,11 +113,25 @@ struct LaunchArguments {
   int max_restarts = 3;
   std::string hosts;       ///< a file; empty: none
   std::string hosts_from;  ///< a shell command; empty: none
-  std::string job;         ///< the job's folder; empty: `launch` in the run's folder
   std::string launcher = "auto";
   std::string launcher_args;
   TrainArguments train;
   std::vector<std::string> train_command_line;  ///< "train" and what follows, as given
+};
+
+/// convoy slurm-job run-name|newest-checkpoint CONFIG ...
+/// convoy slurm-job end EXIT_CODE CHECKPOINT_BEFORE CONFIG ...
+/// The words from CONFIG on are the arguments of train. For slurm/*.sbatch.
+enum class SlurmJobAction {
+  kRunName,           ///< prints run.name
+  kNewestCheckpoint,  ///< prints the path of the newest checkpoint, an empty line if there is none
+  kEnd,               ///< prints the shell commands that requeue the job, if it is to be requeued
+};
+struct SlurmJobArguments {
+  SlurmJobAction action = SlurmJobAction::kRunName;
+  int exit_code = 0;              ///< of the training
+  std::string checkpoint_before;  ///< the newest checkpoint before the training
+  TrainArguments train;
 };
 
 int train_command(World& world, const TrainArguments& arguments);
@@ -133,5 +146,6 @@ int pack_command(const PackArguments& arguments);
 int report_command(const ReportArguments& arguments);
 int doctor_command();
 int launch_command(const LaunchArguments& arguments);
+int slurm_job_command(const SlurmJobArguments& arguments);
 
 }  // namespace convoy

@@ -46,8 +46,6 @@ CLI::App* add_launch_command(CLI::App& app, LaunchOptions& options) {
   launch->add_option("--hosts-from", a.hosts_from, "shell command that prints the hosts; run every 10 s")
       ->excludes(file)
       ->type_name("COMMAND");
-  launch->add_option("--job", a.job, "shared folder of the job; the same command on other hosts joins it")
-      ->type_name("DIR");
   launch
       ->add_option("--launcher", a.launcher,
                    "what starts ranks; auto: srun in a Slurm allocation with PMIx, else mpirun")

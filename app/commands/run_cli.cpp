@@ -11,7 +11,6 @@
 
 #include "app/base/error_report.h"
 #include "app/commands/cli.h"
-#include "app/launch/remote_request.h"
 #include "layers/base/error.h"
 #include "parallel/world/world.h"
 
@@ -78,8 +77,8 @@ int run(const Command& command) {
           return report_command(arguments);
         } else if constexpr (std::is_same_v<T, LaunchArguments>) {
           return launch_command(arguments);
-        } else if constexpr (std::is_same_v<T, LaunchRemoteArguments>) {
-          return launch_remote_command(arguments.host, arguments.words);
+        } else if constexpr (std::is_same_v<T, SlurmJobArguments>) {
+          return slurm_job_command(arguments);
         } else {
           return doctor_command();
         }

@@ -60,14 +60,14 @@ struct Rule {
   /// The key belongs only to some values of the key called `chooser`.
   template <class E>
   [[nodiscard]] Rule only_for(std::string_view chooser, E value, std::initializer_list<E> owners) const {
-    std::vector<std::string_view> names;
+    std::vector<std::string_view> owner_names;
     bool found = false;
     for (const E owner : owners) {
-      names.push_back(to_string(owner));
+      owner_names.push_back(to_string(owner));
       found = found || owner == value;
     }
     return only_if(found, fmt::format("means nothing with {} = \"{}\" (it belongs to {})", chooser, to_string(value),
-                                      join(names)));
+                                      join(owner_names)));
   }
 
  private:

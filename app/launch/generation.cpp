@@ -29,8 +29,7 @@ Generation::Generation(const Launcher& launcher, HostList hosts, std::string err
   std::error_code ignored;
   std::filesystem::remove(error_file_, ignored);
   ChildProcess::Options options;
-  options.environment = launcher.environment;
-  options.environment.emplace_back(kErrorFileVariable, error_file_);
+  options.environment = {{kErrorFileVariable, error_file_}};
   child_ = std::make_unique<ChildProcess>(launcher.command(hosts_), options);
 }
 

@@ -25,9 +25,8 @@ bool is_this_host(const std::string& name) {
   return name == "localhost" || name == own || name == own.substr(0, own.find('.'));
 }
 
-HostHealth::HostHealth(std::function<std::vector<std::string>(const std::string& host)> probe,
-                       std::vector<std::pair<std::string, std::string>> environment, const Journal& journal)
-    : probe_(std::move(probe)), environment_(std::move(environment)), journal_(journal) {
+HostHealth::HostHealth(std::function<std::vector<std::string>(const std::string& host)> probe, const Journal& journal)
+    : probe_(std::move(probe)), journal_(journal) {
   silence_ = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
 }
 
@@ -64,7 +63,7 @@ void HostHealth::poll(const std::string& name, Entry& entry) {
   }
   const bool due = entry.verdict == Verdict::kUnknown || (entry.verdict == Verdict::kBad && now > entry.deadline);
   if (!due) return;
-  entry.probe = std::make_unique<ChildProcess>(probe_(name), ChildProcess::Options{environment_, silence_, silence_});
+  entry.probe = std::make_unique<ChildProcess>(probe_(name), ChildProcess::Options{{}, silence_, silence_});
   entry.deadline = now + kProbeLimit;
 }
 

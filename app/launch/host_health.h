@@ -20,9 +20,8 @@ namespace convoy {
 
 class HostHealth {
  public:
-  /// probe: the command that tries a host; environment: what it gets.
-  HostHealth(std::function<std::vector<std::string>(const std::string& host)> probe,
-             std::vector<std::pair<std::string, std::string>> environment, const Journal& journal);
+  /// probe: the command that tries a host.
+  HostHealth(std::function<std::vector<std::string>(const std::string& host)> probe, const Journal& journal);
   ~HostHealth();
   HostHealth(const HostHealth&) = delete;
   HostHealth& operator=(const HostHealth&) = delete;
@@ -46,7 +45,6 @@ class HostHealth {
   void finish(const std::string& name, Entry& entry, const std::string& problem);
 
   std::function<std::vector<std::string>(const std::string& host)> probe_;
-  std::vector<std::pair<std::string, std::string>> environment_;
   const Journal& journal_;
   int silence_;  // a descriptor of /dev/null
   std::map<std::string, Entry> entries_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where hosts come from: a file, a command, this machine; the Slurm allocation and the members of a job are in files of
-// their own. A source is asked again and again. Invariant: read() either returns a whole list or throws a usage Error
+// Where hosts come from: a file, a command, this machine. slurm_hosts.h reads the Slurm allocation. A source is read
+// again and again. Invariant: read() either returns a whole list or throws a usage Error
 // that names file and line, or the command; it returns in bounded time where the file system does.
 #pragma once
 

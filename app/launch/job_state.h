@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a launch remembers, in DIR/state.json: so that one that was killed, or another member of the job, goes on
-// counting. Relies on io/atomic_file. Invariant: only the leader writes it, whole each time.
+// The state of a launch, in `launch/state.json` of the run folder. A launch that was killed resumes its counts from it.
+// Invariant: only the holder of the leader lock writes it, atomically.
 #pragma once
 
 #include <cstdint>

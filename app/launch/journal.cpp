@@ -20,7 +20,6 @@ void Journal::error(const std::string& line) const {
 }
 
 void Journal::log(const std::string& line) const {
-  if (path_.empty()) return;
   std::ofstream file(path_, std::ios::app);
   file << utc_time() + " " + line + "\n" << std::flush;
 }

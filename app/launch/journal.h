@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What launch says: each event as one line on stderr and, for the leader, with the time in DIR/launch.log. Invariant: a
-// log that cannot be written never stops a run.
+// The log of a launch: each event is one line on stderr and, with the time, in `launch/launch.log` of the run folder.
+// Invariant: a log that cannot be written never stops a run.
 #pragma once
 
 #include <string>
@@ -10,7 +10,6 @@ namespace convoy {
 
 class Journal {
  public:
-  /// An empty path: stderr only.
   explicit Journal(std::string path) : path_(std::move(path)) {}
   void write(const std::string& line) const;
   /// As an error of the program: "convoy: error: LINE" on stderr.

@@ -18,7 +18,6 @@ struct Launcher {
   LauncherKind kind = LauncherKind::kMpirun;
   std::vector<std::string> arguments;  ///< the user's
   std::vector<std::string> program;    ///< convoy train ...
-  std::vector<std::pair<std::string, std::string>> environment;
 
   [[nodiscard]] const char* name() const { return kind == LauncherKind::kSrun ? "srun" : "mpirun"; }
   [[nodiscard]] std::vector<std::string> command(const HostList& hosts) const;

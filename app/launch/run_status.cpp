@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <ctime>
-#include <nlohmann/json.hpp>
 
 #include "io/checkpoint/checkpoint_folder.h"
 #include "layers/base/error.h"
@@ -63,16 +62,16 @@ void RunStatus::poll() {
 }
 
 void RunStatus::read_line(const std::string& line) {
-  const bool start = line.find("\"event\":\"start\"") != std::string::npos;
+  if (!fields_.parse(line)) return;
+  const std::string_view event = fields_.text("event");
+  const bool start = event == "start";
   if (start) ++starts_;
   if (starts_ <= starts_at_begin_) return;
-  if (!start && line.find("\"event\":\"step\"") == std::string::npos) return;
-  const auto json = nlohmann::json::parse(line, nullptr, false);
-  const auto step = json.is_object() ? json.find("step") : json.end();
-  if (!json.is_object() || step == json.end() || !step->is_number_integer()) return;
+  const auto step = fields_.integer("step");
+  if (!step || (!start && event != "step")) return;
   last_seen_at_ = std::chrono::steady_clock::now();
   if (start) {
-    start_step_ = step->get<std::int64_t>();
+    start_step_ = step;
   } else if (!first_step_at_) {
     first_step_at_ = last_seen_at_;
   }

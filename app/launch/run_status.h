@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How far a training has come, seen from outside: the lines that it adds to metrics.jsonl, and its checkpoints. Relies
-// on the form of the lines (docs/interface.md). Invariant: reads only; what a past generation wrote does not count.
+// The progress of a training, observed from outside: the lines that it appends to metrics.jsonl, and its checkpoints.
+// Read-only. Lines of earlier generations do not count.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
+
+#include "io/log/metrics_reader.h"
 
 namespace convoy {
 
@@ -42,6 +44,7 @@ class RunStatus {
   std::uint64_t inode_ = 0;
   std::int64_t offset_ = 0;
   std::string half_line_;
+  MetricsLine fields_;
   std::int64_t starts_ = 0;           // "start" lines seen in the file
   std::int64_t starts_at_begin_ = 0;  // of past generations
   std::optional<std::int64_t> start_step_;

@@ -32,8 +32,7 @@ Supervisor::Supervisor(SupervisorOptions options, const Config& config, HostWatc
       lost_(lost),
       problem_([&counts](int ranks) { return counts.problem(ranks); }),
       journal_(options_.folder + "/launch.log"),
-      health_([this](const std::string& host) { return options_.launcher.probe(host); }, options_.launcher.environment,
-              journal_),
+      health_([this](const std::string& host) { return options_.launcher.probe(host); }, journal_),
       progress_(run_folder(config), checkpoint_folder(config)),
       policy_(options_.max_restarts, 0) {}
 

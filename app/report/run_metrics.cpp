@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "app/report/metrics_fields.h"
+#include "io/log/metrics_reader.h"
 #include "layers/base/error.h"
 
 namespace convoy {
@@ -23,9 +23,9 @@ void append(std::vector<Line>& lines, Line line) {
   lines.push_back(std::move(line));
 }
 
-RankSpread spread_of(const MetricsFields& fields, std::string_view key) {
+RankSpread spread_of(const MetricsLine& line, std::string_view key) {
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-  const std::vector<double>& list = fields.list(key);
+  const std::vector<double>& list = line.list(key);
   if (list.size() != 3) return {kNone, kNone, kNone};
   return {list[0], list[1], list[2]};
 }
@@ -34,11 +34,11 @@ class MetricsReader {
  public:
   // False when the line is no event.
   bool read(std::string_view line) {
-    if (!fields_.parse(line)) return false;
-    const std::string_view event = fields_.text("event");
+    if (!line_.parse(line)) return false;
+    const std::string_view event = line_.text("event");
     if (event.empty()) return false;
     if (event == "end") {
-      run_.end_reason = fields_.text("reason");
+      run_.end_reason = line_.text("reason");
       return true;
     }
     const bool known =
@@ -47,7 +47,7 @@ class MetricsReader {
       ++run_.unknown_events;
       return true;
     }
-    const auto step = fields_.whole("step");
+    const auto step = line_.integer("step");
     if (!step) return false;
     take(event, *step);
     return true;
@@ -57,22 +57,22 @@ class MetricsReader {
 
  private:
   void take(std::string_view event, std::int64_t step) {
-    const auto number = [&](const char* key) { return fields_.number(key); };
-    const auto whole = [&](const char* key) { return fields_.whole(key).value_or(0); };
+    const auto number = [&](const char* key) { return line_.number(key); };
+    const auto whole = [&](const char* key) { return line_.integer(key).value_or(0); };
     if (event == "step") {
       append(run_.steps, {step, whole("epoch"), number("samples"), number("loss"), number("lr"),
                           number("images_per_second"), number("data_wait_s")});
     } else if (event == "health") {
-      append(run_.health, {step, number("steps"), spread_of(fields_, "step_s"), spread_of(fields_, "busy_s"),
-                           spread_of(fields_, "data_wait_s"), spread_of(fields_, "communication_wait_s"),
-                           whole("slowest_rank"), std::string(fields_.text("slowest_host")), number("slowdown")});
+      append(run_.health, {step, number("steps"), spread_of(line_, "step_s"), spread_of(line_, "busy_s"),
+                           spread_of(line_, "data_wait_s"), spread_of(line_, "communication_wait_s"),
+                           whole("slowest_rank"), std::string(line_.text("slowest_host")), number("slowdown")});
     } else if (event == "eval") {
       append(run_.evals, {step, whole("epoch"), number("loss"), number("top1"), number("top5"), number("seconds")});
     } else if (event == "checkpoint") {
       append(run_.checkpoints, {step, number("seconds"), number("stall_s")});
     } else {
       start({step, whole("ranks"), whole("replicas"), whole("stages"), whole("total_steps"),
-             std::string(fields_.text("device")), !fields_.text("resumed_from").empty()});
+             std::string(line_.text("device")), !line_.text("resumed_from").empty()});
     }
   }
 
@@ -87,7 +87,7 @@ class MetricsReader {
     run_.end_reason.clear();
   }
 
-  MetricsFields fields_;
+  MetricsLine line_;
   RunMetrics run_;
 };
 

@@ -1,27 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// One line is one write() to a file opened with O_APPEND. A line that cannot be written, as on a full disk, never stops
+// a run.
 #include "app/train/run_log.h"
 
-#include <spdlog/sinks/basic_file_sink.h>
-#include <spdlog/spdlog.h>
+#include <fcntl.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
+
+#include "layers/base/clock.h"
 #include "layers/base/error.h"
 
 namespace convoy {
 
-RunLog::RunLog(const std::string& path) {
-  try {
-    logger_ = std::make_unique<spdlog::logger>("run", std::make_shared<spdlog::sinks::basic_file_sink_mt>(path));
-  } catch (const spdlog::spdlog_ex& error) {
-    fail_usage("run.dir: cannot write {}: {} (choose another folder with --set run.dir=...)", path, error.what());
+RunLog::RunLog(const std::string& path)
+    : descriptor_(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) {
+  if (descriptor_ < 0) {
+    fail_usage("run.dir: cannot write {}: {} (choose another folder with --set run.dir=...)", path,
+               std::strerror(errno));
   }
-  logger_->set_pattern("%Y-%m-%dT%H:%M:%S%z %l: %v");
-  logger_->flush_on(spdlog::level::info);
 }
 
-RunLog::~RunLog() = default;
+RunLog::~RunLog() { ::close(descriptor_); }
 
-void RunLog::info(const std::string& text) { logger_->info("{}", text); }
-
-void RunLog::warn(const std::string& text) { logger_->warn("{}", text); }
+void RunLog::write(std::string_view level, std::string_view text) {
+  const std::string line = fmt::format("{} {}: {}\n", local_time(), level, text);
+  const std::scoped_lock lock(mutex_);
+  [[maybe_unused]] const ssize_t written = ::write(descriptor_, line.data(), line.size());
+}
 
 }  // namespace convoy

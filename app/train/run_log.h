@@ -1,31 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// log.txt of the run's folder: what a person was told, and some more, each line with its time (local, with the offset
-// from UTC). A resumed run appends. Relies on spdlog. Invariant: a line is in the file when the call returns.
+// log.txt of the run folder: what the user was told and more. Each line has its local time, with the offset from UTC,
+// and a level. A resumed run appends.
 #pragma once
 
-#include <memory>
+#include <mutex>
 #include <string>
-
-namespace spdlog {
-class logger;
-}
+#include <string_view>
 
 namespace convoy {
 
+/// Thread-safe. A line is in the file when the call returns.
 class RunLog {
  public:
-  /// Throws a usage Error when the file cannot be written.
+  /// Opens the file for appending and creates it if it is missing. Throws a usage Error if it cannot be written.
   explicit RunLog(const std::string& path);
   ~RunLog();
   RunLog(const RunLog&) = delete;
   RunLog& operator=(const RunLog&) = delete;
 
-  void info(const std::string& text);
-  void warn(const std::string& text);
+  void info(std::string_view text) { write("info", text); }
+  void warn(std::string_view text) { write("warning", text); }
 
  private:
-  std::unique_ptr<spdlog::logger> logger_;
+  void write(std::string_view level, std::string_view text);
+
+  std::mutex mutex_;
+  int descriptor_;
 };
 
 }  // namespace convoy

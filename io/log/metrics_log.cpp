@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lines are put together here, for control over digits and order of keys; a JSON library escapes the text and reads
-// lines back. Relies on atomic_file.h to replace the file. Invariant: one line is one write() to a file opened with
-// O_APPEND.
+// Lines are formatted here, to control the digits of numbers; nlohmann::json escapes strings. One line is one write()
+// to a file opened with O_APPEND.
 #include "io/log/metrics_log.h"
 
 #include <fcntl.h>
@@ -16,6 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "io/files/atomic_file.h"
+#include "io/log/metrics_reader.h"
 #include "layers/base/error.h"
 
 namespace convoy {
@@ -44,15 +44,12 @@ std::string json_text(const MetricsField& field) {
   return std::to_string(std::get<std::int64_t>(field.value));
 }
 
-// Whether a run that goes on at `step` keeps this line.
-bool keeps(const std::string& line, std::int64_t step) {
-  const auto object = nlohmann::json::parse(line, nullptr, false);
-  if (!object.is_object()) return false;
-  const auto event = object.find("event");
-  const auto at = object.find("step");
-  if (event == object.end() || at == object.end() || !at->is_number_integer()) return true;
-  const bool numbered = *event == "step" || *event == "eval" || *event == "checkpoint" || *event == "health";
-  return !numbered || at->get<std::int64_t>() <= step;
+// Whether a run that resumes at `step` keeps this line.
+bool keeps(MetricsLine& fields, const std::string& line, std::int64_t step) {
+  if (!fields.parse(line)) return false;
+  const std::string_view event = fields.text("event");
+  const bool numbered = event == "step" || event == "eval" || event == "checkpoint" || event == "health";
+  return !numbered || fields.integer("step").value_or(step) <= step;
 }
 
 std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
@@ -108,8 +105,9 @@ std::int64_t MetricsLog::truncate_after(std::int64_t step) {
   std::string kept;
   std::int64_t dropped = 0;
   std::ifstream file(path_);
+  MetricsLine fields;
   for (std::string line; std::getline(file, line);) {
-    if (keeps(line, step)) {
+    if (keeps(fields, line, step)) {
       kept += line + "\n";
     } else {
       ++dropped;

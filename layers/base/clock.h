@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Time as the program measures and writes it. Stands on the standard library.
+// Time as the program measures and writes it.
 #pragma once
 
 #include <chrono>
@@ -15,5 +15,8 @@ namespace convoy {
 
 /// "2026-01-31T12:00:00Z", now.
 [[nodiscard]] std::string utc_time();
+
+/// "2026-01-31T13:00:00+01:00", now.
+[[nodiscard]] std::string local_time();
 
 }  // namespace convoy

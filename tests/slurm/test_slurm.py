@@ -115,8 +115,8 @@ def wrong_launches():
 def exit_codes():
     """What the job ends with, and that nothing but a stop with progress puts it back into the queue."""
     folder = quick("exit_codes")
-    stops = program(folder, "stops.sh", f'[ "$1" = check ] && exec {CONVOY} "$@"\nexit 75\n')
-    fails = program(folder, "fails.sh", f'[ "$1" = check ] && exec {CONVOY} "$@"\nexit 1\n')
+    stops = program(folder, "stops.sh", f'[ "$1" = slurm-job ] && exec {CONVOY} "$@"\nexit 75\n')
+    fails = program(folder, "fails.sh", f'[ "$1" = slurm-job ] && exec {CONVOY} "$@"\nexit 1\n')
     for script in ("train.sbatch", "train_mpirun.sbatch", "elastic.sbatch", "array_sweep.sbatch"):
         options = ("--array=0-0",) if script == "array_sweep.sbatch" else ()
         for what, arguments, program_path, code, text in (

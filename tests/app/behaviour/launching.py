@@ -51,10 +51,10 @@ def kill(pid, number=signal.SIGKILL):
 class Launch:
     """One `convoy launch` in a test's folder; its config's path tells its processes from those of other tests."""
 
-    def __init__(self, folder, *options, name="launch", prefix=(), environment=None, alone=True):
+    def __init__(self, folder, *options, name="launch", environment=None, alone=True):
         """alone: no other launch of this folder has ranks that must live on when this one is left."""
         self.folder, self.name, self.config, self.alone = folder, name, folder.file("run.toml"), alone
-        words = [*prefix, CONVOY, "launch", *options, "--", "train", self.config]
+        words = [CONVOY, "launch", *options, "--", "train", self.config]
         with open(folder.file(name + ".out"), "a") as out, open(folder.file(name + ".err"), "a") as err:
             self.process = subprocess.Popen(words, cwd=folder.path, env={**LAUNCH_ENVIRONMENT, **(environment or {})},
                                             stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True)
@@ -115,9 +115,9 @@ class Launch:
             begun, step = (begun + 1, -1) if event["event"] == "start" else (begun, event["step"])
         return begun, step
 
-    def state(self, *path):
+    def state(self):
         try:
-            with open(self.folder.file(*(path or ("runs", "run", "launch")), "state.json")) as file:
+            with open(self.folder.file("runs", "run", "launch", "state.json")) as file:
                 return json.load(file)
         except (OSError, ValueError):
             return {"generations": [], "restarts": 0, "status": "none"}
@@ -133,7 +133,7 @@ class Launch:
 class Hosts:
     """Several "hosts" on this machine: namespaces with a name, /tmp and /dev/shm of their own. Needs root."""
 
-    ENTER = """#!/bin/bash
+    REMOTE_SHELL = """#!/bin/bash
 # Runs a command on a "host": {script} HOST COMMAND...
 host=$1
 shift
@@ -145,21 +145,17 @@ mkdir -p "{folder}/$host"
 exec unshare -m -u -- bash -c 'hostname "$0" && mount -t tmpfs t /dev/shm || exit 97
 mount --bind "{folder}/$0" /tmp || exit 97
 export TMPDIR=/tmp
-{run}' "$host" "$@"
+cd /
+exec sh -c "$*"' "$host" "$@"
 """
 
     def __init__(self, folder):
         self.folder = folder
         os.makedirs(folder.file("hosts"), exist_ok=True)
-        self.remote_shell = self._script("remote_shell.sh", 'cd /; exec sh -c "$*"')
-        self.enter = self._script("enter.sh", 'exec "$@"')
-
-    def _script(self, name, run):
-        path = self.folder.file(name)
-        with open(path, "w") as file:
-            file.write(self.ENTER.format(script=path, folder=self.folder.file("hosts"), run=run))
-        os.chmod(path, stat.S_IRWXU)
-        return path
+        self.remote_shell = folder.file("remote_shell.sh")
+        with open(self.remote_shell, "w") as file:
+            file.write(self.REMOTE_SHELL.format(script=self.remote_shell, folder=folder.file("hosts")))
+        os.chmod(self.remote_shell, stat.S_IRWXU)
 
     @staticmethod
     def missing():

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`convoy launch` on hosts that come, go and crash, and jobs with several members. The hosts are namespaces on this
-machine.
-"""
+"""`convoy launch` on hosts that come, go and crash. The hosts are namespaces on this machine."""
 import os
 import signal
 
-from behaviour import Folder, check, config, kill_tree, main
-from launching import Hosts, Launch, kill, processes, wait_for
+from behaviour import Folder, check, config, main
+from launching import Hosts, Launch, kill, wait_for
 
 # Without batch norm and with a small step, so that ranks change the losses by rounding only; wide, to take its time.
 WIDE = {"name": "mlp", "hidden": [768, 256]}
@@ -113,20 +111,6 @@ def crashed_host():
         launch.nothing_left()
 
 
-# Whoever is left last kills what ranks there are: the others' must live on when one of them is left.
-class Ranks:
-    def __init__(self, folder):
-        self.config = folder.file("run.toml")
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        for pid, _, words in processes():
-            if self.config in words and words[1:2] == ["train"]:
-                kill(pid)
-
-
 def silent_host():
     """A host that hangs while ranks are being started holds nobody up once it is taken off the list."""
     if SKIP:
@@ -149,88 +133,5 @@ def silent_host():
         check(not left, f"left on the hosts: {left}")
 
 
-def member(folder, hosts, host, *options):
-    nodes = () if "--nodes" in options else ("--nodes", "1:2")
-    return Launch(folder, *nodes, "--nproc-per-node", "2", "--job", folder.file("job"), *options, name=host,
-                  prefix=(hosts.enter, host), alone=False)
-
-
-def members_of_a_job():
-    """The leader's host dies; the other one takes over, alone, and is joined again. What ends the leader ends all."""
-    if SKIP:
-        return SKIP
-    folder, hosts = start("hosts-job")
-    with Ranks(folder), member(folder, hosts, "nodea") as first:
-        first.reached(50)
-        with member(folder, hosts, "nodeb") as second:
-            wait_for("the second stands by", lambda: "nodeb stands by; nodea" in second.stderr())
-            with member(folder, hosts, "nodeb") as twin:  # on the same host
-                twin.ends_with(2)
-                check("has joined the job already" in twin.stderr(), twin.stderr())
-            first.generation(2)
-            check(ranks_by_generation(folder) == [2, 4], f"ranks: {ranks_by_generation(folder)}")
-            ranks = [pid for pid, words in hosts.processes("nodeb") if words[1:2] == ["train"]]
-            check(len(ranks) == 2, f"{len(ranks)} ranks on the second host")
-            hosts.crash("nodea")
-            second.generation(3)
-            check(ranks_by_generation(folder) == [2, 4, 2], f"ranks: {ranks_by_generation(folder)}")
-            hosts.repair("nodea")
-            with member(folder, hosts, "nodea") as third:
-                second.generation(4)
-                check(ranks_by_generation(folder) == [2, 4, 2, 4], f"ranks: {ranks_by_generation(folder)}")
-                kill(second.process.pid, signal.SIGTERM)
-                second.ends_with(75)
-                third.ends_with(75, 20)
-            second.nothing_left()
-            state = second.state("job")
-            check([g["number"] for g in state["generations"]] == [1, 2, 3, 4], f"{state}")
-            check(state["status"] == "stopped" and state["leader"].startswith("nodeb "), f"{state}")
-            left = [name for _, _, names in os.walk(folder.file("job", "requests")) for name in names]
-            check(not left, f"requests are left: {left}")
-    series = sorted(folder.losses())
-    check(series == list(range(1, len(series) + 1)), "steps are missing")
-
-
-def finished_job():
-    """A member that was never needed ends when the job is done."""
-    if SKIP:
-        return SKIP
-    folder, hosts = start("hosts-done", 800)
-    with Ranks(folder), member(folder, hosts, "nodea", "--nodes", "1") as first:
-        first.reached(10)
-        with member(folder, hosts, "nodeb", "--nodes", "1") as second:
-            wait_for("the second stands by", lambda: "nodeb stands by; nodea" in second.stderr())
-            first.ends_with(0)
-            second.ends_with(0, 20)
-            check("the job has ended with exit code 0" in second.stderr(), second.stderr())
-            check(len(first.state("job")["generations"]) == 1, f"{first.state('job')}")
-
-
-def member_that_leaves():
-    """A standing member that is told to end takes its host away in order, one that is killed at once."""
-    if SKIP:
-        return SKIP
-    folder, hosts = start("hosts-leave")
-    with Ranks(folder), member(folder, hosts, "nodea") as first, member(folder, hosts, "nodeb") as second:
-        wait_for("four ranks train", lambda: 4 in ranks_by_generation(folder) and len(first.ranks()) == 4)
-        leader, other = (first, second) if "stands by" in second.stderr() else (second, first)
-        before = len(folder.events("start"))
-        kill(other.process.pid, signal.SIGTERM)
-        other.ends_with(75)
-        leader.generation(before + 1)
-        check(ranks_by_generation(folder)[-1] == 2, f"ranks: {ranks_by_generation(folder)}")
-        check(leader.state("job")["restarts"] == 0, f"{leader.state('job')}")
-        with member(folder, hosts, other.name) as again:
-            leader.generation(before + 2)
-            check(ranks_by_generation(folder)[-1] == 4, f"ranks: {ranks_by_generation(folder)}")
-            kill_tree(again.process)
-            leader.generation(before + 3)
-            check(ranks_by_generation(folder)[-1] == 2, f"ranks: {ranks_by_generation(folder)}")
-            check(leader.state("job")["restarts"] == 1, f"{leader.state('job')}")
-        kill(leader.process.pid, signal.SIGTERM)
-        leader.ends_with(75)
-        leader.nothing_left()
-
-
 if __name__ == "__main__":
-    main([grow_and_shrink, too_few_hosts, crashed_host, silent_host, members_of_a_job, finished_job, member_that_leaves])
+    main([grow_and_shrink, too_few_hosts, crashed_host, silent_host])

@@ -124,15 +124,14 @@ TEST_CASE("wrong command lines") {
 
 TEST_CASE("launch") {
   const auto launch = std::get<LaunchArguments>(
-      parse({"launch", "--nodes", "2:4", "--nproc-per-node=8", "--max-restarts", "7", "--hosts", "h.txt", "--job", "j",
-             "--launcher", "mpirun", "--launcher-args", "-x A", "--", "train", "c.toml", "--set", "a.b=1"})
+      parse({"launch", "--nodes", "2:4", "--nproc-per-node=8", "--max-restarts", "7", "--hosts", "h.txt", "--launcher",
+             "mpirun", "--launcher-args", "-x A", "--", "train", "c.toml", "--set", "a.b=1"})
           .value());
   CHECK(launch.min_nodes == 2);
   CHECK(launch.max_nodes == 4);
   CHECK(launch.per_node == 8);
   CHECK(launch.max_restarts == 7);
   CHECK(launch.hosts == "h.txt");
-  CHECK(launch.job == "j");
   CHECK(launch.launcher == "mpirun");
   CHECK(launch.launcher_args == "-x A");
   CHECK(launch.train.config == "c.toml");

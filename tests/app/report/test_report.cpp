@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "app/report/chart.h"
-#include "app/report/metrics_fields.h"
 #include "app/report/page.h"
 #include "app/report/phases.h"
 #include "app/report/report_run.h"
@@ -40,30 +39,6 @@ std::size_t count(const std::string& text, const std::string& part) {
 }
 
 }  // namespace
-
-TEST_CASE("fields of a line") {
-  MetricsFields fields;
-  REQUIRE(fields.parse(R"({"a":1.5,"b":"text \"q\"","c":[1,2,null],"d":null,"e":{"a":9,"x":[7]},"f":true,"g":3})"));
-  CHECK(fields.number("a") == 1.5);
-  CHECK(fields.text("b") == "text \"q\"");
-  REQUIRE(fields.list("c").size() == 3);
-  CHECK(fields.list("c")[1] == 2);
-  CHECK(std::isnan(fields.list("c")[2]));
-  CHECK(std::isnan(fields.number("d")));
-  CHECK(std::isnan(fields.number("x")));
-  CHECK(fields.whole("g").value() == 3);
-  CHECK(!fields.whole("a"));
-  CHECK(!fields.whole("b"));
-  REQUIRE(fields.parse(R"({"a":2})"));
-  CHECK(fields.text("b").empty());  // nothing of the line before is left
-  for (const char* bad : {"", "7", "[1]", "\"a\"", "null", "{\"a\":", "{\"a\":NaN}", "{} x", "\xff"}) {
-    CAPTURE(bad);
-    CHECK(!fields.parse(bad));
-  }
-  CHECK(fields.parse(R"({"step":-1,"big":1e300})"));
-  CHECK(!fields.whole("step"));
-  CHECK(!fields.whole("big"));
-}
 
 TEST_CASE("metrics of a run") {
   const RunMetrics run = parse(start(0) + step(1, "2.5") + step(2, "null") + "\n" +

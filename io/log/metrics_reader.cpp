@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "app/report/metrics_fields.h"
+#include "io/log/metrics_reader.h"
 
 #include <cmath>
 #include <limits>
@@ -14,10 +14,10 @@ constexpr double kLargestExact = 9007199254740992.0;  // 2^53
 
 }  // namespace
 
-// Takes what lies directly in the object, and numbers in a list there; passes over what lies deeper.
+// Reads the values directly in the object, and the numbers of lists there. Ignores deeper values.
 class FieldReader final : public nlohmann::json::json_sax_t {
  public:
-  explicit FieldReader(MetricsFields& fields) : fields_(fields) {}
+  explicit FieldReader(MetricsLine& fields) : fields_(fields) {}
 
   bool null() override { return value(kNone); }
   bool boolean(bool flag) override { return value(flag ? 1 : 0); }
@@ -43,7 +43,7 @@ class FieldReader final : public nlohmann::json::json_sax_t {
   }
   bool start_array(std::size_t /*size*/) override {
     ++depth_;
-    return depth_ > 1;  // a line that is a list is no event
+    return depth_ > 1;  // a line must be an object, not a list
   }
   bool end_array() override {
     --depth_;
@@ -60,18 +60,18 @@ class FieldReader final : public nlohmann::json::json_sax_t {
     return depth_ > 0;
   }
 
-  MetricsFields& fields_;
-  MetricsFields::Field* field_ = nullptr;
+  MetricsLine& fields_;
+  MetricsLine::Field* field_ = nullptr;
   int depth_ = 0;
 };
 
-bool MetricsFields::parse(std::string_view line) {
+bool MetricsLine::parse(std::string_view line) {
   used_ = 0;
   FieldReader reader(*this);
   return nlohmann::json::sax_parse(line.begin(), line.end(), &reader);
 }
 
-MetricsFields::Field& MetricsFields::add(std::string_view key) {
+MetricsLine::Field& MetricsLine::add(std::string_view key) {
   if (used_ == fields_.size()) fields_.emplace_back();
   Field& field = fields_[used_++];
   field.key = key;
@@ -81,30 +81,30 @@ MetricsFields::Field& MetricsFields::add(std::string_view key) {
   return field;
 }
 
-const MetricsFields::Field* MetricsFields::find(std::string_view key) const {
+const MetricsLine::Field* MetricsLine::find(std::string_view key) const {
   for (std::size_t i = 0; i < used_; ++i) {
     if (fields_[i].key == key) return &fields_[i];
   }
   return nullptr;
 }
 
-double MetricsFields::number(std::string_view key) const {
+double MetricsLine::number(std::string_view key) const {
   const Field* field = find(key);
   return field == nullptr ? kNone : field->number;
 }
 
-std::optional<std::int64_t> MetricsFields::whole(std::string_view key) const {
+std::optional<std::int64_t> MetricsLine::integer(std::string_view key) const {
   const double value = number(key);
   if (!(value >= 0 && value <= kLargestExact) || value != std::floor(value)) return std::nullopt;
   return static_cast<std::int64_t>(value);
 }
 
-std::string_view MetricsFields::text(std::string_view key) const {
+std::string_view MetricsLine::text(std::string_view key) const {
   const Field* field = find(key);
   return field == nullptr ? std::string_view() : std::string_view(field->text);
 }
 
-const std::vector<double>& MetricsFields::list(std::string_view key) const {
+const std::vector<double>& MetricsLine::list(std::string_view key) const {
   static const std::vector<double> empty;
   const Field* field = find(key);
   return field == nullptr ? empty : field->list;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The fields of one line of metrics.jsonl: a flat JSON object of numbers, texts and lists of numbers. Relies on a JSON
-// reader that calls back, since a tree of each of a million lines takes several times as long. Invariant: memory of one
-// line is used again for the next.
+// The reader of metrics.jsonl (docs/interface.md): one line is a flat JSON object of numbers, strings and lists of
+// numbers. It uses the SAX interface of nlohmann::json: a DOM for each of a million lines takes several times as long.
+// A reader reuses its memory from one line to the next.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,18 @@
 
 namespace convoy {
 
-class MetricsFields {
+class MetricsLine {
  public:
-  /// False when the line is no JSON object.
+  /// Replaces the fields by those of `line`. Returns false if the line is not a JSON object.
   bool parse(std::string_view line);
 
-  /// NaN when it is not there, or no number.
+  /// NaN if the key is missing or not a number; a boolean is 0 or 1.
   [[nodiscard]] double number(std::string_view key) const;
-  /// Of a whole number that is not negative and exact in a double.
-  [[nodiscard]] std::optional<std::int64_t> whole(std::string_view key) const;
-  /// Empty when it is not there, or no text.
+  /// A number that is an integer from 0 to 2^53.
+  [[nodiscard]] std::optional<std::int64_t> integer(std::string_view key) const;
+  /// Empty if the key is missing or not a string.
   [[nodiscard]] std::string_view text(std::string_view key) const;
-  /// Empty when it is not there, or no list.
+  /// Empty if the key is missing or not a list.
   [[nodiscard]] const std::vector<double>& list(std::string_view key) const;
 
  private:
