@@ -56,11 +56,8 @@ Tensor BatchNorm2d::normalize(const Tensor& x, const Tensor& mean, const Tensor&
                               Cache& cache, Mode mode) {
   Tensor y = output(x.shape());
   const Tensor &gamma = weight_->weight.master, &beta = bias_->weight.master;
-  if (relu_ && mode == Mode::kTraining) {
-    saved(cache)[kReluMask] = backend_->batch_norm_apply_relu(x, mean, variance, gamma, beta, kEpsilon, residual, y);
-  } else {
-    backend_->batch_norm_apply(x, mean, variance, gamma, beta, kEpsilon, residual, relu_, y);
-  }
+  Tensor* mask = relu_ && mode == Mode::kTraining ? &saved(cache)[kReluMask] : nullptr;
+  backend_->run(ops::BatchNormApply{x, mean, variance, gamma, beta, kEpsilon, residual, relu_, y, mask});
   return y;
 }
 
@@ -71,7 +68,7 @@ Tensor BatchNorm2d::forward_add(const Tensor& x, const Tensor& residual, Cache& 
   auto& slots = saved(cache);
   slots[kMean] = backend_->tensor({channels_}, DType::kF32);
   slots[kVariance] = backend_->tensor({channels_}, DType::kF32);
-  backend_->batch_norm_statistics(x, slots[kMean], slots[kVariance]);
+  backend_->run(ops::BatchNormStatistics{x, slots[kMean], slots[kVariance]});
   auto count = static_cast<double>(values_per_channel(x));
   if (reducer_ != nullptr) {
     reduce_statistics(count, slots[kMean], slots[kVariance]);
@@ -84,8 +81,9 @@ Tensor BatchNorm2d::forward_add(const Tensor& x, const Tensor& residual, Cache& 
         path_);
   }
   Tensor y = normalize(x, slots[kMean], slots[kVariance], residual, cache, mode);
-  backend_->axpy(cache.share, slots[kMean], running_->step_mean);
-  backend_->axpy(static_cast<float>(cache.share * (count / (count - 1))), slots[kVariance], running_->step_variance);
+  backend_->run(ops::Axpy{cache.share, slots[kMean], running_->step_mean});
+  backend_->run(
+      ops::Axpy{static_cast<float>(cache.share * (count / (count - 1))), slots[kVariance], running_->step_variance});
   slots[kInput] = x;
   return y;
 }
@@ -96,8 +94,8 @@ Tensor BatchNorm2d::backward_frozen(const Tensor& mask, const Tensor& dy) {
   const Tensor sums = backend_->tensor({channels_}, DType::kF32);
   backend_->zero(sums);
   Tensor dx = output(dy.shape());
-  backend_->batch_norm_backward_apply(dy, dy, mask, running_->mean, running_->variance, weight_->weight.master, sums,
-                                      sums, 1, kEpsilon, dx);
+  backend_->run(ops::BatchNormBackwardApply{dy, dy, mask, running_->mean, running_->variance, weight_->weight.master,
+                                            sums, sums, 1, kEpsilon, dx});
   return dx;
 }
 
@@ -110,8 +108,8 @@ Tensor BatchNorm2d::backward_through(const Tensor& mask, const Tensor& dy, Cache
   const Tensor& x = slots[kInput];
   slots[kDgamma] = backend_->tensor({channels_}, DType::kF32);
   slots[kDbeta] = backend_->tensor({channels_}, DType::kF32);
-  backend_->batch_norm_backward_reduce(dy, x, mask, slots[kMean], slots[kVariance], kEpsilon, slots[kDgamma],
-                                       slots[kDbeta]);
+  backend_->run(ops::BatchNormBackwardReduce{dy, x, mask, slots[kMean], slots[kVariance], kEpsilon, slots[kDgamma],
+                                             slots[kDbeta]});
   Tensor dgamma = slots[kDgamma], dbeta = slots[kDbeta];
   auto count = static_cast<double>(values_per_channel(x));
   if (reducer_ != nullptr) {  // the input's gradient needs the sums over all replicas, the parameters' only our own
@@ -130,8 +128,8 @@ Tensor BatchNorm2d::backward_through(const Tensor& mask, const Tensor& dy, Cache
     backend_->copy_from_host(sums.data() + c, dbeta);
   }
   Tensor dx = in_place_of(x);
-  backend_->batch_norm_backward_apply(dy, x, mask, slots[kMean], slots[kVariance], weight_->weight.master, dgamma,
-                                      dbeta, count, kEpsilon, dx);
+  backend_->run(ops::BatchNormBackwardApply{dy, x, mask, slots[kMean], slots[kVariance], weight_->weight.master, dgamma,
+                                            dbeta, count, kEpsilon, dx});
   slots[kInput].reset();
   slots[kMean].reset();
   slots[kVariance].reset();
@@ -143,7 +141,7 @@ void BatchNorm2d::backward_weight(Cache& cache) {
   auto& slots = saved(cache);
   for (auto [parameter, slot] : {std::pair{weight_, kDgamma}, std::pair{bias_, kDbeta}}) {
     if (parameter->take_first()) backend_->zero(parameter->gradient);
-    backend_->axpy(1.0F, slots[slot], parameter->gradient);
+    backend_->run(ops::Axpy{1.0F, slots[slot], parameter->gradient});
     slots[slot].reset();
   }
 }

@@ -36,7 +36,7 @@ Shape Conv2d::build(BuildContext& context, const std::string& path, const Shape&
 
 Tensor Conv2d::forward(const Tensor& x, Cache& cache, Mode mode) {
   Tensor y = output(output_shape(x.shape()));
-  backend_->conv2d_forward(spec_, x, weight_->weight, bias_ != nullptr ? &bias_->weight : nullptr, y);
+  backend_->run(ops::Conv2dForward{spec_, x, weight_->weight, bias_ != nullptr ? &bias_->weight : nullptr, y});
   if (mode == Mode::kTraining) {
     saved_input_shape(cache) = x.shape();
     if (!weight_->frozen) saved(cache)[kInput] = x;
@@ -48,13 +48,13 @@ Tensor Conv2d::backward_input(const Tensor& dy, Cache& cache) {
   if (!weight_->frozen) saved(cache)[kGradient] = dy;
   if (!needs_input_gradient_) return {};
   Tensor dx = output(saved_input_shape(cache));
-  backend_->conv2d_backward_input(spec_, dy, weight_->weight, dx);
+  backend_->run(ops::Conv2dBackwardInput{spec_, dy, weight_->weight, dx});
   return dx;
 }
 
 void Conv2d::backward_input_add(const Tensor& dy, Cache& cache, const Tensor& dx) {
   if (!weight_->frozen) saved(cache)[kGradient] = dy;
-  if (needs_input_gradient_) backend_->conv2d_backward_input_add(spec_, dy, weight_->weight, dx);
+  if (needs_input_gradient_) backend_->run(ops::Conv2dBackwardInputAdd{spec_, dy, weight_->weight, dx});
 }
 
 void Conv2d::backward_weight(Cache& cache) {
@@ -62,8 +62,8 @@ void Conv2d::backward_weight(Cache& cache) {
   auto& slots = saved(cache);
   const bool first = weight_->take_first();
   if (bias_ != nullptr) bias_->take_first();
-  backend_->conv2d_backward_weight(spec_, slots[kInput], slots[kGradient], weight_->weight, weight_->gradient,
-                                   bias_ != nullptr ? bias_->gradient : Tensor(), !first);
+  backend_->run(ops::Conv2dBackwardWeight{spec_, slots[kInput], slots[kGradient], weight_->weight, weight_->gradient,
+                                          bias_ != nullptr ? bias_->gradient : Tensor(), !first});
   slots[kInput].reset();
   slots[kGradient].reset();
 }

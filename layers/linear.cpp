@@ -28,7 +28,7 @@ Shape Linear::build(BuildContext& context, const std::string& path, const Shape&
 
 Tensor Linear::forward(const Tensor& x, Cache& cache, Mode mode) {
   Tensor y = output(output_shape(x.shape()));
-  backend_->linear_forward(x, weight_->weight, bias_ != nullptr ? &bias_->weight : nullptr, relu_, y);
+  backend_->run(ops::LinearForward{x, weight_->weight, bias_ != nullptr ? &bias_->weight : nullptr, relu_, y});
   if (mode == Mode::kTraining) {
     if (!weight_->frozen) saved(cache)[kInput] = x;
     if (relu_) saved(cache)[kOutput] = y;
@@ -41,13 +41,13 @@ Tensor Linear::backward_input(const Tensor& dy, Cache& cache) {
   Tensor gradient = dy;
   if (relu_) {
     gradient = in_place_of(slots[kOutput]);
-    backend_->relu_backward(dy, slots[kOutput], gradient);
+    backend_->run(ops::ReluBackward{dy, slots[kOutput], gradient});
     slots[kOutput].reset();
   }
   if (!weight_->frozen) slots[kGradient] = gradient;
   if (!needs_input_gradient_) return {};
   Tensor dx = output({dy.shape()[0], in_});
-  backend_->linear_backward_input(gradient, weight_->weight, dx);
+  backend_->run(ops::LinearBackwardInput{gradient, weight_->weight, dx});
   return dx;
 }
 
@@ -56,8 +56,8 @@ void Linear::backward_weight(Cache& cache) {
   auto& slots = saved(cache);
   const bool first = weight_->take_first();
   if (bias_ != nullptr) bias_->take_first();
-  backend_->linear_backward_weight(slots[kInput], slots[kGradient], weight_->weight, weight_->gradient,
-                                   bias_ != nullptr ? bias_->gradient : Tensor(), !first);
+  backend_->run(ops::LinearBackwardWeight{slots[kInput], slots[kGradient], weight_->weight, weight_->gradient,
+                                          bias_ != nullptr ? bias_->gradient : Tensor(), !first});
   slots[kInput].reset();
   slots[kGradient].reset();
 }

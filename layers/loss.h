@@ -21,9 +21,10 @@ struct Loss {
              const Tensor& doutputs, const Tensor& totals, double loss_scale = 1) const {
     const float scale = static_cast<float>(loss_scale) / static_cast<float>(global_samples);
     if (kind == Kind::kMse) {
-      backend.mse(outputs, targets, scale, doutputs, totals);
+      backend.run(ops::Mse{outputs, targets, scale, doutputs, totals});
     } else {
-      backend.softmax_cross_entropy(outputs, targets, doutputs ? label_smoothing : 0.0F, scale, doutputs, totals);
+      backend.run(
+          ops::SoftmaxCrossEntropy{outputs, targets, doutputs ? label_smoothing : 0.0F, scale, doutputs, totals});
     }
   }
 };

@@ -151,15 +151,15 @@ void ParameterStore::update_running_statistics() {
   if (statistics_.size() == 0) return;
   // running += momentum * (step - running), in one pass over the flat buffers
   const Tensor learned = running_.view(0, statistics_.shape());
-  backend_.axpy(-kMomentum, learned, learned);
-  backend_.axpy(kMomentum, statistics_, learned);
+  backend_.run(ops::Axpy{-kMomentum, learned, learned});
+  backend_.run(ops::Axpy{kMomentum, statistics_, learned});
   for (auto& bn : batch_norms_) bn->batches += bn->frozen ? 0 : 1;
 }
 
 void ParameterStore::refresh_learned() {
   if (mirror_) {
     if (mirror_.dtype() != DType::kF32 && learned_values_.size() > 0) {
-      backend_.cast(learned_values_, mirror_.view(0, learned_values_.shape()));
+      backend_.run(ops::Cast{learned_values_, mirror_.view(0, learned_values_.shape())});
     }
     return;
   }
@@ -170,7 +170,7 @@ void ParameterStore::refresh_learned() {
 
 void ParameterStore::refresh_compute() {
   if (mirror_) {
-    if (mirror_.dtype() != DType::kF32) backend_.cast(values_, mirror_);
+    if (mirror_.dtype() != DType::kF32) backend_.run(ops::Cast{values_, mirror_});
     return;
   }
   for (auto& parameter : parameters_) backend_.refresh_compute(parameter->weight);

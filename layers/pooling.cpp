@@ -31,7 +31,7 @@ Shape MaxPool2d::build(BuildContext& context, const std::string& path, const Sha
 Tensor MaxPool2d::forward(const Tensor& x, Cache& cache, Mode mode) {
   Tensor y = output(output_shape(x.shape()));
   Tensor argmax = backend_->tensor(y.shape(), DType::kU8);
-  backend_->max_pool_forward(spec_, x, y, argmax);
+  backend_->run(ops::MaxPoolForward{spec_, x, y, argmax});
   if (mode == Mode::kTraining) {
     saved(cache)[0] = argmax;
     saved_input_shape(cache) = x.shape();
@@ -41,7 +41,7 @@ Tensor MaxPool2d::forward(const Tensor& x, Cache& cache, Mode mode) {
 
 Tensor MaxPool2d::backward_input(const Tensor& dy, Cache& cache) {
   Tensor dx = output(saved_input_shape(cache));
-  backend_->max_pool_backward(spec_, dy, saved(cache)[0], dx);
+  backend_->run(ops::MaxPoolBackward{spec_, dy, saved(cache)[0], dx});
   saved(cache)[0].reset();
   return dx;
 }
@@ -57,13 +57,13 @@ Shape GlobalAvgPool::output_shape(const Shape& input) const { return {input[0], 
 Tensor GlobalAvgPool::forward(const Tensor& x, Cache& cache, Mode mode) {
   if (mode == Mode::kTraining) saved_input_shape(cache) = x.shape();
   Tensor y = output(output_shape(x.shape()));
-  backend_->global_avg_pool_forward(x, y);
+  backend_->run(ops::GlobalAvgPoolForward{x, y});
   return y;
 }
 
 Tensor GlobalAvgPool::backward_input(const Tensor& dy, Cache& cache) {
   Tensor dx = output(saved_input_shape(cache));
-  backend_->global_avg_pool_backward(dy, dx);
+  backend_->run(ops::GlobalAvgPoolBackward{dy, dx});
   return dx;
 }
 
@@ -78,14 +78,14 @@ Tensor Flatten::forward(const Tensor& x, Cache& cache, Mode mode) {
   if (mode == Mode::kTraining) saved_input_shape(cache) = x.shape();
   if (x.shape().rank() == 2) return x;
   Tensor y = output(output_shape(x.shape()));
-  backend_->flatten(x, y);
+  backend_->run(ops::Flatten{x, y});
   return y;
 }
 
 Tensor Flatten::backward_input(const Tensor& dy, Cache& cache) {
   if (saved_input_shape(cache).rank() == 2) return dy;
   Tensor dx = output(saved_input_shape(cache));
-  backend_->unflatten(dy, dx);
+  backend_->run(ops::Unflatten{dy, dx});
   return dx;
 }
 

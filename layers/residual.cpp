@@ -67,7 +67,7 @@ Tensor ResidualBlock::propagate(const Tensor& dy, Cache& cache, bool weights) {
     downsample_->conv.backward_input_add(dshortcut, cache, dx);
     if (weights) downsample_->backward_weight(cache);
   } else if (needs_input_gradient_) {
-    backend_->batch_norm_backward_residual(dy, mask, dx);
+    backend_->run(ops::BatchNormBackwardResidual{dy, mask, dx});
   }
   return dx;
 }

@@ -43,7 +43,7 @@ ReductionSpeed time_reduction(Run& run, double step_wait) {
   });
   const Tensor copy = backend.tensor(gradients.shape(), gradients.dtype());
   speed.copy_seconds = median_seconds(*run.communicator, [&] {
-    backend.cast(gradients, copy);
+    backend.run(ops::Cast{gradients, copy});
     backend.synchronize();
   });
   const double replicas = run.layout.mesh.replicas();

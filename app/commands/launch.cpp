@@ -60,8 +60,7 @@ std::string launch_folder(const Config& config) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) {
-    fail_usage("launch: cannot create the folder {}: {} (choose another with run.dir)", folder.string(),
-               error.message());
+    fail_usage("launch: cannot make the folder {}: {} (choose another with run.dir)", folder.string(), error.message());
   }
   return folder.lexically_normal().string();
 }

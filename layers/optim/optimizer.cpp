@@ -19,8 +19,10 @@ class Sgd final : public Optimizer {
   Sgd(const OptimizerSpec& spec, Backend& backend, ParameterStore& store)
       : Optimizer(backend, store), spec_(spec), momentum_(add_slot("momentum")) {}
   void step(double lr, std::int64_t /*update*/) override {
-    backend_.sgd_update({static_cast<float>(lr), spec_.momentum, spec_.weight_decay, spec_.nesterov},
-                        store_.learned_values(), store_.gradients(), momentum_);
+    backend_.run(ops::SgdUpdate{{static_cast<float>(lr), spec_.momentum, spec_.weight_decay, spec_.nesterov},
+                                store_.learned_values(),
+                                store_.gradients(),
+                                momentum_});
   }
 
  private:
@@ -34,14 +36,14 @@ class Adamw final : public Optimizer {
       : Optimizer(backend, store), spec_(spec), first_(add_slot("exp_avg")), second_(add_slot("exp_avg_sq")) {}
   void step(double lr, std::int64_t update) override {
     const auto t = static_cast<double>(update + 1);
-    const AdamwUpdate u{static_cast<float>(lr),
-                        spec_.epsilon,
-                        spec_.weight_decay,
-                        spec_.beta1,
-                        spec_.beta2,
-                        1 - std::pow(spec_.beta1, t),
-                        1 - std::pow(spec_.beta2, t)};
-    backend_.adamw_update(u, store_.learned_values(), store_.gradients(), first_, second_);
+    const ops::AdamwUpdate::Hyperparameters u{static_cast<float>(lr),
+                                              spec_.epsilon,
+                                              spec_.weight_decay,
+                                              spec_.beta1,
+                                              spec_.beta2,
+                                              1 - std::pow(spec_.beta1, t),
+                                              1 - std::pow(spec_.beta2, t)};
+    backend_.run(ops::AdamwUpdate{u, store_.learned_values(), store_.gradients(), first_, second_});
   }
 
  private:
@@ -54,8 +56,12 @@ class Lars final : public Optimizer {
   Lars(const OptimizerSpec& spec, Backend& backend, ParameterStore& store)
       : Optimizer(backend, store), spec_(spec), momentum_(add_slot("momentum")), segments_(store.segments()) {}
   void step(double lr, std::int64_t /*update*/) override {
-    backend_.lars_update({static_cast<float>(lr), spec_.momentum, spec_.weight_decay, spec_.trust, spec_.epsilon},
-                         segments_, store_.learned_values(), store_.gradients(), momentum_);
+    backend_.run(
+        ops::LarsUpdate{{static_cast<float>(lr), spec_.momentum, spec_.weight_decay, spec_.trust, spec_.epsilon},
+                        segments_,
+                        store_.learned_values(),
+                        store_.gradients(),
+                        momentum_});
   }
 
  private:

@@ -38,9 +38,9 @@ Tensor BatchTransfer::inputs(const Tensor& raw) {
   if (raw.dtype() == backend_.compute_type()) return raw;
   Tensor inputs = backend_.tensor(raw.shape(), backend_.compute_type());
   if (raw.dtype() == DType::kU8) {
-    backend_.normalize_images(raw, mean_, std_, inputs);
+    backend_.run(ops::NormalizeImages{raw, mean_, std_, inputs});
   } else {
-    backend_.cast(raw, inputs);
+    backend_.run(ops::Cast{raw, inputs});
   }
   return inputs;
 }

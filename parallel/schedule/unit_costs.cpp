@@ -27,7 +27,7 @@ Tensor random_tensor(Backend& backend, std::int64_t count, std::uint64_t key) {
   backend.copy_from_host(host.data(), plain);
   if (backend.compute_type() == DType::kF32) return plain;
   Tensor typed = backend.tensor({count}, backend.compute_type());
-  backend.cast(plain, typed);
+  backend.run(ops::Cast{plain, typed});
   return typed;
 }
 

@@ -193,7 +193,7 @@ TEST_CASE("flatten orders features as C, H, W") {
   for (int c = 0; c < 2; ++c) {
     for (int i = 0; i < 6; ++i) x.data<float>()[i * 2 + c] = static_cast<float>(6 * c + i);  // channels-last
   }
-  backend.flatten(x, y);
+  backend.run(ops::Flatten{x, y});
   for (int i = 0; i < 12; ++i) CHECK(y.data<float>()[i] == static_cast<float>(i));
 }
 

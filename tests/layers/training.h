@@ -48,7 +48,7 @@ class Training {
     Tensor x = images_;
     if (backend_.compute_type() != DType::kF32) {
       x = backend_.tensor(images_.shape(), backend_.compute_type());
-      backend_.cast(images_, x);
+      backend_.run(ops::Cast{images_, x});
     }
     const Tensor y = model_.forward(x, cache_, Mode::kTraining);
     const Tensor dy = backend_.tensor(y.shape(), y.dtype());

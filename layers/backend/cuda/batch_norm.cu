@@ -202,21 +202,21 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void CudaBackend::batch_norm_statistics(const Tensor& x, const Tensor& mean, const Tensor& variance) {
-  if (x.size() == 0) {
-    zero(mean);
-    zero(variance);
+void CudaBackend::run(const ops::BatchNormStatistics& op) {
+  if (op.x.size() == 0) {
+    zero(op.mean);
+    zero(op.variance);
     return;
   }
-  const std::int64_t channels = x.shape()[1];
+  const std::int64_t channels = op.x.shape()[1];
   Tensor partial;
   RowTiles tiles;
-  gpu::dispatch_activation(x.dtype(), [&](auto type) {
+  gpu::dispatch_activation(op.x.dtype(), [&](auto type) {
     using T = decltype(type);
-    const T* input = x.data<T>();
+    const T* input = op.x.data<T>();
     const auto launch = [&](auto lanes) {
       constexpr int kCount = decltype(lanes)::value;
-      tiles = gpu::row_tiles(*state_, x.shape(), kCount, 3);
+      tiles = gpu::row_tiles(*state_, op.x.shape(), kCount, 3);
       partial = tensor({tiles.grid.y, 3, channels}, DType::kF32);
       moments_kernel<T, kCount>
           <<<tiles.grid, tiles.block, 0, state_->stream>>>(input, tiles.slices, partial.data<float>());
@@ -226,29 +226,29 @@ void CudaBackend::batch_norm_statistics(const Tensor& x, const Tensor& mean, con
   CONVOY_CUDA_LAUNCHED();
   const dim3 block(gpu::kMergeChannels, gpu::kMergeLanes);
   merge_moments_kernel<<<gpu::merge_grid(channels), block, 0, state_->stream>>>(
-      partial.data<float>(), tiles.slices, static_cast<int>(tiles.grid.y), mean.data<float>(), variance.data<float>());
+      partial.data<float>(), tiles.slices, static_cast<int>(tiles.grid.y), op.mean.data<float>(),
+      op.variance.data<float>());
   CONVOY_CUDA_LAUNCHED();
 }
 
-void CudaBackend::batch_norm_apply(const Tensor& x, const Tensor& mean, const Tensor& variance, const Tensor& gamma,
-                                   const Tensor& beta, float epsilon, const Tensor& residual, bool relu,
-                                   const Tensor& y) {
-  if (x.size() == 0) return;
-  const ForwardInputs norm{mean.data<float>(), variance.data<float>(), gamma.data<float>(), beta.data<float>(),
-                           epsilon};
-  gpu::dispatch_activation(x.dtype(), [&](auto type) {
+void CudaBackend::run(const ops::BatchNormApply& op) {
+  if (op.mask != nullptr) *op.mask = op.y;
+  if (op.x.size() == 0) return;
+  const ForwardInputs norm{op.mean.data<float>(), op.variance.data<float>(), op.gamma.data<float>(),
+                           op.beta.data<float>(), op.epsilon};
+  gpu::dispatch_activation(op.x.dtype(), [&](auto type) {
     using T = decltype(type);
-    const T *input = x.data<T>(), *other = residual.data<T>();
-    T* output = y.data<T>();
+    const T *input = op.x.data<T>(), *other = op.residual.data<T>();
+    T* output = op.y.data<T>();
     const auto launch = [&](auto lanes) {
       constexpr int kCount = decltype(lanes)::value;
-      const RowTiles tiles = gpu::row_tiles(*state_, x.shape(), kCount, 16);
-      gpu::dispatch_flags(static_cast<bool>(residual), relu, [&](auto has_residual, auto has_relu) {
+      const RowTiles tiles = gpu::row_tiles(*state_, op.x.shape(), kCount, 16);
+      gpu::dispatch_flags(static_cast<bool>(op.residual), op.relu, [&](auto has_residual, auto has_relu) {
         apply_kernel<T, kCount, decltype(has_residual)::value, decltype(has_relu)::value>
             <<<tiles.grid, tiles.block, 0, state_->stream>>>(input, norm, other, tiles.slices, output);
       });
     };
-    gpu::dispatch_lanes<T>(x.shape()[1], launch, input, other, output);
+    gpu::dispatch_lanes<T>(op.x.shape()[1], launch, input, other, output);
   });
   CONVOY_CUDA_LAUNCHED();
 }

@@ -91,36 +91,33 @@ __global__ void __launch_bounds__(kThreads) backward_apply_kernel(Gradients<T> g
 
 }  // namespace
 
-void CudaBackend::batch_norm_backward_reduce(const Tensor& dy, const Tensor& x, const Tensor& y, const Tensor& mean,
-                                             const Tensor& variance, float epsilon, const Tensor& dgamma,
-                                             const Tensor& dbeta) {
-  gpu::channel_sums<true>(*state_, *this, dy, x, y, mean.data<float>(),
-                          SetGradients{variance.data<float>(), epsilon, dgamma.data<float>(), dbeta.data<float>()});
+void CudaBackend::run(const ops::BatchNormBackwardReduce& op) {
+  gpu::channel_sums<true>(
+      *state_, *this, op.dy, op.x, op.mask, op.mean.data<float>(),
+      SetGradients{op.variance.data<float>(), op.epsilon, op.dgamma.data<float>(), op.dbeta.data<float>()});
 }
 
-void CudaBackend::batch_norm_backward_apply(const Tensor& dy, const Tensor& x, const Tensor& y, const Tensor& mean,
-                                            const Tensor& variance, const Tensor& gamma, const Tensor& dgamma,
-                                            const Tensor& dbeta, double count, float epsilon, const Tensor& dx) {
-  if (x.size() == 0) return;
-  const BackwardInputs in{mean.data<float>(),
-                          variance.data<float>(),
-                          gamma.data<float>(),
-                          dgamma.data<float>(),
-                          dbeta.data<float>(),
-                          static_cast<float>(1.0 / count),
-                          epsilon};
-  gpu::dispatch_activation(x.dtype(), [&](auto type) {
+void CudaBackend::run(const ops::BatchNormBackwardApply& op) {
+  if (op.x.size() == 0) return;
+  const BackwardInputs in{op.mean.data<float>(),
+                          op.variance.data<float>(),
+                          op.gamma.data<float>(),
+                          op.dgamma.data<float>(),
+                          op.dbeta.data<float>(),
+                          static_cast<float>(1.0 / op.count),
+                          op.epsilon};
+  gpu::dispatch_activation(op.x.dtype(), [&](auto type) {
     using T = decltype(type);
-    const Gradients<T> g{dy.data<T>(), x.data<T>(), y.data<T>(), dx.data<T>()};
+    const Gradients<T> g{op.dy.data<T>(), op.x.data<T>(), op.mask.data<T>(), op.dx.data<T>()};
     const auto launch = [&](auto lanes) {
       constexpr int kCount = decltype(lanes)::value;
-      const RowTiles tiles = gpu::row_tiles(*state_, x.shape(), kCount, 16);
-      gpu::dispatch_flags(static_cast<bool>(y), true, [&](auto relu, auto) {
+      const RowTiles tiles = gpu::row_tiles(*state_, op.x.shape(), kCount, 16);
+      gpu::dispatch_flags(static_cast<bool>(op.mask), true, [&](auto relu, auto) {
         backward_apply_kernel<T, kCount, decltype(relu)::value>
             <<<tiles.grid, tiles.block, 0, state_->stream>>>(g, in, tiles.slices);
       });
     };
-    gpu::dispatch_lanes<T>(x.shape()[1], launch, g.dy, g.x, g.y, g.dx);
+    gpu::dispatch_lanes<T>(op.x.shape()[1], launch, g.dy, g.x, g.y, g.dx);
   });
   CONVOY_CUDA_LAUNCHED();
 }

@@ -41,41 +41,39 @@ std::unique_ptr<WeightLayout> CudaBackend::conv2d_layout(const Conv2dSpec& spec,
                                             padded_channels(input[1], options_.compute));
 }
 
-void CudaBackend::conv2d_forward(const Conv2dSpec& spec, const Tensor& x, const Weight& w, const Weight* bias,
-                                 const Tensor& y) {
-  if (y.size() == 0) return;
-  const ConvPlanKey key = plan_key(ConvDirection::kForward, spec, x.shape(), options_.compute);
-  const Tensor input = padded_input(*state_, *this, key, x);
-  plans_of(*state_).run(*state_, *this, key, {input.raw(), w.compute.raw(), y.raw()});
-  if (bias != nullptr) gpu::add_bias(*state_, bias->master, y);
+void CudaBackend::run(const ops::Conv2dForward& op) {
+  if (op.y.size() == 0) return;
+  const ConvPlanKey key = plan_key(ConvDirection::kForward, op.spec, op.x.shape(), options_.compute);
+  const Tensor input = padded_input(*state_, *this, key, op.x);
+  plans_of(*state_).run(*state_, *this, key, {input.raw(), op.w.compute.raw(), op.y.raw()});
+  if (op.bias != nullptr) gpu::add_bias(*state_, op.bias->master, op.y);
 }
 
-void CudaBackend::conv2d_backward_input(const Conv2dSpec& spec, const Tensor& dy, const Weight& w, const Tensor& dx) {
-  if (dx.size() == 0) return;
-  const ConvPlanKey key = plan_key(ConvDirection::kBackwardInput, spec, dx.shape(), options_.compute);
-  const bool padded = dx.shape()[1] != key.in_channels;
-  const Tensor result = padded ? tensor(padded_shape(key), dx.dtype()) : dx;
-  plans_of(*state_).run(*state_, *this, key, {result.raw(), w.backward.raw(), dy.raw()});
-  if (padded) gpu::cut_channels(*state_, result, dx);
+void CudaBackend::run(const ops::Conv2dBackwardInput& op) {
+  if (op.dx.size() == 0) return;
+  const ConvPlanKey key = plan_key(ConvDirection::kBackwardInput, op.spec, op.dx.shape(), options_.compute);
+  const bool padded = op.dx.shape()[1] != key.in_channels;
+  const Tensor result = padded ? tensor(padded_shape(key), op.dx.dtype()) : op.dx;
+  plans_of(*state_).run(*state_, *this, key, {result.raw(), op.w.backward.raw(), op.dy.raw()});
+  if (padded) gpu::cut_channels(*state_, result, op.dx);
 }
 
-void CudaBackend::conv2d_backward_weight(const Conv2dSpec& spec, const Tensor& x, const Tensor& dy, const Weight& w,
-                                         const Tensor& dw, const Tensor& dbias, bool accumulate) {
-  if (dbias) gpu::bias_gradient(*state_, *this, dy, dbias, accumulate);
-  if (x.size() == 0) {
-    if (!accumulate) zero(dw);
+void CudaBackend::run(const ops::Conv2dBackwardWeight& op) {
+  if (op.dbias) gpu::bias_gradient(*state_, *this, op.dy, op.dbias, op.accumulate);
+  if (op.x.size() == 0) {
+    if (!op.accumulate) zero(op.dw);
     return;
   }
-  const ConvPlanKey key = plan_key(ConvDirection::kBackwardWeight, spec, x.shape(), options_.compute);
-  const Tensor input = padded_input(*state_, *this, key, x);
-  const bool direct = key.type == DType::kF32 && !accumulate;
-  const Tensor result = direct ? dw : tensor({w.layout->elements()}, key.type);
-  plans_of(*state_).run(*state_, *this, key, {input.raw(), result.raw(), dy.raw()});
+  const ConvPlanKey key = plan_key(ConvDirection::kBackwardWeight, op.spec, op.x.shape(), options_.compute);
+  const Tensor input = padded_input(*state_, *this, key, op.x);
+  const bool direct = key.type == DType::kF32 && !op.accumulate;
+  const Tensor result = direct ? op.dw : tensor({op.w.layout->elements()}, key.type);
+  plans_of(*state_).run(*state_, *this, key, {input.raw(), result.raw(), op.dy.raw()});
   if (direct) return;
-  if (accumulate) {
-    gpu::add_gradient(*state_, result, dw);
+  if (op.accumulate) {
+    gpu::add_gradient(*state_, result, op.dw);
   } else {
-    cast(result, dw);
+    run(ops::Cast{result, op.dw});
   }
 }
 

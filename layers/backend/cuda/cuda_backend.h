@@ -59,54 +59,36 @@ class CudaBackend final : public Backend {
   [[nodiscard]] bool weights_mirror_master() const override { return true; }
   void refresh_compute(Weight& weight) override;
 
-  void normalize_images(const Tensor& x, const Tensor& mean, const Tensor& std, const Tensor& y) override;
-  void cast(const Tensor& x, const Tensor& y) override;
-  void flatten(const Tensor& x, const Tensor& y) override;
-  void unflatten(const Tensor& dy, const Tensor& dx) override;
-
-  void linear_forward(const Tensor& x, const Weight& w, const Weight* bias, bool relu, const Tensor& y) override;
-  void linear_backward_input(const Tensor& dy, const Weight& w, const Tensor& dx) override;
-  void linear_backward_weight(const Tensor& x, const Tensor& dy, const Weight& w, const Tensor& dw, const Tensor& dbias,
-                              bool accumulate) override;
-
-  void conv2d_forward(const Conv2dSpec& spec, const Tensor& x, const Weight& w, const Weight* bias,
-                      const Tensor& y) override;
-  void conv2d_backward_input(const Conv2dSpec& spec, const Tensor& dy, const Weight& w, const Tensor& dx) override;
-  void conv2d_backward_weight(const Conv2dSpec& spec, const Tensor& x, const Tensor& dy, const Weight& w,
-                              const Tensor& dw, const Tensor& dbias, bool accumulate) override;
-
-  void batch_norm_statistics(const Tensor& x, const Tensor& mean, const Tensor& variance) override;
-  void batch_norm_apply(const Tensor& x, const Tensor& mean, const Tensor& variance, const Tensor& gamma,
-                        const Tensor& beta, float epsilon, const Tensor& residual, bool relu, const Tensor& y) override;
-  void batch_norm_backward_reduce(const Tensor& dy, const Tensor& x, const Tensor& y, const Tensor& mean,
-                                  const Tensor& variance, float epsilon, const Tensor& dgamma,
-                                  const Tensor& dbeta) override;
-  void batch_norm_backward_apply(const Tensor& dy, const Tensor& x, const Tensor& y, const Tensor& mean,
-                                 const Tensor& variance, const Tensor& gamma, const Tensor& dgamma, const Tensor& dbeta,
-                                 double count, float epsilon, const Tensor& dx) override;
-  void batch_norm_backward_residual(const Tensor& dy, const Tensor& y, const Tensor& dresidual) override;
-
-  void relu_forward(const Tensor& x, const Tensor& y) override;
-  void relu_backward(const Tensor& dy, const Tensor& y, const Tensor& dx) override;
-  void add(const Tensor& x, const Tensor& y) override;
-  void scale(float factor, const Tensor& x) override;
-  void axpy(float scale, const Tensor& x, const Tensor& y) override;
-  void max_pool_forward(const PoolSpec& spec, const Tensor& x, const Tensor& y, const Tensor& argmax) override;
-  void max_pool_backward(const PoolSpec& spec, const Tensor& dy, const Tensor& argmax, const Tensor& dx) override;
-  void global_avg_pool_forward(const Tensor& x, const Tensor& y) override;
-  void global_avg_pool_backward(const Tensor& dy, const Tensor& dx) override;
-
-  void softmax_cross_entropy(const Tensor& logits, const Tensor& labels, float smoothing, float scale,
-                             const Tensor& dlogits, const Tensor& totals) override;
-  void mse(const Tensor& predictions, const Tensor& targets, float scale, const Tensor& dpredictions,
-           const Tensor& totals) override;
-
-  void sgd_update(const SgdUpdate& update, const Tensor& values, const Tensor& gradients,
-                  const Tensor& momentum) override;
-  void adamw_update(const AdamwUpdate& update, const Tensor& values, const Tensor& gradients,
-                    const Tensor& first_moment, const Tensor& second_moment) override;
-  void lars_update(const LarsUpdate& update, std::span<const Segment> segments, const Tensor& values,
-                   const Tensor& gradients, const Tensor& momentum) override;
+  void run(const ops::NormalizeImages& op) override;
+  void run(const ops::Cast& op) override;
+  void run(const ops::Flatten& op) override;
+  void run(const ops::Unflatten& op) override;
+  void run(const ops::LinearForward& op) override;
+  void run(const ops::LinearBackwardInput& op) override;
+  void run(const ops::LinearBackwardWeight& op) override;
+  void run(const ops::Conv2dForward& op) override;
+  void run(const ops::Conv2dBackwardInput& op) override;
+  void run(const ops::Conv2dBackwardInputAdd& op) override { add_to_input_gradient(op); }
+  void run(const ops::Conv2dBackwardWeight& op) override;
+  void run(const ops::BatchNormStatistics& op) override;
+  void run(const ops::BatchNormApply& op) override;
+  void run(const ops::BatchNormBackwardReduce& op) override;
+  void run(const ops::BatchNormBackwardApply& op) override;
+  void run(const ops::BatchNormBackwardResidual& op) override;
+  void run(const ops::ReluForward& op) override;
+  void run(const ops::ReluBackward& op) override;
+  void run(const ops::Add& op) override;
+  void run(const ops::Scale& op) override;
+  void run(const ops::Axpy& op) override;
+  void run(const ops::MaxPoolForward& op) override;
+  void run(const ops::MaxPoolBackward& op) override;
+  void run(const ops::GlobalAvgPoolForward& op) override;
+  void run(const ops::GlobalAvgPoolBackward& op) override;
+  void run(const ops::SoftmaxCrossEntropy& op) override;
+  void run(const ops::Mse& op) override;
+  void run(const ops::SgdUpdate& op) override;
+  void run(const ops::AdamwUpdate& op) override;
+  void run(const ops::LarsUpdate& op) override;
 
  private:
   class DeviceMemory final : public RawMemory {

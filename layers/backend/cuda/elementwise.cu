@@ -164,71 +164,72 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void CudaBackend::normalize_images(const Tensor& x, const Tensor& mean, const Tensor& std, const Tensor& y) {
-  const std::int64_t count = x.size();
+void CudaBackend::run(const ops::NormalizeImages& op) {
+  const std::int64_t count = op.x.size();
   if (count == 0) return;
-  gpu::dispatch_activation(y.dtype(), [&](auto type) {
+  gpu::dispatch_activation(op.y.dtype(), [&](auto type) {
     using T = decltype(type);
-    const auto* source = x.data<std::uint8_t>();
-    T* target = y.data<T>();
+    const auto* source = op.x.data<std::uint8_t>();
+    T* target = op.y.data<T>();
     const bool aligned = gpu::is_aligned(source, kPixels) && gpu::is_aligned(target, 16);
     const std::int64_t vectors = aligned ? count / kPixels : 0;
     const unsigned blocks = gpu::grid_blocks(*state_, std::max(vectors, count - kPixels * vectors));
-    normalize_kernel<<<blocks, kThreads, 0, state_->stream>>>(source, mean.data<float>(), mean.size() == 1 ? 0 : 1,
-                                                              std.data<float>(), std.size() == 1 ? 0 : 1,
-                                                              static_cast<int>(x.shape()[1]), vectors, count, target);
+    normalize_kernel<<<blocks, kThreads, 0, state_->stream>>>(
+        source, op.mean.data<float>(), op.mean.size() == 1 ? 0 : 1, op.std.data<float>(), op.std.size() == 1 ? 0 : 1,
+        static_cast<int>(op.x.shape()[1]), vectors, count, target);
   });
   CONVOY_CUDA_LAUNCHED();
 }
 
-void CudaBackend::cast(const Tensor& x, const Tensor& y) {
-  gpu::dispatch_activation(x.dtype(), [&](auto from) {
-    gpu::dispatch_activation(y.dtype(), [&](auto to) {
-      map(*state_, Same{}, x.size(), y.data<decltype(to)>(), x.data<const decltype(from)>());
+void CudaBackend::run(const ops::Cast& op) {
+  gpu::dispatch_activation(op.x.dtype(), [&](auto from) {
+    gpu::dispatch_activation(op.y.dtype(), [&](auto to) {
+      map(*state_, Same{}, op.x.size(), op.y.data<decltype(to)>(), op.x.data<const decltype(from)>());
     });
   });
 }
 
-void CudaBackend::flatten(const Tensor& x, const Tensor& y) { transpose_image(*state_, x, y, x.shape(), true); }
+void CudaBackend::run(const ops::Flatten& op) { transpose_image(*state_, op.x, op.y, op.x.shape(), true); }
 
-void CudaBackend::unflatten(const Tensor& dy, const Tensor& dx) { transpose_image(*state_, dy, dx, dx.shape(), false); }
+void CudaBackend::run(const ops::Unflatten& op) { transpose_image(*state_, op.dy, op.dx, op.dx.shape(), false); }
 
-void CudaBackend::relu_forward(const Tensor& x, const Tensor& y) {
-  gpu::dispatch_activation(x.dtype(), [&](auto type) {
+void CudaBackend::run(const ops::ReluForward& op) {
+  gpu::dispatch_activation(op.x.dtype(), [&](auto type) {
     using T = decltype(type);
-    map(*state_, Relu{}, x.size(), y.data<T>(), x.data<const T>());
+    map(*state_, Relu{}, op.x.size(), op.y.data<T>(), op.x.data<const T>());
   });
 }
 
-void CudaBackend::relu_backward(const Tensor& dy, const Tensor& y, const Tensor& dx) {
-  gpu::dispatch_activation(dy.dtype(), [&](auto type) {
+void CudaBackend::run(const ops::ReluBackward& op) {
+  gpu::dispatch_activation(op.dy.dtype(), [&](auto type) {
     using T = decltype(type);
-    map(*state_, ReluBackward{}, dy.size(), dx.data<T>(), dy.data<const T>(), y.data<const T>());
+    map(*state_, ReluBackward{}, op.dy.size(), op.dx.data<T>(), op.dy.data<const T>(), op.y.data<const T>());
   });
 }
 
-void CudaBackend::batch_norm_backward_residual(const Tensor& dy, const Tensor& y, const Tensor& dresidual) {
-  if (!y) return add(dy, dresidual);
-  gpu::dispatch_activation(dy.dtype(), [&](auto type) {
+void CudaBackend::run(const ops::BatchNormBackwardResidual& op) {
+  if (!op.mask) return run(ops::Add{op.dy, op.dresidual});
+  gpu::dispatch_activation(op.dy.dtype(), [&](auto type) {
     using T = decltype(type);
-    T* sum = dresidual.data<T>();
-    map(*state_, AddMasked{}, dy.size(), sum, dresidual.data<const T>(), dy.data<const T>(), y.data<const T>());
+    T* sum = op.dresidual.data<T>();
+    map(*state_, AddMasked{}, op.dy.size(), sum, op.dresidual.data<const T>(), op.dy.data<const T>(),
+        op.mask.data<const T>());
   });
 }
 
-void CudaBackend::add(const Tensor& x, const Tensor& y) {
-  gpu::dispatch_activation(x.dtype(), [&](auto type) {
+void CudaBackend::run(const ops::Add& op) {
+  gpu::dispatch_activation(op.x.dtype(), [&](auto type) {
     using T = decltype(type);
-    map(*state_, Add{}, x.size(), y.data<T>(), y.data<const T>(), x.data<const T>());
+    map(*state_, Add{}, op.x.size(), op.y.data<T>(), op.y.data<const T>(), op.x.data<const T>());
   });
 }
 
-void CudaBackend::scale(float factor, const Tensor& x) {
-  map(*state_, Scale{factor}, x.size(), x.data<float>(), x.data<const float>());
+void CudaBackend::run(const ops::Scale& op) {
+  map(*state_, Scale{op.factor}, op.x.size(), op.x.data<float>(), op.x.data<const float>());
 }
 
-void CudaBackend::axpy(float scale, const Tensor& x, const Tensor& y) {
-  map(*state_, Axpy{scale}, x.size(), y.data<float>(), y.data<const float>(), x.data<const float>());
+void CudaBackend::run(const ops::Axpy& op) {
+  map(*state_, Axpy{op.scale}, op.x.size(), op.y.data<float>(), op.y.data<const float>(), op.x.data<const float>());
 }
 
 bool CudaBackend::all_finite(const Tensor& x) {

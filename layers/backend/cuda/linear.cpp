@@ -27,38 +27,38 @@ Epilogue epilogue(bool bias, bool relu) {
 
 }  // namespace
 
-void CudaBackend::linear_forward(const Tensor& x, const Weight& w, const Weight* bias, bool relu, const Tensor& y) {
-  if (y.size() == 0) return;
+void CudaBackend::run(const ops::LinearForward& op) {
+  if (op.y.size() == 0) return;
   Tensor added;  // in the type of y, as the epilogue wants it
-  if (bias != nullptr) {
-    added = bias->compute;
-    if (added.dtype() != y.dtype()) {
-      added = tensor(bias->master.shape(), y.dtype());
-      cast(bias->master, added);
+  if (op.bias != nullptr) {
+    added = op.bias->compute;
+    if (added.dtype() != op.y.dtype()) {
+      added = tensor(op.bias->master.shape(), op.y.dtype());
+      run(ops::Cast{op.bias->master, added});
     }
   }
-  const std::int64_t batch = x.shape()[0], in = x.shape()[1], out = y.shape()[1];
-  const MatrixProduct product{true, false, out, batch, in, x.dtype(), y.dtype(), epilogue(bias != nullptr, relu)};
-  plans_of(*state_).run(*state_, *this, product, w.compute.raw(), x.raw(), added.raw(), y.raw(), false);
+  const std::int64_t batch = op.x.shape()[0], in = op.x.shape()[1], out = op.y.shape()[1];
+  const MatrixProduct product{true, false,        out,          batch,
+                              in,   op.x.dtype(), op.y.dtype(), epilogue(op.bias != nullptr, op.relu)};
+  plans_of(*state_).run(*state_, *this, product, op.w.compute.raw(), op.x.raw(), added.raw(), op.y.raw(), false);
 }
 
-void CudaBackend::linear_backward_input(const Tensor& dy, const Weight& w, const Tensor& dx) {
-  if (dx.size() == 0) return;
-  const std::int64_t batch = dy.shape()[0], in = dx.shape()[1], out = dy.shape()[1];
-  const MatrixProduct product{false, false, in, batch, out, dy.dtype(), dx.dtype(), Epilogue::kNone};
-  plans_of(*state_).run(*state_, *this, product, w.backward.raw(), dy.raw(), nullptr, dx.raw(), false);
+void CudaBackend::run(const ops::LinearBackwardInput& op) {
+  if (op.dx.size() == 0) return;
+  const std::int64_t batch = op.dy.shape()[0], in = op.dx.shape()[1], out = op.dy.shape()[1];
+  const MatrixProduct product{false, false, in, batch, out, op.dy.dtype(), op.dx.dtype(), Epilogue::kNone};
+  plans_of(*state_).run(*state_, *this, product, op.w.backward.raw(), op.dy.raw(), nullptr, op.dx.raw(), false);
 }
 
-void CudaBackend::linear_backward_weight(const Tensor& x, const Tensor& dy, const Weight&, const Tensor& dw,
-                                         const Tensor& dbias, bool accumulate) {
-  if (dbias) gpu::bias_gradient(*state_, *this, dy, dbias, accumulate);
-  if (x.size() == 0) {
-    if (!accumulate) zero(dw);
+void CudaBackend::run(const ops::LinearBackwardWeight& op) {
+  if (op.dbias) gpu::bias_gradient(*state_, *this, op.dy, op.dbias, op.accumulate);
+  if (op.x.size() == 0) {
+    if (!op.accumulate) zero(op.dw);
     return;
   }
-  const std::int64_t batch = x.shape()[0], in = x.shape()[1], out = dy.shape()[1];
-  const MatrixProduct product{false, true, in, out, batch, x.dtype(), DType::kF32, Epilogue::kNone};
-  plans_of(*state_).run(*state_, *this, product, x.raw(), dy.raw(), nullptr, dw.raw(), accumulate);
+  const std::int64_t batch = op.x.shape()[0], in = op.x.shape()[1], out = op.dy.shape()[1];
+  const MatrixProduct product{false, true, in, out, batch, op.x.dtype(), DType::kF32, Epilogue::kNone};
+  plans_of(*state_).run(*state_, *this, product, op.x.raw(), op.dy.raw(), nullptr, op.dw.raw(), op.accumulate);
 }
 
 }  // namespace convoy

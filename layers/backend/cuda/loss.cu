@@ -146,39 +146,38 @@ void add_scores(const CudaState& state, const Scores& scores, std::int64_t sampl
 
 }  // namespace
 
-void CudaBackend::softmax_cross_entropy(const Tensor& logits, const Tensor& labels, float smoothing, float scale,
-                                        const Tensor& dlogits, const Tensor& totals) {
-  const std::int64_t samples = logits.shape()[0], classes = logits.shape()[1];
+void CudaBackend::run(const ops::SoftmaxCrossEntropy& op) {
+  const std::int64_t samples = op.logits.shape()[0], classes = op.logits.shape()[1];
   if (samples == 0) return;
   const Tensor scratch = tensor({3, samples}, DType::kF64);
   const Scores scores(scratch, samples);
-  const auto* targets = labels.data<std::int64_t>();
-  gpu::dispatch_activation(logits.dtype(), [&](auto type) {
+  const auto* targets = op.labels.data<std::int64_t>();
+  gpu::dispatch_activation(op.logits.dtype(), [&](auto type) {
     using T = decltype(type);
     cross_entropy_kernel<<<static_cast<unsigned>(samples), row_threads(classes), 0, state_->stream>>>(
-        CrossEntropy{classes, smoothing, scale}, logits.data<const T>(), targets, dlogits.data<T>(), scores);
+        CrossEntropy{classes, op.smoothing, op.scale}, op.logits.data<const T>(), targets, op.dlogits.data<T>(),
+        scores);
   });
   CONVOY_CUDA_LAUNCHED();
-  add_scores(*state_, scores, samples, targets, classes, totals);
+  add_scores(*state_, scores, samples, targets, classes, op.totals);
 }
 
-void CudaBackend::mse(const Tensor& predictions, const Tensor& targets, float scale, const Tensor& dpredictions,
-                      const Tensor& totals) {
-  const std::int64_t samples = predictions.shape()[0], outputs = predictions.shape().sample_size();
+void CudaBackend::run(const ops::Mse& op) {
+  const std::int64_t samples = op.predictions.shape()[0], outputs = op.predictions.shape().sample_size();
   if (samples == 0) return;
   const Tensor scratch = tensor({3, samples}, DType::kF64);
   const Scores scores(scratch, samples);
-  const bool one_hot = targets.dtype() == DType::kI64;
-  const auto* labels = one_hot ? targets.data<const std::int64_t>() : nullptr;
-  const auto* values = one_hot ? nullptr : targets.data<const float>();
-  const double slope = 2.0 * static_cast<double>(scale) / static_cast<double>(outputs);
-  gpu::dispatch_activation(predictions.dtype(), [&](auto type) {
+  const bool one_hot = op.targets.dtype() == DType::kI64;
+  const auto* labels = one_hot ? op.targets.data<const std::int64_t>() : nullptr;
+  const auto* values = one_hot ? nullptr : op.targets.data<const float>();
+  const double slope = 2.0 * static_cast<double>(op.scale) / static_cast<double>(outputs);
+  gpu::dispatch_activation(op.predictions.dtype(), [&](auto type) {
     using T = decltype(type);
     mse_kernel<<<static_cast<unsigned>(samples), row_threads(outputs), 0, state_->stream>>>(
-        outputs, slope, predictions.data<const T>(), labels, values, dpredictions.data<T>(), scores);
+        outputs, slope, op.predictions.data<const T>(), labels, values, op.dpredictions.data<T>(), scores);
   });
   CONVOY_CUDA_LAUNCHED();
-  add_scores(*state_, scores, samples, labels, outputs, totals);
+  add_scores(*state_, scores, samples, labels, outputs, op.totals);
 }
 
 }  // namespace convoy

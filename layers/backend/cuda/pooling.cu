@@ -162,17 +162,17 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void CudaBackend::max_pool_forward(const PoolSpec& spec, const Tensor& x, const Tensor& y, const Tensor& argmax) {
-  const PoolGeometry g = geometry(spec, x.shape(), y.shape());
-  if (y.size() == 0) return;
-  gpu::dispatch_activation(x.dtype(), [&](auto type) {
+void CudaBackend::run(const ops::MaxPoolForward& op) {
+  const PoolGeometry g = geometry(op.spec, op.x.shape(), op.y.shape());
+  if (op.y.size() == 0) return;
+  gpu::dispatch_activation(op.x.dtype(), [&](auto type) {
     using T = decltype(type);
-    const T* input = x.data<T>();
-    T* output = y.data<T>();
-    auto* places = argmax.data<std::uint8_t>();
+    const T* input = op.x.data<T>();
+    T* output = op.y.data<T>();
+    auto* places = op.argmax.data<std::uint8_t>();
     const auto start = [&](auto lanes) {
       constexpr int kCount = decltype(lanes)::value;
-      const LineLaunch launch(x.shape()[0] * g.out_height, g.out_width, g.channels, kCount);
+      const LineLaunch launch(op.x.shape()[0] * g.out_height, g.out_width, g.channels, kCount);
       max_pool_kernel<T, kCount><<<launch.lines, launch.threads, 0, state_->stream>>>(input, g, output, places);
     };
     gpu::dispatch_lanes<T>(g.channels, start, input, output, places);
@@ -180,17 +180,17 @@ void CudaBackend::max_pool_forward(const PoolSpec& spec, const Tensor& x, const 
   CONVOY_CUDA_LAUNCHED();
 }
 
-void CudaBackend::max_pool_backward(const PoolSpec& spec, const Tensor& dy, const Tensor& argmax, const Tensor& dx) {
-  const PoolGeometry g = geometry(spec, dx.shape(), dy.shape());
-  if (dx.size() == 0) return;
-  gpu::dispatch_activation(dy.dtype(), [&](auto type) {
+void CudaBackend::run(const ops::MaxPoolBackward& op) {
+  const PoolGeometry g = geometry(op.spec, op.dx.shape(), op.dy.shape());
+  if (op.dx.size() == 0) return;
+  gpu::dispatch_activation(op.dy.dtype(), [&](auto type) {
     using T = decltype(type);
-    const T* gradient = dy.data<T>();
-    T* dinput = dx.data<T>();
-    const auto* places = argmax.data<std::uint8_t>();
+    const T* gradient = op.dy.data<T>();
+    T* dinput = op.dx.data<T>();
+    const auto* places = op.argmax.data<std::uint8_t>();
     const auto start = [&](auto lanes) {
       constexpr int kCount = decltype(lanes)::value;
-      const LineLaunch launch(dx.shape()[0] * g.height, g.width, g.channels, kCount);
+      const LineLaunch launch(op.dx.shape()[0] * g.height, g.width, g.channels, kCount);
       max_pool_backward_kernel<T, kCount>
           <<<launch.lines, launch.threads, 0, state_->stream>>>(gradient, places, g, dinput);
     };
@@ -199,17 +199,17 @@ void CudaBackend::max_pool_backward(const PoolSpec& spec, const Tensor& dy, cons
   CONVOY_CUDA_LAUNCHED();
 }
 
-void CudaBackend::global_avg_pool_forward(const Tensor& x, const Tensor& y) {
-  if (y.size() == 0) return;
-  const std::int64_t channels = x.shape()[1], pixels = x.shape()[2] * x.shape()[3];
-  const int height = static_cast<int>(x.shape()[2]), width = static_cast<int>(x.shape()[3]);
-  gpu::dispatch_activation(x.dtype(), [&](auto type) {
+void CudaBackend::run(const ops::GlobalAvgPoolForward& op) {
+  if (op.y.size() == 0) return;
+  const std::int64_t channels = op.x.shape()[1], pixels = op.x.shape()[2] * op.x.shape()[3];
+  const int height = static_cast<int>(op.x.shape()[2]), width = static_cast<int>(op.x.shape()[3]);
+  gpu::dispatch_activation(op.x.dtype(), [&](auto type) {
     using T = decltype(type);
-    const T* input = x.data<T>();
-    T* output = y.data<T>();
+    const T* input = op.x.data<T>();
+    T* output = op.y.data<T>();
     const auto start = [&](auto lanes) {
       constexpr int kCount = decltype(lanes)::value;
-      const std::int64_t count = y.size() / kCount;
+      const std::int64_t count = op.y.size() / kCount;
       average_kernel<T, kCount><<<gpu::grid_blocks(*state_, count), kThreads, 0, state_->stream>>>(
           input, count, height, width, channels, 1.0F / static_cast<float>(pixels), output);
     };
@@ -218,17 +218,17 @@ void CudaBackend::global_avg_pool_forward(const Tensor& x, const Tensor& y) {
   CONVOY_CUDA_LAUNCHED();
 }
 
-void CudaBackend::global_avg_pool_backward(const Tensor& dy, const Tensor& dx) {
-  if (dx.size() == 0) return;
-  const std::int64_t channels = dx.shape()[1], pixels = dx.shape()[2] * dx.shape()[3];
-  const int height = static_cast<int>(dx.shape()[2]), width = static_cast<int>(dx.shape()[3]);
-  gpu::dispatch_activation(dy.dtype(), [&](auto type) {
+void CudaBackend::run(const ops::GlobalAvgPoolBackward& op) {
+  if (op.dx.size() == 0) return;
+  const std::int64_t channels = op.dx.shape()[1], pixels = op.dx.shape()[2] * op.dx.shape()[3];
+  const int height = static_cast<int>(op.dx.shape()[2]), width = static_cast<int>(op.dx.shape()[3]);
+  gpu::dispatch_activation(op.dy.dtype(), [&](auto type) {
     using T = decltype(type);
-    const T* gradient = dy.data<T>();
-    T* dinput = dx.data<T>();
+    const T* gradient = op.dy.data<T>();
+    T* dinput = op.dx.data<T>();
     const auto start = [&](auto lanes) {
       constexpr int kCount = decltype(lanes)::value;
-      const LineLaunch launch(dx.shape()[0] * height, width, channels, kCount);
+      const LineLaunch launch(op.dx.shape()[0] * height, width, channels, kCount);
       spread_kernel<T, kCount><<<launch.lines, launch.threads, 0, state_->stream>>>(
           gradient, height, width, channels, 1.0F / static_cast<float>(pixels), dinput);
     };

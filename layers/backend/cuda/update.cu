@@ -26,7 +26,7 @@ struct Slots {
 // Each step takes the gradient and the slots of one element.
 struct SgdStep {
   static constexpr int kSlots = 2;
-  SgdUpdate u;
+  ops::SgdUpdate::Hyperparameters u;
   __device__ void operator()(float g, float (&slot)[kSlots]) const {
     float &w = slot[0], &v = slot[1];
     const float d = fmaf(u.weight_decay, w, g);
@@ -37,7 +37,7 @@ struct SgdStep {
 
 struct PlainSgdStep {
   static constexpr int kSlots = 1;
-  SgdUpdate u;
+  ops::SgdUpdate::Hyperparameters u;
   __device__ void operator()(float g, float (&slot)[kSlots]) const {
     float& w = slot[0];
     w = fmaf(-u.lr, fmaf(u.weight_decay, w, g), w);
@@ -150,8 +150,8 @@ __global__ void __launch_bounds__(kThreads)
 
 // One thread per segment adds its pieces in order.
 __global__ void __launch_bounds__(kThreads)
-    lars_rates_kernel(LarsUpdate u, const SegmentRow* segments, std::int64_t count, const double* w_squares,
-                      const double* g_squares, float* rates) {
+    lars_rates_kernel(ops::LarsUpdate::Hyperparameters u, const SegmentRow* segments, std::int64_t count,
+                      const double* w_squares, const double* g_squares, float* rates) {
   const std::int64_t s = gpu::grid_thread();
   if (s >= count) return;
   const SegmentRow segment = segments[s];
@@ -169,8 +169,8 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 __global__ void __launch_bounds__(kThreads)
-    lars_update_kernel(LarsUpdate u, const PieceRow* pieces, const SegmentRow* segments, const float* rates, float* w,
-                       const float* g, float* v) {
+    lars_update_kernel(ops::LarsUpdate::Hyperparameters u, const PieceRow* pieces, const SegmentRow* segments,
+                       const float* rates, float* w, const float* g, float* v) {
   const PieceRow piece = pieces[blockIdx.x];
   const LarsStep step{u.momentum, rates[piece.segment], segments[piece.segment].adapt != 0 ? u.weight_decay : 0.0F};
   w += piece.offset;
@@ -182,25 +182,28 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void CudaBackend::sgd_update(const SgdUpdate& update, const Tensor& values, const Tensor& gradients,
-                             const Tensor& momentum) {
-  const auto* g = gradients.data<float>();
-  if (momentum) {
-    update_all(*state_, SgdStep{update}, values.size(), g, values.data<float>(), momentum.data<float>());
+void CudaBackend::run(const ops::SgdUpdate& op) {
+  const auto* g = op.gradients.data<float>();
+  if (op.momentum) {
+    update_all(*state_, SgdStep{op.hyperparameters}, op.values.size(), g, op.values.data<float>(),
+               op.momentum.data<float>());
   } else {
-    update_all(*state_, PlainSgdStep{update}, values.size(), g, values.data<float>());
+    update_all(*state_, PlainSgdStep{op.hyperparameters}, op.values.size(), g, op.values.data<float>());
   }
 }
 
-void CudaBackend::adamw_update(const AdamwUpdate& update, const Tensor& values, const Tensor& gradients,
-                               const Tensor& first_moment, const Tensor& second_moment) {
-  const double lr = update.lr, decay = update.weight_decay;
-  const AdamwStep step{static_cast<float>(1.0 - lr * decay),        static_cast<float>(update.beta1),
-                       static_cast<float>(1.0 - update.beta1),      static_cast<float>(update.beta2),
-                       static_cast<float>(1.0 - update.beta2),      static_cast<float>(lr / update.bias1),
-                       static_cast<float>(std::sqrt(update.bias2)), update.epsilon};
-  update_all(*state_, step, values.size(), gradients.data<float>(), values.data<float>(), first_moment.data<float>(),
-             second_moment.data<float>());
+void CudaBackend::run(const ops::AdamwUpdate& op) {
+  const double lr = op.hyperparameters.lr, decay = op.hyperparameters.weight_decay;
+  const AdamwStep step{static_cast<float>(1.0 - lr * decay),
+                       static_cast<float>(op.hyperparameters.beta1),
+                       static_cast<float>(1.0 - op.hyperparameters.beta1),
+                       static_cast<float>(op.hyperparameters.beta2),
+                       static_cast<float>(1.0 - op.hyperparameters.beta2),
+                       static_cast<float>(lr / op.hyperparameters.bias1),
+                       static_cast<float>(std::sqrt(op.hyperparameters.bias2)),
+                       op.hyperparameters.epsilon};
+  update_all(*state_, step, op.values.size(), op.gradients.data<float>(), op.values.data<float>(),
+             op.first_moment.data<float>(), op.second_moment.data<float>());
 }
 
 const CudaBackend::LarsTable& CudaBackend::lars_table(std::span<const Segment> segments) {
@@ -231,15 +234,14 @@ const CudaBackend::LarsTable& CudaBackend::lars_table(std::span<const Segment> s
   return lars_tables_.back();
 }
 
-void CudaBackend::lars_update(const LarsUpdate& update, std::span<const Segment> segments, const Tensor& values,
-                              const Tensor& gradients, const Tensor& momentum) {
-  const LarsTable& table = lars_table(segments);
+void CudaBackend::run(const ops::LarsUpdate& op) {
+  const LarsTable& table = lars_table(op.segments);
   if (table.pieces == 0) return;
-  float *w = values.data<float>(), *v = momentum.data<float>();
-  const auto* g = gradients.data<float>();
+  float *w = op.values.data<float>(), *v = op.momentum.data<float>();
+  const auto* g = op.gradients.data<float>();
   const auto* pieces = table.piece_rows.data<const PieceRow>();
   const auto* rows = table.segment_rows.data<const SegmentRow>();
-  const auto count = static_cast<std::int64_t>(segments.size());
+  const auto count = static_cast<std::int64_t>(op.segments.size());
   const Tensor squares = tensor({2, table.pieces}, DType::kF64), rates = tensor({count}, DType::kF32);
   auto* w_squares = squares.data<double>();
   double* g_squares = w_squares + table.pieces;
@@ -247,10 +249,11 @@ void CudaBackend::lars_update(const LarsUpdate& update, std::span<const Segment>
   lars_squares_kernel<<<blocks, kThreads, 0, state_->stream>>>(pieces, rows, w, g, w_squares, g_squares);
   CONVOY_CUDA_LAUNCHED();
   const auto rate_blocks = static_cast<unsigned>((count + kThreads - 1) / kThreads);
-  lars_rates_kernel<<<rate_blocks, kThreads, 0, state_->stream>>>(update, rows, count, w_squares, g_squares,
+  lars_rates_kernel<<<rate_blocks, kThreads, 0, state_->stream>>>(op.hyperparameters, rows, count, w_squares, g_squares,
                                                                   rates.data<float>());
   CONVOY_CUDA_LAUNCHED();
-  lars_update_kernel<<<blocks, kThreads, 0, state_->stream>>>(update, pieces, rows, rates.data<float>(), w, g, v);
+  lars_update_kernel<<<blocks, kThreads, 0, state_->stream>>>(op.hyperparameters, pieces, rows, rates.data<float>(), w,
+                                                              g, v);
   CONVOY_CUDA_LAUNCHED();
 }
 

@@ -59,7 +59,7 @@ Tensor filled(Backend& backend, const Shape& shape) {
   backend.copy_from_host(values.data(), x);
   if (backend.compute_type() == DType::kF32) return x;
   Tensor converted = backend.tensor(shape, backend.compute_type());
-  backend.cast(x, converted);
+  backend.run(ops::Cast{x, converted});
   backend.synchronize();
   return converted;
 }
@@ -74,7 +74,7 @@ struct FilledWeight {
       weight.compute = weight.master;
       if (backend.compute_type() != DType::kF32 && layout->shape().rank() > 1) {
         weight.compute = backend.tensor({layout->elements()}, backend.compute_type());
-        backend.cast(weight.master, weight.compute);
+        backend.run(ops::Cast{weight.master, weight.compute});
       }
       weight.backward = weight.compute;
     } else {
@@ -97,9 +97,9 @@ double time_call(Backend& backend, const ConvolutionCall& call) {
   const Tensor dbias = call.bias ? backend.tensor({spec.out_channels}, DType::kF32) : Tensor();
   const auto operation = [&] {
     switch (call.direction) {
-      case kForward: return backend.conv2d_forward(spec, x, w.weight, call.bias ? &bias.weight : nullptr, y);
-      case kBackwardInput: return backend.conv2d_backward_input(spec, y, w.weight, x);
-      case kBackwardWeight: return backend.conv2d_backward_weight(spec, x, y, w.weight, dw, dbias, false);
+      case kForward: return backend.run(ops::Conv2dForward{spec, x, w.weight, call.bias ? &bias.weight : nullptr, y});
+      case kBackwardInput: return backend.run(ops::Conv2dBackwardInput{spec, y, w.weight, x});
+      case kBackwardWeight: return backend.run(ops::Conv2dBackwardWeight{spec, x, y, w.weight, dw, dbias, false});
     }
   };
   return median(rounds_of(backend, operation));
@@ -113,13 +113,14 @@ DeviceBounds measure_bounds(Backend& backend) {
     const Tensor x = filled(backend, {kMatrix, kMatrix}), y = filled(backend, {kMatrix, kMatrix});
     const FilledWeight w(backend, backend.linear_layout(kMatrix, kMatrix, kMatrix));
     const double n = static_cast<double>(kMatrix);
-    bounds.flops_per_second =
-        2 * n * n * n / best(backend, [&] { backend.linear_forward(x, w.weight, nullptr, false, y); });
+    bounds.flops_per_second = 2 * n * n * n / best(backend, [&] {
+                                backend.run(ops::LinearForward{x, w.weight, nullptr, false, y});
+                              });
   }
   const Tensor x = backend.tensor({kVector}, DType::kF32), y = backend.tensor({kVector}, DType::kF32);
   backend.zero(x);
   backend.zero(y);
-  bounds.bytes_per_second = bytes_of(x, y, y) / best(backend, [&] { backend.axpy(0.5F, x, y); });
+  bounds.bytes_per_second = bytes_of(x, y, y) / best(backend, [&] { backend.run(ops::Axpy{0.5F, x, y}); });
   return bounds;
 }
 

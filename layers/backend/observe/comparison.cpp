@@ -59,18 +59,14 @@ std::vector<float> exported_weight(Backend& backend, const WeightLayout& layout,
   return host;
 }
 
-Tensor Comparison::Arguments::operator()(const Tensor& x) const {
-  return x && reference_ ? all_.find(x)->reference : x;
-}
-
-const Weight& Comparison::Arguments::operator()(const Weight& w) const {
+const Weight& Comparison::Side::in(const Weight& w) const {
   const auto found = std::find_if(all_.weights_.begin(), all_.weights_.end(),
                                   [&](const WeightMirror& mirror) { return mirror.original == &w; });
   return reference_ ? found->reference : found->subject;
 }
 
-Comparison::Comparison(CompareBackend& owner, std::string operation, const std::string& on)
-    : owner_(owner), operation_(std::move(operation)), what_(operation_ + ", " + on) {}
+Comparison::Comparison(CompareBackend& owner, std::string operation, std::string what)
+    : owner_(owner), operation_(std::move(operation)), what_(std::move(what)) {}
 
 const Comparison::Mirror* Comparison::find(const Tensor& x) const {
   const auto found = std::find_if(mirrors_.begin(), mirrors_.end(), [&](const Mirror& mirror) {
@@ -79,68 +75,72 @@ const Comparison::Mirror* Comparison::find(const Tensor& x) const {
   return found == mirrors_.end() ? nullptr : &*found;
 }
 
-const Tensor& Comparison::mirror(const Tensor& x, const Tensor& reference) {
-  return mirrors_.emplace_back(Mirror{x.raw(), x.bytes(), reference}).reference;
+void Comparison::mirror(const Tensor& x, const Tensor& reference) {
+  mirrors_.push_back({x.raw(), x.bytes(), reference});
 }
 
-void Comparison::read(const Tensor& x) {
-  if (!x || find(x) != nullptr) return;
-  const Tensor& copy = mirror(x, reference_tensor(owner_.reference_, x));
-  const std::vector<std::byte> bytes = host_bytes(owner_.subject_, x);
+const Tensor& Comparison::in(const Tensor& x) {
+  if (!x || find(x) != nullptr) return x;
+  const Tensor copy = reference_tensor(owner_.reference_, x);
+  mirror(x, copy);
+  const std::vector<std::byte> bytes = host_bytes(owner_.subject(), x);
   if (copy.dtype() == x.dtype()) {
     owner_.reference_.copy_from_host(bytes.data(), copy);
   } else {
     owner_.reference_.copy_from_host(converted<float>(bytes, x.dtype()).data(), copy);
   }
+  return x;
 }
 
-void Comparison::read(const Weight& w) {
+const Weight& Comparison::in(const Weight& w) {
   const PairedLayout& layout = paired_layout(*w.layout);
   Weight subject = w, reference;
   subject.layout = layout.subject.get();
   reference.layout = layout.reference.get();
-  std::vector<float> host = exported_weight(owner_.subject_, *subject.layout, w.master, what_);
+  std::vector<float> host = exported_weight(owner_.subject(), *subject.layout, w.master, what_);
   if (layout.shape().rank() > 1) round_to(owner_.compute_type(), host);  // vectors are read in float32
   reference.master = owner_.reference_.tensor({reference.layout->elements()}, DType::kF32);
   owner_.reference_.import_weight(*reference.layout, host.data(), reference.master);
   owner_.reference_.refresh_compute(reference);
   weights_.push_back({&w, subject, reference});
+  return w;
 }
 
-void Comparison::read(const Weight* w) {
-  if (w != nullptr) read(*w);
-}
-
-Comparison& Comparison::sets(const char* name, const Tensor& y) {
-  if (!y) return *this;
-  const Mirror* input = find(y);
-  if (input == nullptr) {
-    fill_with_nan(owner_.subject_, y);
-    fill_with_nan(owner_.reference_, mirror(y, reference_tensor(owner_.reference_, y)));
+const Tensor& Comparison::out(const char* name, const Tensor& y) {
+  if (!y) return y;
+  if (find(y) == nullptr) {
+    fill_with_nan(owner_.subject(), y);
+    mirror(y, reference_tensor(owner_.reference_, y));
+    fill_with_nan(owner_.reference_, find(y)->reference);
   }
   outputs_.push_back({name, y, find(y)->reference, nullptr});
-  return *this;
+  return y;
 }
 
-Comparison& Comparison::adds(const char* name, const Tensor& y) {
-  if (!y) return *this;
-  read(y);
+const Tensor& Comparison::in_out(const char* name, const Tensor& y) {
+  if (!y) return y;
+  in(y);
   outputs_.push_back({name, y, find(y)->reference, nullptr});
-  return *this;
+  return y;
 }
 
-Comparison& Comparison::gradients(const Weight& w, const Tensor& dw, const Tensor& dbias, bool accumulate) {
+const Tensor& Comparison::gradient(const char* name, const Tensor& dw, const Weight& w, bool accumulate) {
   const PairedLayout& layout = paired_layout(*w.layout);
   std::vector<float> host(static_cast<std::size_t>(layout.shape().size()), std::numeric_limits<float>::quiet_NaN());
   if (accumulate) {
-    host = exported_weight(owner_.subject_, *layout.subject, dw, what_);
+    host = exported_weight(owner_.subject(), *layout.subject, dw, what_);
   } else {
-    owner_.subject_.import_weight(*layout.subject, host.data(), dw);
+    owner_.subject().import_weight(*layout.subject, host.data(), dw);
   }
   const Tensor reference = owner_.reference_.tensor({layout.reference->elements()}, DType::kF32);
   owner_.reference_.import_weight(*layout.reference, host.data(), reference);
-  outputs_.push_back({"dw", dw, mirror(dw, reference), &layout});
-  return accumulate ? adds("dbias", dbias) : sets("dbias", dbias);
+  mirror(dw, reference);
+  outputs_.push_back({name, dw, reference, &layout});
+  return dw;
+}
+
+const Tensor& Comparison::gradient(const char* name, const Tensor& dbias, bool accumulate) {
+  return accumulate ? in_out(name, dbias) : out(name, dbias);
 }
 
 void Comparison::compare() {
@@ -156,10 +156,10 @@ void Comparison::compare(const Output& output, CompareBackend::Seen& seen) {
       const std::vector<float> host = exported_weight(backend, layout, native, what_);
       return std::vector<double>(host.begin(), host.end());
     };
-    actual = values(owner_.subject_, *output.layout->subject, output.subject);
+    actual = values(owner_.subject(), *output.layout->subject, output.subject);
     expected = values(owner_.reference_, *output.layout->reference, output.reference);
   } else {
-    actual = converted<double>(host_bytes(owner_.subject_, output.subject), output.subject.dtype());
+    actual = converted<double>(host_bytes(owner_.subject(), output.subject), output.subject.dtype());
     expected = converted<double>(host_bytes(owner_.reference_, output.reference), output.reference.dtype());
   }
   const double tolerance = output.subject.dtype() == DType::kU8 ? 0 : owner_.tolerance_;

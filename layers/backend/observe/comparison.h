@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One operation on both backends. An operation of CompareBackend says what it reads, sets and adds to, reads first;
-// run() then calls it on the subject with the caller's arguments and on the reference with their mirrors, and compares
-// the outputs. Tensors on the same memory have one mirror, so what works in place does so on both sides. A weight lies
-// in each backend's own layout and is converted through host memory. Private to layers/backend/compare.
+// One operation on both backends. It visits the operands twice: first as itself, to copy what is read to the reference
+// and to fill outputs with NaN; then by Side, which turns the operands into those of one backend. Tensors on the same
+// memory have one mirror, so what works in place does so on both sides. A weight has its own layout in each backend and
+// is converted through host memory. Private to layers/backend/observe.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <string>
 #include <utility>
@@ -32,44 +33,45 @@ const PairedLayout& paired_layout(const WeightLayout& layout);
 std::vector<float> exported_weight(Backend& backend, const WeightLayout& layout, const Tensor& native,
                                    const std::string& what);
 
-class Comparison {
+class Comparison : public OperandVisitor {
  public:
-  /// Turns the arguments that the caller gave into those of one side.
-  class Arguments {
+  /// operation: its name; what: its name and shapes, for the error.
+  Comparison(CompareBackend& owner, std::string operation, std::string what);
+
+  // As a visitor: takes the operands as they are.
+  const Tensor& in(const Tensor& x);
+  const Weight& in(const Weight& w);
+  const Weight* in(const Weight* w) { return w != nullptr ? &in(*w) : nullptr; }
+  const Tensor& out(const char* name, const Tensor& y);
+  const Tensor& in_out(const char* name, const Tensor& y);
+  const Tensor& gradient(const char* name, const Tensor& dw, const Weight& w, bool accumulate);
+  const Tensor& gradient(const char* name, const Tensor& dbias, bool accumulate);
+
+  /// A visitor that gives the operands of one backend.
+  class Side : public OperandVisitor {
    public:
-    Tensor operator()(const Tensor& x) const;
-    const Weight& operator()(const Weight& w) const;
-    const Weight* operator()(const Weight* w) const { return w != nullptr ? &(*this)(*w) : nullptr; }
+    Side(const Comparison& all, bool reference) : all_(all), reference_(reference) {}
+    const Tensor& in(const Tensor& x) const { return x && reference_ ? all_.find(x)->reference : x; }
+    const Weight& in(const Weight& w) const;
+    const Weight* in(const Weight* w) const { return w != nullptr ? &in(*w) : nullptr; }
+    const Tensor& out(const char* /*name*/, const Tensor& y) const { return in(y); }
+    const Tensor& in_out(const char* /*name*/, const Tensor& y) const { return in(y); }
+    const Tensor& gradient(const char* /*name*/, const Tensor& dw, const Weight& /*w*/, bool /*accumulate*/) const {
+      return in(dw);
+    }
+    const Tensor& gradient(const char* /*name*/, const Tensor& dbias, bool /*accumulate*/) const { return in(dbias); }
+    /// A mask that one backend makes means nothing to the other: the output stands for it.
+    Tensor* mask(Tensor* /*made*/) const { return nullptr; }
 
    private:
-    friend class Comparison;
-    Arguments(const Comparison& all, bool reference) : all_(all), reference_(reference) {}
     const Comparison& all_;
     bool reference_;
   };
+  [[nodiscard]] Side subject() const { return {*this, false}; }
+  [[nodiscard]] Side reference() const { return {*this, true}; }
 
-  /// operation: the function's name; on: its shapes, for the error.
-  Comparison(CompareBackend& owner, std::string operation, const std::string& on);
-
-  /// Inputs: tensors, perhaps empty, and weights, perhaps null.
-  template <class... Inputs>
-  Comparison& reads(const Inputs&... inputs) {
-    (read(inputs), ...);
-    return *this;
-  }
-  /// An output, perhaps empty, that the operation sets, or adds to.
-  Comparison& sets(const char* name, const Tensor& y);
-  Comparison& adds(const char* name, const Tensor& y);
-  /// Either: the gradient of `w` in its native layout, and that of a bias.
-  Comparison& gradients(const Weight& w, const Tensor& dw, const Tensor& dbias, bool accumulate);
-
-  /// call(backend, arguments), for each side.
-  template <class Call>
-  void run(const Call& call) {
-    call(owner_.subject_, Arguments(*this, false));
-    call(owner_.reference_, Arguments(*this, true));
-    compare();
-  }
+  /// After both have run: throws an Error if an output differs.
+  void compare();
 
  private:
   struct Mirror {
@@ -87,18 +89,14 @@ class Comparison {
     const PairedLayout* layout;  // null: an ordinary tensor
   };
 
-  void read(const Tensor& x);
-  void read(const Weight& w);
-  void read(const Weight* w);
   [[nodiscard]] const Mirror* find(const Tensor& x) const;
-  const Tensor& mirror(const Tensor& x, const Tensor& reference);
-  void compare();
+  void mirror(const Tensor& x, const Tensor& reference);
   void compare(const Output& output, CompareBackend::Seen& seen);
 
   CompareBackend& owner_;
   std::string operation_, what_;
-  std::vector<Mirror> mirrors_;
-  std::vector<WeightMirror> weights_;
+  std::deque<Mirror> mirrors_;  // operands refer to elements of these two
+  std::deque<WeightMirror> weights_;
   std::vector<Output> outputs_;
 };
 

@@ -132,16 +132,16 @@ void dispatch_flags(bool first, bool second, F&& f) {
 
 }  // namespace
 
-void OnednnBackend::batch_norm_statistics(const Tensor& x, const Tensor& mean, const Tensor& variance) {
-  const ChannelRows view(x.shape());
+void OnednnBackend::run(const ops::BatchNormStatistics& op) {
+  const ChannelRows view(op.x.shape());
   const std::int64_t channels = view.channels, threads = omp_get_max_threads();
   const std::int64_t stride = 2 * padded(channels) + 8;  // per thread: its rows, 7 unused, mean, m2
   double* partial = scratch(static_cast<std::size_t>(threads * stride));
   for (std::int64_t t = 0; t < threads; ++t) partial[t * stride] = 0.0;
   const Tensor work = tensor({threads, 3 * padded(channels)}, DType::kF32);
-  dispatch_activation(x.dtype(), [&](auto type) {
+  dispatch_activation(op.x.dtype(), [&](auto type) {
     using T = decltype(type);
-    const T* data = x.data<T>();
+    const T* data = op.x.data<T>();
     float* floats = work.data<float>();
     parallel_ranges(view.rows, view.grain(), [=](std::int64_t first, std::int64_t last, int thread) {
       if (first == last) return;
@@ -161,49 +161,35 @@ void OnednnBackend::batch_norm_statistics(const Tensor& x, const Tensor& mean, c
       m2 += part[8 + padded(channels) + c] + distance * distance * rows * part[0] / together;
       rows = together;
     }
-    mean.data<float>()[c] = static_cast<float>(center);
-    variance.data<float>()[c] = static_cast<float>(rows > 0.0 ? m2 / rows : 0.0);
+    op.mean.data<float>()[c] = static_cast<float>(center);
+    op.variance.data<float>()[c] = static_cast<float>(rows > 0.0 ? m2 / rows : 0.0);
   }
 }
 
-void OnednnBackend::batch_norm_apply(const Tensor& x, const Tensor& mean, const Tensor& variance, const Tensor& gamma,
-                                     const Tensor& beta, float epsilon, const Tensor& residual, bool relu,
-                                     const Tensor& y) {
-  apply_batch_norm(x, mean, variance, gamma, beta, epsilon, residual, relu, y, Tensor());
-}
-
-Tensor OnednnBackend::batch_norm_apply_relu(const Tensor& x, const Tensor& mean, const Tensor& variance,
-                                            const Tensor& gamma, const Tensor& beta, float epsilon,
-                                            const Tensor& residual, const Tensor& y) {
-  const ChannelRows view(x.shape());
-  // Rows of whole vectors have one of bits; in bfloat16 making and reading it costs more than the bytes that it saves.
-  Tensor mask;
-  if (view.channels % kLanes == 0 && x.dtype() == DType::kF32) {
-    mask = tensor({view.rows, mask_row_bytes(view.channels)}, DType::kU8);
-  }
-  apply_batch_norm(x, mean, variance, gamma, beta, epsilon, residual, true, y, mask);
-  return mask ? mask : y;
-}
-
-// mask: of bits, or empty.
-void OnednnBackend::apply_batch_norm(const Tensor& x, const Tensor& mean, const Tensor& variance, const Tensor& gamma,
-                                     const Tensor& beta, float epsilon, const Tensor& residual, bool relu,
-                                     const Tensor& y, const Tensor& mask) {
-  const ChannelRows view(x.shape());
+void OnednnBackend::run(const ops::BatchNormApply& op) {
+  const ChannelRows view(op.x.shape());
   const std::int64_t channels = view.channels;
+  Tensor mask;  // of bits, or empty
+  if (op.mask != nullptr) {
+    // Rows of whole vectors get one. In bfloat16 writing and reading it takes longer than the bytes that it saves.
+    if (channels % kLanes == 0 && op.x.dtype() == DType::kF32) {
+      mask = tensor({view.rows, mask_row_bytes(channels)}, DType::kU8);
+    }
+    *op.mask = mask ? mask : op.y;
+  }
   const Tensor coefficients = tensor({2, padded(channels)}, DType::kF32);
   float *scale = coefficients.data<float>(), *shift = scale + padded(channels);
   for (std::int64_t c = 0; c < channels; ++c) {
-    const double factor = gamma.data<float>()[c] * inverse_std(variance.data<float>()[c], epsilon);
+    const double factor = op.gamma.data<float>()[c] * inverse_std(op.variance.data<float>()[c], op.epsilon);
     scale[c] = static_cast<float>(factor);
-    shift[c] = static_cast<float>(beta.data<float>()[c] - mean.data<float>()[c] * factor);
+    shift[c] = static_cast<float>(op.beta.data<float>()[c] - op.mean.data<float>()[c] * factor);
   }
-  dispatch_activation(x.dtype(), [&](auto type) {
+  dispatch_activation(op.x.dtype(), [&](auto type) {
     using T = decltype(type);
-    dispatch_flags(static_cast<bool>(residual), relu, [&](auto has_residual, auto has_relu) {
+    dispatch_flags(static_cast<bool>(op.residual), op.relu, [&](auto has_residual, auto has_relu) {
       constexpr bool kResidual = decltype(has_residual)::value, kRelu = decltype(has_relu)::value;
-      const T *input = x.data<T>(), *other = residual.data<T>();
-      T* output = y.data<T>();
+      const T *input = op.x.data<T>(), *other = op.residual.data<T>();
+      T* output = op.y.data<T>();
       auto* bits = mask.data<std::uint8_t>();
       parallel_ranges(view.rows, view.grain(), [=](std::int64_t first, std::int64_t last, int) {
         const std::int64_t block = bits != nullptr ? mask_rows_at_a_time(channels) : last - first;

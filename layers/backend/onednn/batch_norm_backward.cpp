@@ -104,19 +104,17 @@ CONVOY_VECTORIZED void residual_kernel(const T* dy, Mask mask, std::int64_t firs
 
 }  // namespace
 
-void OnednnBackend::batch_norm_backward_reduce(const Tensor& dy, const Tensor& x, const Tensor& y, const Tensor& mean,
-                                               const Tensor& variance, float epsilon, const Tensor& dgamma,
-                                               const Tensor& dbeta) {
-  const ChannelRows view(x.shape());
+void OnednnBackend::run(const ops::BatchNormBackwardReduce& op) {
+  const ChannelRows view(op.x.shape());
   const std::int64_t channels = view.channels, threads = omp_get_max_threads();
   const std::int64_t stride = 2 * padded(channels);  // per thread: sums of g, sums of g * (x - mean)
   double* partial = scratch(static_cast<std::size_t>(threads * stride));
   std::fill_n(partial, threads * stride, 0.0);
   const Tensor work = tensor({threads, stride}, DType::kF32);
-  const float* center = mean.data<float>();
-  dispatch_relu_mask(x, y, [&](auto type, auto mask) {
+  const float* center = op.mean.data<float>();
+  dispatch_relu_mask(op.x, op.mask, [&](auto type, auto mask) {
     using T = decltype(type);
-    const T *gradient = dy.data<T>(), *input = x.data<T>();
+    const T *gradient = op.dy.data<T>(), *input = op.x.data<T>();
     float* floats = work.data<float>();
     parallel_ranges(view.rows, view.grain(), [=](std::int64_t first, std::int64_t last, int thread) {
       float* sums = floats + thread * stride;
@@ -134,43 +132,41 @@ void OnednnBackend::batch_norm_backward_reduce(const Tensor& dy, const Tensor& x
       sum += partial[t * stride + c];
       product += partial[t * stride + stride / 2 + c];
     }
-    dbeta.data<float>()[c] = static_cast<float>(sum);
-    dgamma.data<float>()[c] = static_cast<float>(product * inverse_std(variance.data<float>()[c], epsilon));
+    op.dbeta.data<float>()[c] = static_cast<float>(sum);
+    op.dgamma.data<float>()[c] = static_cast<float>(product * inverse_std(op.variance.data<float>()[c], op.epsilon));
   }
 }
 
-void OnednnBackend::batch_norm_backward_apply(const Tensor& dy, const Tensor& x, const Tensor& y, const Tensor& mean,
-                                              const Tensor& variance, const Tensor& gamma, const Tensor& dgamma,
-                                              const Tensor& dbeta, double count, float epsilon, const Tensor& dx) {
-  const ChannelRows view(x.shape());
+void OnednnBackend::run(const ops::BatchNormBackwardApply& op) {
+  const ChannelRows view(op.x.shape());
   const std::int64_t channels = view.channels;
   const Tensor coefficients = tensor({3, padded(channels)}, DType::kF32);
   float *scale = coefficients.data<float>(), *slope = scale + padded(channels), *shift = slope + padded(channels);
   for (std::int64_t c = 0; c < channels; ++c) {
-    const double inverse = inverse_std(variance.data<float>()[c], epsilon);
-    const double factor = gamma.data<float>()[c] * inverse;
+    const double inverse = inverse_std(op.variance.data<float>()[c], op.epsilon);
+    const double factor = op.gamma.data<float>()[c] * inverse;
     scale[c] = static_cast<float>(factor);
-    slope[c] = static_cast<float>(-factor * inverse * dgamma.data<float>()[c] / count);
-    shift[c] = static_cast<float>(-factor * dbeta.data<float>()[c] / count);
+    slope[c] = static_cast<float>(-factor * inverse * op.dgamma.data<float>()[c] / op.count);
+    shift[c] = static_cast<float>(-factor * op.dbeta.data<float>()[c] / op.count);
   }
-  const BackwardCoefficients k{scale, slope, shift, mean.data<float>()};
-  dispatch_relu_mask(x, y, [&](auto type, auto mask) {
+  const BackwardCoefficients k{scale, slope, shift, op.mean.data<float>()};
+  dispatch_relu_mask(op.x, op.mask, [&](auto type, auto mask) {
     using T = decltype(type);
-    const T *gradient = dy.data<T>(), *input = x.data<T>();
-    T* dinput = dx.data<T>();
+    const T *gradient = op.dy.data<T>(), *input = op.x.data<T>();
+    T* dinput = op.dx.data<T>();
     parallel_ranges(view.rows, view.grain(), [=](std::int64_t first, std::int64_t last, int) {
       backward_kernel(gradient, input, mask, k, first, last, channels, dinput);
     });
   });
 }
 
-void OnednnBackend::batch_norm_backward_residual(const Tensor& dy, const Tensor& y, const Tensor& dresidual) {
-  const ChannelRows view(dy.shape());
+void OnednnBackend::run(const ops::BatchNormBackwardResidual& op) {
+  const ChannelRows view(op.dy.shape());
   const std::int64_t channels = view.channels;
-  dispatch_relu_mask(dy, y, [&](auto type, auto mask) {
+  dispatch_relu_mask(op.dy, op.mask, [&](auto type, auto mask) {
     using T = decltype(type);
-    const T* gradient = dy.data<T>();
-    T* sum = dresidual.data<T>();
+    const T* gradient = op.dy.data<T>();
+    T* sum = op.dresidual.data<T>();
     parallel_ranges(view.rows, view.grain(), [=](std::int64_t first, std::int64_t last, int) {
       residual_kernel(gradient, mask, first, last, channels, sum);
     });

@@ -93,22 +93,22 @@ void transpose_image(const Tensor& x, const Tensor& y, const Shape& image, bool 
 
 }  // namespace
 
-void OnednnBackend::normalize_images(const Tensor& x, const Tensor& mean, const Tensor& std, const Tensor& y) {
+void OnednnBackend::run(const ops::NormalizeImages& op) {
   // The per-channel values are repeated to some hundred elements, so that three channels are as quick as many.
-  const std::int64_t channels = x.shape()[1];
+  const std::int64_t channels = op.x.shape()[1];
   const std::int64_t pattern = channels * (1 + 255 / channels);
   const Tensor repeated = tensor({2, pattern}, DType::kF32);
   float* means = repeated.data<float>();
   float* stds = means + pattern;
   for (std::int64_t i = 0; i < pattern; ++i) {
-    means[i] = mean.data<float>()[mean.size() == 1 ? 0 : i % channels];
-    stds[i] = std.data<float>()[std.size() == 1 ? 0 : i % channels];
+    means[i] = op.mean.data<float>()[op.mean.size() == 1 ? 0 : i % channels];
+    stds[i] = op.std.data<float>()[op.std.size() == 1 ? 0 : i % channels];
   }
-  const std::int64_t total = x.size(), rows = (total + pattern - 1) / pattern;
-  dispatch_activation(y.dtype(), [&](auto type) {
+  const std::int64_t total = op.x.size(), rows = (total + pattern - 1) / pattern;
+  dispatch_activation(op.y.dtype(), [&](auto type) {
     using T = decltype(type);
-    const auto* source = x.data<std::uint8_t>();
-    T* target = y.data<T>();
+    const auto* source = op.x.data<std::uint8_t>();
+    T* target = op.y.data<T>();
     parallel_ranges(rows, 1 + kGrain / pattern, [=](std::int64_t first, std::int64_t last, int) {
       for (std::int64_t at = first * pattern; at < std::min(total, last * pattern); at += pattern) {
         normalize_kernel(source + at, means, stds, std::min(pattern, total - at), target + at);
@@ -117,60 +117,60 @@ void OnednnBackend::normalize_images(const Tensor& x, const Tensor& mean, const 
   });
 }
 
-void OnednnBackend::cast(const Tensor& x, const Tensor& y) {
-  dispatch_activation(x.dtype(), [&](auto from) {
-    dispatch_activation(y.dtype(), [&](auto to) {
-      const auto* source = x.data<decltype(from)>();
-      auto* target = y.data<decltype(to)>();
-      parallel_ranges(x.size(), kGrain, [=](std::int64_t first, std::int64_t last, int) {
+void OnednnBackend::run(const ops::Cast& op) {
+  dispatch_activation(op.x.dtype(), [&](auto from) {
+    dispatch_activation(op.y.dtype(), [&](auto to) {
+      const auto* source = op.x.data<decltype(from)>();
+      auto* target = op.y.data<decltype(to)>();
+      parallel_ranges(op.x.size(), kGrain, [=](std::int64_t first, std::int64_t last, int) {
         cast_kernel(source + first, target + first, last - first);
       });
     });
   });
 }
 
-void OnednnBackend::flatten(const Tensor& x, const Tensor& y) { transpose_image(x, y, x.shape(), true); }
+void OnednnBackend::run(const ops::Flatten& op) { transpose_image(op.x, op.y, op.x.shape(), true); }
 
-void OnednnBackend::unflatten(const Tensor& dy, const Tensor& dx) { transpose_image(dy, dx, dx.shape(), false); }
+void OnednnBackend::run(const ops::Unflatten& op) { transpose_image(op.dy, op.dx, op.dx.shape(), false); }
 
-void OnednnBackend::relu_forward(const Tensor& x, const Tensor& y) {
-  dispatch_activation(x.dtype(), [&](auto type) {
+void OnednnBackend::run(const ops::ReluForward& op) {
+  dispatch_activation(op.x.dtype(), [&](auto type) {
     using T = decltype(type);
-    const T* source = x.data<T>();
-    T* target = y.data<T>();
-    parallel_ranges(x.size(), kGrain, [=](std::int64_t first, std::int64_t last, int) {
+    const T* source = op.x.data<T>();
+    T* target = op.y.data<T>();
+    parallel_ranges(op.x.size(), kGrain, [=](std::int64_t first, std::int64_t last, int) {
       relu_kernel(source + first, target + first, last - first);
     });
   });
 }
 
-void OnednnBackend::relu_backward(const Tensor& dy, const Tensor& y, const Tensor& dx) {
-  dispatch_activation(dy.dtype(), [&](auto type) {
+void OnednnBackend::run(const ops::ReluBackward& op) {
+  dispatch_activation(op.dy.dtype(), [&](auto type) {
     using T = decltype(type);
-    const T* gradient = dy.data<T>();
-    const T* output = y.data<T>();
-    T* target = dx.data<T>();
-    parallel_ranges(dy.size(), kGrain, [=](std::int64_t first, std::int64_t last, int) {
+    const T* gradient = op.dy.data<T>();
+    const T* output = op.y.data<T>();
+    T* target = op.dx.data<T>();
+    parallel_ranges(op.dy.size(), kGrain, [=](std::int64_t first, std::int64_t last, int) {
       relu_backward_kernel(gradient + first, output + first, target + first, last - first);
     });
   });
 }
 
-void OnednnBackend::add(const Tensor& x, const Tensor& y) {
-  dispatch_activation(x.dtype(), [&](auto type) {
+void OnednnBackend::run(const ops::Add& op) {
+  dispatch_activation(op.x.dtype(), [&](auto type) {
     using T = decltype(type);
-    const T* source = x.data<T>();
-    T* target = y.data<T>();
-    parallel_ranges(x.size(), kGrain, [=](std::int64_t first, std::int64_t last, int) {
+    const T* source = op.x.data<T>();
+    T* target = op.y.data<T>();
+    parallel_ranges(op.x.size(), kGrain, [=](std::int64_t first, std::int64_t last, int) {
       add_kernel(source + first, target + first, last - first);
     });
   });
 }
 
-void OnednnBackend::scale(float factor, const Tensor& x) {
-  float* values = x.data<float>();
-  parallel_ranges(x.size(), kGrain, [=](std::int64_t first, std::int64_t last, int) {
-    for (std::int64_t i = first; i < last; ++i) values[i] *= factor;
+void OnednnBackend::run(const ops::Scale& op) {
+  float* values = op.x.data<float>();
+  parallel_ranges(op.x.size(), kGrain, [=](std::int64_t first, std::int64_t last, int) {
+    for (std::int64_t i = first; i < last; ++i) values[i] *= op.factor;
   });
 }
 
@@ -179,11 +179,11 @@ bool OnednnBackend::all_finite(const Tensor& x) {
   return std::all_of(values, values + x.size(), [](float value) { return std::isfinite(value); });
 }
 
-void OnednnBackend::axpy(float scale, const Tensor& x, const Tensor& y) {
-  const float* source = x.data<float>();
-  float* target = y.data<float>();
-  parallel_ranges(x.size(), kGrain, [=](std::int64_t first, std::int64_t last, int) {
-    axpy_kernel(scale, source + first, target + first, last - first);
+void OnednnBackend::run(const ops::Axpy& op) {
+  const float* source = op.x.data<float>();
+  float* target = op.y.data<float>();
+  parallel_ranges(op.x.size(), kGrain, [=](std::int64_t first, std::int64_t last, int) {
+    axpy_kernel(op.scale, source + first, target + first, last - first);
   });
 }
 

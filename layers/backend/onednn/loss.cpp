@@ -85,18 +85,17 @@ double cross_entropy_sample(const CrossEntropy& loss, const T* logits, std::int6
 
 }  // namespace
 
-void OnednnBackend::softmax_cross_entropy(const Tensor& logits, const Tensor& labels, float smoothing, float scale,
-                                          const Tensor& dlogits, const Tensor& totals) {
-  const std::int64_t samples = logits.shape()[0], classes = logits.shape()[1], threads = omp_get_max_threads();
-  const auto* targets = labels.data<std::int64_t>();
+void OnednnBackend::run(const ops::SoftmaxCrossEntropy& op) {
+  const std::int64_t samples = op.logits.shape()[0], classes = op.logits.shape()[1], threads = omp_get_max_threads();
+  const auto* targets = op.labels.data<std::int64_t>();
   check_labels(targets, samples, classes);
   double* losses = scratch(static_cast<std::size_t>(3 * samples + threads * classes));
   double *top1 = losses + samples, *top5 = top1 + samples, *exps = top5 + samples;
-  const CrossEntropy loss{classes, smoothing, scale};
-  dispatch_activation(logits.dtype(), [&](auto type) {
+  const CrossEntropy loss{classes, op.smoothing, op.scale};
+  dispatch_activation(op.logits.dtype(), [&](auto type) {
     using T = decltype(type);
-    const T* input = logits.data<T>();
-    T* dinput = dlogits.data<T>();
+    const T* input = op.logits.data<T>();
+    T* dinput = op.dlogits.data<T>();
     parallel_ranges(samples, 1 + 1024 / classes, [=](std::int64_t first, std::int64_t last, int thread) {
       for (std::int64_t n = first; n < last; ++n) {
         const T* row = input + n * classes;
@@ -108,23 +107,22 @@ void OnednnBackend::softmax_cross_entropy(const Tensor& logits, const Tensor& la
       }
     });
   });
-  add_scores(losses, top1, top5, samples, totals.data<double>());
+  add_scores(losses, top1, top5, samples, op.totals.data<double>());
 }
 
-void OnednnBackend::mse(const Tensor& predictions, const Tensor& targets, float scale, const Tensor& dpredictions,
-                        const Tensor& totals) {
-  const std::int64_t samples = predictions.shape()[0], outputs = predictions.shape().sample_size();
-  const bool one_hot = targets.dtype() == DType::kI64;
-  const auto* labels = one_hot ? targets.data<std::int64_t>() : nullptr;
-  const auto* values = one_hot ? nullptr : targets.data<float>();
+void OnednnBackend::run(const ops::Mse& op) {
+  const std::int64_t samples = op.predictions.shape()[0], outputs = op.predictions.shape().sample_size();
+  const bool one_hot = op.targets.dtype() == DType::kI64;
+  const auto* labels = one_hot ? op.targets.data<std::int64_t>() : nullptr;
+  const auto* values = one_hot ? nullptr : op.targets.data<float>();
   if (one_hot) check_labels(labels, samples, outputs);
   double* losses = scratch(static_cast<std::size_t>(3 * samples));
   double *top1 = losses + samples, *top5 = top1 + samples;
-  const double slope = 2.0 * static_cast<double>(scale) / static_cast<double>(outputs);
-  dispatch_activation(predictions.dtype(), [&](auto type) {
+  const double slope = 2.0 * static_cast<double>(op.scale) / static_cast<double>(outputs);
+  dispatch_activation(op.predictions.dtype(), [&](auto type) {
     using T = decltype(type);
-    const T* input = predictions.data<T>();
-    T* dinput = dpredictions.data<T>();
+    const T* input = op.predictions.data<T>();
+    T* dinput = op.dpredictions.data<T>();
     parallel_ranges(samples, 1 + 8192 / outputs, [=](std::int64_t first, std::int64_t last, int) {
       for (std::int64_t n = first; n < last; ++n) {
         const T* row = input + n * outputs;
@@ -142,7 +140,7 @@ void OnednnBackend::mse(const Tensor& predictions, const Tensor& targets, float 
       }
     });
   });
-  add_scores(losses, top1, top5, samples, totals.data<double>());
+  add_scores(losses, top1, top5, samples, op.totals.data<double>());
 }
 
 }  // namespace convoy

@@ -97,8 +97,8 @@ void run_backward_weight(OnednnState& state, Backend& backend, WeightGradient& g
     result = native;
   }
   if (accumulate) {
-    backend.axpy(1.0F, result, dw);
-    if (dbias) backend.axpy(1.0F, bias_result, dbias);
+    backend.run(ops::Axpy{1.0F, result, dw});
+    if (dbias) backend.run(ops::Axpy{1.0F, bias_result, dbias});
   }
 }
 

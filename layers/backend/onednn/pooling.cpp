@@ -159,15 +159,15 @@ CONVOY_VECTORIZED void spread_image(const T* dy, std::int64_t pixels, std::int64
 
 }  // namespace
 
-void OnednnBackend::max_pool_forward(const PoolSpec& spec, const Tensor& x, const Tensor& y, const Tensor& argmax) {
-  const PoolGeometry g = geometry(spec, x.shape(), y.shape());
-  const std::int64_t in_image = x.shape().sample_size(), out_line = g.out_width * g.channels;
-  dispatch_activation(x.dtype(), [&](auto type) {
+void OnednnBackend::run(const ops::MaxPoolForward& op) {
+  const PoolGeometry g = geometry(op.spec, op.x.shape(), op.y.shape());
+  const std::int64_t in_image = op.x.shape().sample_size(), out_line = g.out_width * g.channels;
+  dispatch_activation(op.x.dtype(), [&](auto type) {
     using T = decltype(type);
-    const T* input = x.data<T>();
-    T* output = y.data<T>();
-    auto* places = argmax.data<std::uint8_t>();
-    parallel_ranges(x.shape()[0] * g.out_height, 1 + 4096 / (out_line + 1),
+    const T* input = op.x.data<T>();
+    T* output = op.y.data<T>();
+    auto* places = op.argmax.data<std::uint8_t>();
+    parallel_ranges(op.x.shape()[0] * g.out_height, 1 + 4096 / (out_line + 1),
                     [=](std::int64_t first, std::int64_t last, int) {
                       for (std::int64_t line = first; line < last; ++line) {
                         max_pool_row(input + line / g.out_height * in_image, g, line % g.out_height,
@@ -177,15 +177,15 @@ void OnednnBackend::max_pool_forward(const PoolSpec& spec, const Tensor& x, cons
   });
 }
 
-void OnednnBackend::max_pool_backward(const PoolSpec& spec, const Tensor& dy, const Tensor& argmax, const Tensor& dx) {
-  const PoolGeometry g = geometry(spec, dx.shape(), dy.shape());
-  const std::int64_t out_image = dy.shape().sample_size(), in_line = g.width * g.channels;
-  dispatch_activation(dy.dtype(), [&](auto type) {
+void OnednnBackend::run(const ops::MaxPoolBackward& op) {
+  const PoolGeometry g = geometry(op.spec, op.dx.shape(), op.dy.shape());
+  const std::int64_t out_image = op.dy.shape().sample_size(), in_line = g.width * g.channels;
+  dispatch_activation(op.dy.dtype(), [&](auto type) {
     using T = decltype(type);
-    const T* gradient = dy.data<T>();
-    T* dinput = dx.data<T>();
-    const auto* places = argmax.data<std::uint8_t>();
-    parallel_ranges(dx.shape()[0] * g.height, 1 + 4096 / (in_line + 1),
+    const T* gradient = op.dy.data<T>();
+    T* dinput = op.dx.data<T>();
+    const auto* places = op.argmax.data<std::uint8_t>();
+    parallel_ranges(op.dx.shape()[0] * g.height, 1 + 4096 / (in_line + 1),
                     [=](std::int64_t first, std::int64_t last, int) {
                       for (std::int64_t line = first; line < last; ++line) {
                         const std::int64_t at = line / g.height * out_image;
@@ -195,14 +195,14 @@ void OnednnBackend::max_pool_backward(const PoolSpec& spec, const Tensor& dy, co
   });
 }
 
-void OnednnBackend::global_avg_pool_forward(const Tensor& x, const Tensor& y) {
-  const std::int64_t channels = x.shape()[1], height = x.shape()[2], width = x.shape()[3];
-  dispatch_activation(x.dtype(), [&](auto type) {
+void OnednnBackend::run(const ops::GlobalAvgPoolForward& op) {
+  const std::int64_t channels = op.x.shape()[1], height = op.x.shape()[2], width = op.x.shape()[3];
+  dispatch_activation(op.x.dtype(), [&](auto type) {
     using T = decltype(type);
-    const T* input = x.data<T>();
-    T* output = y.data<T>();
+    const T* input = op.x.data<T>();
+    T* output = op.y.data<T>();
     parallel_ranges(
-        x.shape()[0], 1 + 16384 / (height * width * channels + 1), [=](std::int64_t first, std::int64_t last, int) {
+        op.x.shape()[0], 1 + 16384 / (height * width * channels + 1), [=](std::int64_t first, std::int64_t last, int) {
           for (std::int64_t n = first; n < last; ++n) {
             average_image(input + n * height * width * channels, height, width, channels, output + n * channels);
           }
@@ -210,13 +210,13 @@ void OnednnBackend::global_avg_pool_forward(const Tensor& x, const Tensor& y) {
   });
 }
 
-void OnednnBackend::global_avg_pool_backward(const Tensor& dy, const Tensor& dx) {
-  const std::int64_t channels = dx.shape()[1], pixels = dx.shape()[2] * dx.shape()[3];
-  dispatch_activation(dy.dtype(), [&](auto type) {
+void OnednnBackend::run(const ops::GlobalAvgPoolBackward& op) {
+  const std::int64_t channels = op.dx.shape()[1], pixels = op.dx.shape()[2] * op.dx.shape()[3];
+  dispatch_activation(op.dy.dtype(), [&](auto type) {
     using T = decltype(type);
-    const T* gradient = dy.data<T>();
-    T* dinput = dx.data<T>();
-    parallel_ranges(dx.shape()[0], 1 + 16384 / (pixels * channels + 1),
+    const T* gradient = op.dy.data<T>();
+    T* dinput = op.dx.data<T>();
+    parallel_ranges(op.dx.shape()[0], 1 + 16384 / (pixels * channels + 1),
                     [=](std::int64_t first, std::int64_t last, int) {
                       for (std::int64_t n = first; n < last; ++n) {
                         spread_image(gradient + n * channels, pixels, channels, dinput + n * pixels * channels);

@@ -16,7 +16,8 @@ namespace {
 
 constexpr std::int64_t kGrain = 32768;  // elements that make a part worth a thread
 
-CONVOY_VECTORIZED void sgd_kernel(SgdUpdate u, float* w, const float* g, float* v, std::int64_t count) {
+CONVOY_VECTORIZED void sgd_kernel(ops::SgdUpdate::Hyperparameters u, float* w, const float* g, float* v,
+                                  std::int64_t count) {
   CONVOY_INDEPENDENT
   for (std::int64_t i = 0; i < count; ++i) {
     const float d = g[i] + u.weight_decay * w[i];
@@ -26,7 +27,8 @@ CONVOY_VECTORIZED void sgd_kernel(SgdUpdate u, float* w, const float* g, float* 
   }
 }
 
-CONVOY_VECTORIZED void plain_sgd_kernel(SgdUpdate u, float* w, const float* g, std::int64_t count) {
+CONVOY_VECTORIZED void plain_sgd_kernel(ops::SgdUpdate::Hyperparameters u, float* w, const float* g,
+                                        std::int64_t count) {
   CONVOY_INDEPENDENT
   for (std::int64_t i = 0; i < count; ++i) w[i] -= u.lr * (g[i] + u.weight_decay * w[i]);
 }
@@ -104,55 +106,53 @@ void for_each_piece(std::span<const Segment> segments, Body&& body) {
 
 }  // namespace
 
-void OnednnBackend::sgd_update(const SgdUpdate& update, const Tensor& values, const Tensor& gradients,
-                               const Tensor& momentum) {
-  float *w = values.data<float>(), *v = momentum.data<float>();
-  const float* g = gradients.data<float>();
-  parallel_ranges(values.size(), kGrain, [=](std::int64_t first, std::int64_t last, int) {
+void OnednnBackend::run(const ops::SgdUpdate& op) {
+  float *w = op.values.data<float>(), *v = op.momentum.data<float>();
+  const float* g = op.gradients.data<float>();
+  parallel_ranges(op.values.size(), kGrain, [=](std::int64_t first, std::int64_t last, int) {
     if (v == nullptr) {
-      plain_sgd_kernel(update, w + first, g + first, last - first);
+      plain_sgd_kernel(op.hyperparameters, w + first, g + first, last - first);
     } else {
-      sgd_kernel(update, w + first, g + first, v + first, last - first);
+      sgd_kernel(op.hyperparameters, w + first, g + first, v + first, last - first);
     }
   });
 }
 
-void OnednnBackend::adamw_update(const AdamwUpdate& update, const Tensor& values, const Tensor& gradients,
-                                 const Tensor& first_moment, const Tensor& second_moment) {
-  const double lr = update.lr, beta1 = update.beta1, beta2 = update.beta2, decay = update.weight_decay;
+void OnednnBackend::run(const ops::AdamwUpdate& op) {
+  const double lr = op.hyperparameters.lr, beta1 = op.hyperparameters.beta1, beta2 = op.hyperparameters.beta2,
+               decay = op.hyperparameters.weight_decay;
   const AdamwFactors factors{static_cast<float>(1.0 - lr * decay),
                              static_cast<float>(beta1),
                              static_cast<float>(1.0 - beta1),
                              static_cast<float>(beta2),
                              static_cast<float>(1.0 - beta2),
-                             static_cast<float>(lr / update.bias1),
-                             static_cast<float>(std::sqrt(update.bias2)),
-                             static_cast<float>(update.epsilon)};
-  float *w = values.data<float>(), *m = first_moment.data<float>(), *v = second_moment.data<float>();
-  const float* g = gradients.data<float>();
-  parallel_ranges(values.size(), kGrain, [=](std::int64_t first, std::int64_t last, int) {
+                             static_cast<float>(lr / op.hyperparameters.bias1),
+                             static_cast<float>(std::sqrt(op.hyperparameters.bias2)),
+                             static_cast<float>(op.hyperparameters.epsilon)};
+  float *w = op.values.data<float>(), *m = op.first_moment.data<float>(), *v = op.second_moment.data<float>();
+  const float* g = op.gradients.data<float>();
+  parallel_ranges(op.values.size(), kGrain, [=](std::int64_t first, std::int64_t last, int) {
     adamw_kernel(factors, w + first, g + first, m + first, v + first, last - first);
   });
 }
 
-void OnednnBackend::lars_update(const LarsUpdate& update, std::span<const Segment> segments, const Tensor& values,
-                                const Tensor& gradients, const Tensor& momentum) {
-  float *w = values.data<float>(), *v = momentum.data<float>();
-  const float* g = gradients.data<float>();
+void OnednnBackend::run(const ops::LarsUpdate& op) {
+  float *w = op.values.data<float>(), *v = op.momentum.data<float>();
+  const float* g = op.gradients.data<float>();
   std::int64_t pieces = 0;
-  for (const Segment& segment : segments) pieces += pieces_of(segment);
-  double* rates = scratch(segments.size() + 2 * static_cast<std::size_t>(pieces));
-  double *w_squares = rates + segments.size(), *g_squares = w_squares + pieces;
-  for_each_piece(segments, [=](std::size_t s, std::int64_t piece, std::int64_t at, std::int64_t count) {
-    if (!segments[s].adapt) return;
+  for (const Segment& segment : op.segments) pieces += pieces_of(segment);
+  double* rates = scratch(op.segments.size() + 2 * static_cast<std::size_t>(pieces));
+  double *w_squares = rates + op.segments.size(), *g_squares = w_squares + pieces;
+  for_each_piece(op.segments, [=](std::size_t s, std::int64_t piece, std::int64_t at, std::int64_t count) {
+    if (!op.segments[s].adapt) return;
     w_squares[piece] = sum_of_squares(w + at, count);
     g_squares[piece] = sum_of_squares(g + at, count);
   });
   std::int64_t piece = 0;
-  for (std::size_t s = 0; s < segments.size(); ++s) {
-    const std::int64_t end = piece + pieces_of(segments[s]);
+  for (std::size_t s = 0; s < op.segments.size(); ++s) {
+    const std::int64_t end = piece + pieces_of(op.segments[s]);
     double ratio = 1.0;
-    if (segments[s].adapt) {
+    if (op.segments[s].adapt) {
       double w_sum = 0.0, g_sum = 0.0;
       for (std::int64_t p = piece; p < end; ++p) {
         w_sum += w_squares[p];
@@ -160,15 +160,16 @@ void OnednnBackend::lars_update(const LarsUpdate& update, std::span<const Segmen
       }
       const double w_norm = std::sqrt(w_sum), g_norm = std::sqrt(g_sum);
       if (w_norm > 0.0 && g_norm > 0.0) {
-        ratio = update.trust * w_norm / (g_norm + update.weight_decay * w_norm + update.epsilon);
+        ratio = op.hyperparameters.trust * w_norm /
+                (g_norm + op.hyperparameters.weight_decay * w_norm + op.hyperparameters.epsilon);
       }
     }
-    rates[s] = update.lr * ratio;
+    rates[s] = op.hyperparameters.lr * ratio;
     piece = end;
   }
-  for_each_piece(segments, [=](std::size_t s, std::int64_t, std::int64_t at, std::int64_t count) {
-    lars_kernel(update.momentum, static_cast<float>(rates[s]), segments[s].adapt ? update.weight_decay : 0.0F, w + at,
-                g + at, v + at, count);
+  for_each_piece(op.segments, [=](std::size_t s, std::int64_t, std::int64_t at, std::int64_t count) {
+    lars_kernel(op.hyperparameters.momentum, static_cast<float>(rates[s]),
+                op.segments[s].adapt ? op.hyperparameters.weight_decay : 0.0F, w + at, g + at, v + at, count);
   });
 }
 

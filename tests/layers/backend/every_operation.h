@@ -21,13 +21,13 @@ inline void call_conv2d(Backend& backend, const Conv2dSpec& spec, const Shape& i
   const TestWeight w = data.weight(backend.conv2d_layout(spec, input));
   const TestWeight bias = data.weight(backend.vector_layout(spec.out_channels));
   const Tensor x = data.activations(input), dy = data.activations(output);
-  backend.conv2d_forward(spec, x, w.weight, with_bias ? &bias.weight : nullptr, data.output(output));
-  backend.conv2d_backward_input(spec, dy, w.weight, data.output(input));
-  backend.conv2d_backward_input_add(spec, dy, w.weight, data.activations(input));
+  backend.run(ops::Conv2dForward{spec, x, w.weight, with_bias ? &bias.weight : nullptr, data.output(output)});
+  backend.run(ops::Conv2dBackwardInput{spec, dy, w.weight, data.output(input)});
+  backend.run(ops::Conv2dBackwardInputAdd{spec, dy, w.weight, data.activations(input)});
   const Tensor dw = data.output_f32({w.layout->elements()});
   const Tensor dbias = with_bias ? data.output_f32({spec.out_channels}) : Tensor();
   for (const bool accumulate : {false, true}) {
-    backend.conv2d_backward_weight(spec, x, dy, w.weight, dw, dbias, accumulate);
+    backend.run(ops::Conv2dBackwardWeight{spec, x, dy, w.weight, dw, dbias, accumulate});
   }
 }
 
@@ -37,13 +37,13 @@ inline void call_linear(Backend& backend, std::int64_t batch, std::int64_t in, s
   const TestWeight bias = data.weight(backend.vector_layout(out));
   const Tensor x = data.activations({batch, in}), dy = data.activations({batch, out});
   for (const bool relu : {false, true}) {
-    backend.linear_forward(x, w.weight, with_bias ? &bias.weight : nullptr, relu, data.output({batch, out}));
+    backend.run(ops::LinearForward{x, w.weight, with_bias ? &bias.weight : nullptr, relu, data.output({batch, out})});
   }
-  backend.linear_backward_input(dy, w.weight, data.output({batch, in}));
+  backend.run(ops::LinearBackwardInput{dy, w.weight, data.output({batch, in})});
   const Tensor dw = data.output_f32({w.layout->elements()});
   const Tensor dbias = with_bias ? data.output_f32({out}) : Tensor();
   for (const bool accumulate : {false, true}) {
-    backend.linear_backward_weight(x, dy, w.weight, dw, dbias, accumulate);
+    backend.run(ops::LinearBackwardWeight{x, dy, w.weight, dw, dbias, accumulate});
   }
 }
 
@@ -55,22 +55,22 @@ inline void call_batch_norm(Backend& backend, const Shape& shape) {
   const Tensor x = data.activations(shape, -1, 2), dy = data.activations(shape), residual = data.activations(shape);
   const Tensor gamma = data.floats(channels, 0.5, 1.5), beta = data.floats(channels);
   const Tensor mean = data.output_f32(channels), variance = data.output_f32(channels);
-  backend.batch_norm_statistics(x, mean, variance);
+  backend.run(ops::BatchNormStatistics{x, mean, variance});
   for (const bool relu : {false, true}) {
     for (const bool add : {false, true}) {
       const Tensor y = data.output(shape);
-      backend.batch_norm_apply(x, mean, variance, gamma, beta, kEpsilon, add ? residual : Tensor(), relu, y);
+      backend.run(ops::BatchNormApply{x, mean, variance, gamma, beta, kEpsilon, add ? residual : Tensor(), relu, y});
       const Tensor mask = relu ? y : Tensor();
       const Tensor dgamma = data.output_f32(channels), dbeta = data.output_f32(channels);
-      backend.batch_norm_backward_reduce(dy, x, mask, mean, variance, kEpsilon, dgamma, dbeta);
-      backend.batch_norm_backward_apply(dy, x, mask, mean, variance, gamma, dgamma, dbeta, static_cast<double>(values),
-                                        kEpsilon, data.output(shape));
-      if (add) backend.batch_norm_backward_residual(dy, mask, data.activations(shape));
+      backend.run(ops::BatchNormBackwardReduce{dy, x, mask, mean, variance, kEpsilon, dgamma, dbeta});
+      backend.run(ops::BatchNormBackwardApply{dy, x, mask, mean, variance, gamma, dgamma, dbeta,
+                                              static_cast<double>(values), kEpsilon, data.output(shape)});
+      if (add) backend.run(ops::BatchNormBackwardResidual{dy, mask, data.activations(shape)});
     }
   }
   const Tensor in_place = data.activations(shape, -1, 2);
-  backend.batch_norm_backward_apply(dy, in_place, dy, mean, variance, gamma, gamma, beta, static_cast<double>(values),
-                                    kEpsilon, in_place);
+  backend.run(ops::BatchNormBackwardApply{dy, in_place, dy, mean, variance, gamma, gamma, beta,
+                                          static_cast<double>(values), kEpsilon, in_place});
 }
 
 inline void call_max_pool(Backend& backend, const PoolSpec& spec, const Shape& input) {
@@ -78,8 +78,8 @@ inline void call_max_pool(Backend& backend, const PoolSpec& spec, const Shape& i
   const Shape output = spec.output_shape(input);
   for (const Tensor& x : {data.activations(input), data.coarse_activations(input)}) {
     const Tensor argmax = backend.tensor(output, DType::kU8);
-    backend.max_pool_forward(spec, x, data.output(output), argmax);
-    backend.max_pool_backward(spec, data.activations(output), argmax, data.output(input));
+    backend.run(ops::MaxPoolForward{spec, x, data.output(output), argmax});
+    backend.run(ops::MaxPoolBackward{spec, data.activations(output), argmax, data.output(input)});
   }
 }
 
@@ -87,31 +87,31 @@ inline void call_max_pool(Backend& backend, const PoolSpec& spec, const Shape& i
 inline void call_image_operations(Backend& backend, const Shape& shape) {
   RandomData data(backend);
   for (const std::int64_t values : {shape[1], std::int64_t{1}}) {
-    backend.normalize_images(data.images(shape), data.floats({values}, 0.3, 0.6), data.floats({values}, 0.2, 0.3),
-                             data.output(shape));
+    backend.run(ops::NormalizeImages{data.images(shape), data.floats({values}, 0.3, 0.6),
+                                     data.floats({values}, 0.2, 0.3), data.output(shape)});
   }
   const Shape flat{shape[0], shape.sample_size()}, pooled{shape[0], shape[1]};
-  backend.flatten(data.activations(shape), data.output(flat));
-  backend.unflatten(data.activations(flat), data.output(shape));
-  backend.global_avg_pool_forward(data.activations(shape, 0, 1), data.output(pooled));
-  backend.global_avg_pool_backward(data.activations(pooled), data.output(shape));
+  backend.run(ops::Flatten{data.activations(shape), data.output(flat)});
+  backend.run(ops::Unflatten{data.activations(flat), data.output(shape)});
+  backend.run(ops::GlobalAvgPoolForward{data.activations(shape, 0, 1), data.output(pooled)});
+  backend.run(ops::GlobalAvgPoolBackward{data.activations(pooled), data.output(shape)});
 }
 
 inline void call_elementwise(Backend& backend, std::int64_t count) {
   RandomData data(backend);
   const Shape shape{count};
   const Tensor x = data.activations(shape), y = data.output(shape), dx = data.activations(shape);
-  backend.relu_forward(x, y);
-  backend.relu_backward(data.activations(shape), y, data.output(shape));
-  backend.relu_backward(dx, y, dx);
-  backend.relu_backward(dx, y, y);
-  backend.add(x, y);
+  backend.run(ops::ReluForward{x, y});
+  backend.run(ops::ReluBackward{data.activations(shape), y, data.output(shape)});
+  backend.run(ops::ReluBackward{dx, y, dx});
+  backend.run(ops::ReluBackward{dx, y, y});
+  backend.run(ops::Add{x, y});
   const Tensor a = data.floats(shape), b = data.floats(shape);
-  backend.cast(a, data.output(shape));
-  backend.cast(x, data.output_f32(shape));
-  backend.scale(0.37F, a);
-  backend.axpy(0.3F, a, b);
-  backend.axpy(-0.1F, b, b);
+  backend.run(ops::Cast{a, data.output(shape)});
+  backend.run(ops::Cast{x, data.output_f32(shape)});
+  backend.run(ops::Scale{0.37F, a});
+  backend.run(ops::Axpy{0.3F, a, b});
+  backend.run(ops::Axpy{-0.1F, b, b});
   backend.zero(x);
   backend.zero(a);
   backend.zero(backend.tensor(shape, DType::kF64));
@@ -134,10 +134,10 @@ inline void call_losses(Backend& backend, std::int64_t samples, std::int64_t cla
   for (const bool gradient : {true, false}) {
     const auto dx = [&] { return gradient ? data.output(shape) : Tensor(); };
     for (const float smoothing : {0.0F, 0.1F}) {
-      backend.softmax_cross_entropy(outputs, labels, smoothing, 0.25F, dx(), data.totals());
+      backend.run(ops::SoftmaxCrossEntropy{outputs, labels, smoothing, 0.25F, dx(), data.totals()});
     }
-    backend.mse(outputs, data.floats(shape), 0.25F, dx(), data.totals());
-    backend.mse(outputs, labels, 0.25F, dx(), data.totals());
+    backend.run(ops::Mse{outputs, data.floats(shape), 0.25F, dx(), data.totals()});
+    backend.run(ops::Mse{outputs, labels, 0.25F, dx(), data.totals()});
   }
 }
 
@@ -146,22 +146,24 @@ inline void call_updates(Backend& backend, std::int64_t count) {
   const Shape shape{count};
   for (const bool nesterov : {false, true}) {
     for (const float decay : {0.0F, 0.01F}) {
-      const SgdUpdate sgd{0.1F, 0.9F, decay, nesterov};
-      backend.sgd_update(sgd, data.floats(shape), data.floats(shape), data.floats(shape));
+      const ops::SgdUpdate::Hyperparameters sgd{0.1F, 0.9F, decay, nesterov};
+      backend.run(ops::SgdUpdate{sgd, data.floats(shape), data.floats(shape), data.floats(shape)});
     }
   }
-  backend.sgd_update({0.1F, 0.0F, 0.01F, false}, data.floats(shape), data.floats(shape), Tensor());
+  backend.run(ops::SgdUpdate{{0.1F, 0.0F, 0.01F, false}, data.floats(shape), data.floats(shape), Tensor()});
   for (const float decay : {0.0F, 0.05F}) {
-    const AdamwUpdate adamw{0.01F, 1e-8F, decay, 0.9, 0.999, 1 - std::pow(0.9, 3), 1 - std::pow(0.999, 3)};
-    backend.adamw_update(adamw, data.floats(shape), data.floats(shape), data.floats(shape), data.floats(shape, 0, 1));
+    const ops::AdamwUpdate::Hyperparameters adamw{
+        0.01F, 1e-8F, decay, 0.9, 0.999, 1 - std::pow(0.9, 3), 1 - std::pow(0.999, 3)};
+    backend.run(
+        ops::AdamwUpdate{adamw, data.floats(shape), data.floats(shape), data.floats(shape), data.floats(shape, 0, 1)});
   }
   const std::int64_t first = count / 2, second = (count - first) / 3;
   std::vector<Segment> segments{
       {0, first, true}, {first, second, false}, {first + second, count - first - second, true}};
   std::erase_if(segments, [](const Segment& segment) { return segment.elements == 0; });
   for (const float decay : {0.0F, 1e-3F}) {
-    const LarsUpdate lars{0.5F, 0.9F, decay, 0.02F, 1e-9F};
-    backend.lars_update(lars, segments, data.floats(shape), data.floats(shape), data.floats(shape));
+    const ops::LarsUpdate::Hyperparameters lars{0.5F, 0.9F, decay, 0.02F, 1e-9F};
+    backend.run(ops::LarsUpdate{lars, segments, data.floats(shape), data.floats(shape), data.floats(shape)});
   }
 }
 
@@ -174,19 +176,20 @@ inline void call_on_views(Backend& backend, std::int64_t channels) {
       return data.floats({channels + first}, low, high).view(first, {channels});
     };
     const Tensor a = view(-1, 1), b = view(-1, 1), gamma = view(0.5, 1.5), mean = view(0, 1), variance = view(0, 1);
-    backend.axpy(0.3F, a, b);
-    backend.axpy(0.3F, a, data.floats({channels}));
-    backend.scale(0.5F, b);
+    backend.run(ops::Axpy{0.3F, a, b});
+    backend.run(ops::Axpy{0.3F, a, data.floats({channels})});
+    backend.run(ops::Scale{0.5F, b});
     backend.all_finite(b);
-    backend.cast(a, data.output({channels}));
+    backend.run(ops::Cast{a, data.output({channels})});
     const Tensor x = data.activations(image), dy = data.activations(image), y = data.output(image);
-    backend.batch_norm_statistics(x, mean, variance);
-    backend.batch_norm_apply(x, mean, variance, gamma, a, 1e-5F, Tensor(), true, y);
-    backend.batch_norm_backward_reduce(dy, x, y, mean, variance, 1e-5F, a, b);
-    backend.batch_norm_backward_apply(dy, x, y, mean, variance, gamma, a, b, 60, 1e-5F, data.output(image));
-    backend.sgd_update({0.1F, 0.9F, 0.01F, true}, a, b, gamma);
-    backend.adamw_update({0.01F, 1e-8F, 0.05F, 0.9, 0.999, 0.3, 0.003}, a, b, gamma, variance);
-    backend.lars_update({0.5F, 0.9F, 1e-3F, 0.02F, 1e-9F}, std::vector<Segment>{{0, channels, true}}, a, b, gamma);
+    backend.run(ops::BatchNormStatistics{x, mean, variance});
+    backend.run(ops::BatchNormApply{x, mean, variance, gamma, a, 1e-5F, Tensor(), true, y});
+    backend.run(ops::BatchNormBackwardReduce{dy, x, y, mean, variance, 1e-5F, a, b});
+    backend.run(ops::BatchNormBackwardApply{dy, x, y, mean, variance, gamma, a, b, 60, 1e-5F, data.output(image)});
+    backend.run(ops::SgdUpdate{{0.1F, 0.9F, 0.01F, true}, a, b, gamma});
+    backend.run(ops::AdamwUpdate{{0.01F, 1e-8F, 0.05F, 0.9, 0.999, 0.3, 0.003}, a, b, gamma, variance});
+    backend.run(
+        ops::LarsUpdate{{0.5F, 0.9F, 1e-3F, 0.02F, 1e-9F}, std::vector<Segment>{{0, channels, true}}, a, b, gamma});
     backend.zero(a);
   }
 }

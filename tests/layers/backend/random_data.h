@@ -86,7 +86,7 @@ class RandomData {
   Tensor in_compute_type(Tensor x) {
     if (backend_.compute_type() == DType::kF32) return x;
     Tensor y = output(x.shape());
-    backend_.cast(x, y);
+    backend_.run(ops::Cast{x, y});
     return y;
   }
 

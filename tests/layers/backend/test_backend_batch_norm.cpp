@@ -37,7 +37,7 @@ struct Statistics {
 Statistics statistics(Device& device, const Tensor& x) {
   const Shape channels{x.shape()[1]};
   Statistics s{device.spoiled(channels), device.spoiled(channels), {}};
-  device.backend.batch_norm_statistics(x, s.mean, s.variance);
+  device.backend.run(ops::BatchNormStatistics{x, s.mean, s.variance});
   s.values = {device.get(s.mean).values, device.get(s.variance).values};
   return s;
 }
@@ -121,8 +121,8 @@ TEST_CASE("batch norm apply agrees with float64") {
         for (const bool add : {false, true}) {
           for (const bool relu : {false, true}) {
             const Tensor y = device.spoiled(shape, dtype);
-            device.backend.batch_norm_apply(x_tensor, mean_tensor, variance_tensor, p.gamma_tensor, p.beta_tensor,
-                                            kEpsilon, add ? residual_tensor : Tensor(), relu, y);
+            device.backend.run(ops::BatchNormApply{x_tensor, mean_tensor, variance_tensor, p.gamma_tensor,
+                                                   p.beta_tensor, kEpsilon, add ? residual_tensor : Tensor(), relu, y});
             const Array expected = reference::batch_norm(x, {mean.values, variance.values}, p.gamma, p.beta, kEpsilon,
                                                          add ? &residual : nullptr, relu);
             // Terms of up to 6 (scale 3, x 2), each rounded to float32 a few times, and one rounding of the result.
@@ -153,26 +153,26 @@ TEST_CASE("batch norm backward agrees with float64") {
           Array y_values;
           if (relu) {
             y = device.spoiled(shape, dtype);
-            device.backend.batch_norm_apply(x_tensor, s.mean, s.variance, p.gamma_tensor, p.beta_tensor, kEpsilon,
-                                            Tensor(), true, y);
+            device.backend.run(ops::BatchNormApply{x_tensor, s.mean, s.variance, p.gamma_tensor, p.beta_tensor,
+                                                   kEpsilon, Tensor(), true, y});
             y_values = device.get(y);  // the mask is the output's as stored
           }
           const auto expected = reference::batch_norm_backward(dy, x, relu ? &y_values : nullptr, p.gamma, kEpsilon);
           const Tensor dgamma = device.spoiled({channels}), dbeta = device.spoiled({channels});
-          device.backend.batch_norm_backward_reduce(dy_tensor, x_tensor, y, s.mean, s.variance, kEpsilon, dgamma,
-                                                    dbeta);
+          device.backend.run(
+              ops::BatchNormBackwardReduce{dy_tensor, x_tensor, y, s.mean, s.variance, kEpsilon, dgamma, dbeta});
           // Terms of about 1 that may cancel; float32 sums of 32 rows err by some 1e-7 each, in any direction.
           check_close(device.get(dgamma), expected.dgamma, 1e-6, 1e-6 * std::sqrt(count), what + " dgamma");
           check_close(device.get(dbeta), expected.dbeta, 1e-6, 1e-6 * std::sqrt(count), what + " dbeta");
           const Tensor dx = device.spoiled(shape, dtype);
-          device.backend.batch_norm_backward_apply(dy_tensor, x_tensor, y, s.mean, s.variance, p.gamma_tensor, dgamma,
-                                                   dbeta, count, kEpsilon, dx);
+          device.backend.run(ops::BatchNormBackwardApply{dy_tensor, x_tensor, y, s.mean, s.variance, p.gamma_tensor,
+                                                         dgamma, dbeta, count, kEpsilon, dx});
           // Three terms that may cancel, each rounded to float32 a few times; scale is at most 1.5 / std.
           const double scale = 1.5 / std::sqrt(*std::min_element(s.values.variance.begin(), s.values.variance.end()));
           check_close(device.get(dx), expected.dx, 1.01 * rounding(dtype), 2e-6 * scale, what + " dx");
           Array sum = uniform(shape, 23);
           const Tensor dresidual = device.put(sum, dtype);
-          device.backend.batch_norm_backward_residual(dy_tensor, y, dresidual);
+          device.backend.run(ops::BatchNormBackwardResidual{dy_tensor, y, dresidual});
           for (std::size_t i = 0; i < sum.values.size(); ++i) sum.values[i] += expected.dresidual.values[i];
           check_close(device.get(dresidual), sum, rounding(dtype), 0.0, what + " daddend");  // one rounding
         }
@@ -192,13 +192,14 @@ TEST_CASE("batch norm backward agrees with finite differences of the reference")
     const Tensor y = device.spoiled(shape), dx = device.spoiled(shape), dresidual = device.spoiled(shape);
     device.backend.zero(dresidual);
     const Tensor dgamma = device.spoiled({shape[1]}), dbeta = device.spoiled({shape[1]});
-    device.backend.batch_norm_apply(x_tensor, s.mean, s.variance, p.gamma_tensor, p.beta_tensor, kEpsilon,
-                                    residual_tensor, relu, y);
+    device.backend.run(ops::BatchNormApply{x_tensor, s.mean, s.variance, p.gamma_tensor, p.beta_tensor, kEpsilon,
+                                           residual_tensor, relu, y});
     const Tensor mask = relu ? y : Tensor();
-    device.backend.batch_norm_backward_reduce(dy_tensor, x_tensor, mask, s.mean, s.variance, kEpsilon, dgamma, dbeta);
-    device.backend.batch_norm_backward_apply(dy_tensor, x_tensor, mask, s.mean, s.variance, p.gamma_tensor, dgamma,
-                                             dbeta, 18.0, kEpsilon, dx);
-    device.backend.batch_norm_backward_residual(dy_tensor, mask, dresidual);
+    device.backend.run(
+        ops::BatchNormBackwardReduce{dy_tensor, x_tensor, mask, s.mean, s.variance, kEpsilon, dgamma, dbeta});
+    device.backend.run(ops::BatchNormBackwardApply{dy_tensor, x_tensor, mask, s.mean, s.variance, p.gamma_tensor,
+                                                   dgamma, dbeta, 18.0, kEpsilon, dx});
+    device.backend.run(ops::BatchNormBackwardResidual{dy_tensor, mask, dresidual});
     // The scalar is the product of dy with the reference's output, as a function of each input in turn.
     const auto check = [&](const std::string& what, Array& input, const Tensor& gradient) {
       std::vector<float> buffer(input.values.begin(), input.values.end());
@@ -239,16 +240,16 @@ TEST_CASE("batch norm gives the same bits every time, and may work in place") {
       const Statistics s = statistics(device, x_tensor);
       const Tensor dgamma = device.spoiled({64}), dbeta = device.spoiled({64});
       const Tensor y = device.spoiled(shape), output = in_place ? device.backend.tensor(shape, DType::kF32) : y;
-      if (in_place) device.backend.cast(x_tensor, output);
-      device.backend.batch_norm_apply(in_place ? output : x_tensor, s.mean, s.variance, p.gamma_tensor, p.beta_tensor,
-                                      kEpsilon, Tensor(), true, output);
-      device.backend.batch_norm_backward_reduce(dy_tensor, x_tensor, output, s.mean, s.variance, kEpsilon, dgamma,
-                                                dbeta);
+      if (in_place) device.backend.run(ops::Cast{x_tensor, output});
+      device.backend.run(ops::BatchNormApply{in_place ? output : x_tensor, s.mean, s.variance, p.gamma_tensor,
+                                             p.beta_tensor, kEpsilon, Tensor(), true, output});
+      device.backend.run(
+          ops::BatchNormBackwardReduce{dy_tensor, x_tensor, output, s.mean, s.variance, kEpsilon, dgamma, dbeta});
       const Tensor dx = device.spoiled(shape);
-      if (in_place) device.backend.cast(place == Place::kOverX ? x_tensor : dy_tensor, dx);
-      device.backend.batch_norm_backward_apply(place == Place::kOverDy ? dx : dy_tensor,
-                                               place == Place::kOverX ? dx : x_tensor, output, s.mean, s.variance,
-                                               p.gamma_tensor, dgamma, dbeta, count, kEpsilon, dx);
+      if (in_place) device.backend.run(ops::Cast{place == Place::kOverX ? x_tensor : dy_tensor, dx});
+      device.backend.run(ops::BatchNormBackwardApply{place == Place::kOverDy ? dx : dy_tensor,
+                                                     place == Place::kOverX ? dx : x_tensor, output, s.mean, s.variance,
+                                                     p.gamma_tensor, dgamma, dbeta, count, kEpsilon, dx});
       std::vector<std::uint8_t> all;
       for (const Tensor& tensor : {s.mean, s.variance, output, dgamma, dbeta, dx}) {
         const auto bytes = device.bytes(tensor);
@@ -272,21 +273,22 @@ TEST_CASE("the gate that a forward returns lets through what its output lets thr
       const Parameters p(device, channels);
       const Statistics s = statistics(device, x_tensor);
       const Tensor expected = device.spoiled(shape, dtype), y = device.spoiled(shape, dtype);
-      device.backend.batch_norm_apply(x_tensor, s.mean, s.variance, p.gamma_tensor, p.beta_tensor, kEpsilon,
-                                      residual_tensor, true, expected);
-      const Tensor mask = device.backend.batch_norm_apply_relu(x_tensor, s.mean, s.variance, p.gamma_tensor,
-                                                               p.beta_tensor, kEpsilon, residual_tensor, y);
+      device.backend.run(ops::BatchNormApply{x_tensor, s.mean, s.variance, p.gamma_tensor, p.beta_tensor, kEpsilon,
+                                             residual_tensor, true, expected});
+      Tensor mask;
+      device.backend.run(ops::BatchNormApply{x_tensor, s.mean, s.variance, p.gamma_tensor, p.beta_tensor, kEpsilon,
+                                             residual_tensor, true, y, &mask});
       CHECK(device.bytes(y) == device.bytes(expected));
       if (dtype == DType::kF32 && channels >= 128) CHECK(mask.bytes() < y.bytes() / 15);
       std::vector<std::vector<std::uint8_t>> results;
       for (const Tensor& way : {expected, mask}) {
         const Tensor dgamma = device.spoiled({channels}), dbeta = device.spoiled({channels});
         const Tensor dx = device.spoiled(shape, dtype), dresidual = device.put(residual, dtype);
-        device.backend.batch_norm_backward_reduce(dy_tensor, x_tensor, way, s.mean, s.variance, kEpsilon, dgamma,
-                                                  dbeta);
-        device.backend.batch_norm_backward_apply(dy_tensor, x_tensor, way, s.mean, s.variance, p.gamma_tensor, dgamma,
-                                                 dbeta, 105, kEpsilon, dx);
-        device.backend.batch_norm_backward_residual(dy_tensor, way, dresidual);
+        device.backend.run(
+            ops::BatchNormBackwardReduce{dy_tensor, x_tensor, way, s.mean, s.variance, kEpsilon, dgamma, dbeta});
+        device.backend.run(ops::BatchNormBackwardApply{dy_tensor, x_tensor, way, s.mean, s.variance, p.gamma_tensor,
+                                                       dgamma, dbeta, 105, kEpsilon, dx});
+        device.backend.run(ops::BatchNormBackwardResidual{dy_tensor, way, dresidual});
         for (const Tensor& tensor : {dgamma, dbeta, dx, dresidual}) results.push_back(device.bytes(tensor));
       }
       for (std::size_t i = 0; i < 4; ++i) CHECK(results[i] == results[i + 4]);

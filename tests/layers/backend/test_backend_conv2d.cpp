@@ -73,22 +73,22 @@ void check_case(const ConvCase& c, DType dtype, int threads) {
   // of that; the result is rounded once to its type.
   const auto sums = [](double n) { return n * n * 0x1p-24 / 16 + 1e-6; };
   const Tensor output = device.spoiled(y.shape, dtype);
-  backend.conv2d_forward(s, input, imported.weight, nullptr, output);
+  backend.run(ops::Conv2dForward{s, input, imported.weight, nullptr, output});
   check_close(device.get(output), y, rounding(dtype), sums(static_cast<double>(s.in_channels * s.kernel * s.kernel)),
               "y");
   const Tensor dx = device.spoiled(x.shape, dtype);
-  backend.conv2d_backward_input(s, gradient, imported.weight, dx);
+  backend.run(ops::Conv2dBackwardInput{s, gradient, imported.weight, dx});
   check_close(device.get(dx), expected.dx, rounding(dtype),
               sums(static_cast<double>(s.out_channels * s.kernel * s.kernel)), "dx");
   // Added to itself: one more rounding to the type, of the result of two equal terms, which is none.
-  backend.conv2d_backward_input_add(s, gradient, imported.weight, dx);
+  backend.run(ops::Conv2dBackwardInputAdd{s, gradient, imported.weight, dx});
   for (double& value : expected.dx.values) value *= 2;
   check_close(device.get(dx), expected.dx, rounding(dtype),
               2 * sums(static_cast<double>(s.out_channels * s.kernel * s.kernel)), "dx added to dx");
   const double dw_sums = sums(static_cast<double>(c.images * y.shape[2] * y.shape[3]));
   const Tensor dw = device.spoiled({imported.layout->elements()});
   const auto weight_gradient = [&](bool accumulate) {
-    backend.conv2d_backward_weight(s, input, gradient, imported.weight, dw, Tensor(), accumulate);
+    backend.run(ops::Conv2dBackwardWeight{s, input, gradient, imported.weight, dw, Tensor(), accumulate});
     return exported(backend, imported, dw);
   };
   const Array once = weight_gradient(false);
@@ -107,14 +107,14 @@ void check_case(const ConvCase& c, DType dtype, int threads) {
     moved.values[i] += shift.values[channel];
     sum.values[channel] += dy.values[i];
   }
-  backend.conv2d_forward(s, input, imported.weight, &bias, output);
+  backend.run(ops::Conv2dForward{s, input, imported.weight, &bias, output});
   check_close(device.get(output), moved, rounding(dtype),
               sums(static_cast<double>(s.in_channels * s.kernel * s.kernel + 1)), "y with a bias");
   const Tensor dbias = device.spoiled(shift.shape);
-  backend.conv2d_backward_weight(s, input, gradient, imported.weight, dw, dbias, false);
+  backend.run(ops::Conv2dBackwardWeight{s, input, gradient, imported.weight, dw, dbias, false});
   check_close(exported(backend, imported, dw), expected.dweight, 0x1p-24, dw_sums, "dw beside dbias");
   check_close(device.get(dbias), sum, 0x1p-24, dw_sums, "dbias");
-  backend.conv2d_backward_weight(s, input, gradient, imported.weight, dw, dbias, true);
+  backend.run(ops::Conv2dBackwardWeight{s, input, gradient, imported.weight, dw, dbias, true});
   for (double& value : sum.values) value *= 2;
   check_close(device.get(dbias), sum, 0x1p-23, 2 * dw_sums, "dbias added to dbias");
 }

@@ -65,9 +65,9 @@ TEST_CASE("images are normalised per channel, in the bits of torchvision's order
           }
         }
         const Tensor y = device.spoiled(shape), narrow = device.spoiled(shape, DType::kBF16);
-        device.backend.normalize_images(x_tensor, mean_tensor, std_tensor, y);
+        device.backend.run(ops::NormalizeImages{x_tensor, mean_tensor, std_tensor, y});
         CHECK(device.get(y).values == expected.values);
-        device.backend.normalize_images(x_tensor, mean_tensor, std_tensor, narrow);
+        device.backend.run(ops::NormalizeImages{x_tensor, mean_tensor, std_tensor, narrow});
         check_close(device.get(narrow), expected, rounding(DType::kBF16), 0.0, shape.str());  // one rounding
       }
     }
@@ -81,8 +81,8 @@ TEST_CASE("casts round to nearest even and keep infinities and NaN") {
   x.values = {1.0,      1.0 + 0x1p-8, 1.0 + 0x1p-8 + 0x1p-20, 1.0 + 3 * 0x1p-8, -0.0, INFINITY, -INFINITY, 3.39e38,
               0x1p-140, NAN};
   const Tensor wide = device.put(x), narrow = device.spoiled({10}, DType::kBF16), back = device.spoiled({10});
-  device.backend.cast(wide, narrow);
-  device.backend.cast(narrow, back);
+  device.backend.run(ops::Cast{wide, narrow});
+  device.backend.run(ops::Cast{narrow, back});
   const Array y = device.get(back);
   CHECK(y.values[0] == 1.0);
   CHECK(y.values[1] == 1.0);
@@ -97,10 +97,10 @@ TEST_CASE("casts round to nearest even and keep infinities and NaN") {
 
   Array many = uniform({70001}, 5, -10.0, 10.0);
   const Tensor many_wide = device.put(many), copy = device.spoiled({70001});
-  device.backend.cast(many_wide, copy);
+  device.backend.run(ops::Cast{many_wide, copy});
   CHECK(device.bytes(copy) == device.bytes(many_wide));
   const Tensor many_narrow = device.spoiled({70001}, DType::kBF16);
-  device.backend.cast(many_wide, many_narrow);
+  device.backend.run(ops::Cast{many_wide, many_narrow});
   Array rounded = many;
   for (double& value : rounded.values) value = static_cast<float>(BFloat16(static_cast<float>(value)));
   CHECK(device.get(many_narrow).values == rounded.values);
@@ -114,9 +114,9 @@ TEST_CASE("flatten goes to C, H, W order and unflatten back") {
         Array x = uniform(shape, 6);
         const Tensor x_tensor = device.put(x, dtype);
         const Tensor y = device.spoiled({shape[0], shape.sample_size()}, dtype), back = device.spoiled(shape, dtype);
-        device.backend.flatten(x_tensor, y);
+        device.backend.run(ops::Flatten{x_tensor, y});
         CHECK(device.get(y).values == x.values);  // the array is in that order
-        device.backend.unflatten(y, back);
+        device.backend.run(ops::Unflatten{y, back});
         CHECK(device.bytes(back) == device.bytes(x_tensor));
       }
     }
@@ -139,21 +139,21 @@ TEST_CASE("relu, its gradient, add and axpy") {
           sum.values[i] += dy.values[i];
         }
         const Tensor y_tensor = device.spoiled(shape, dtype), dx_tensor = device.spoiled(shape, dtype);
-        device.backend.relu_forward(x_tensor, y_tensor);
+        device.backend.run(ops::ReluForward{x_tensor, y_tensor});
         CHECK(device.get(y_tensor).values == y.values);
-        device.backend.relu_backward(dy_tensor, y_tensor, dx_tensor);
+        device.backend.run(ops::ReluBackward{dy_tensor, y_tensor, dx_tensor});
         CHECK(device.get(dx_tensor).values == dx.values);
-        device.backend.add(dy_tensor, x_tensor);
-        check_close(device.get(x_tensor), sum, rounding(dtype), 0.0, "add");  // one rounding
-        device.backend.relu_backward(dy_tensor, y_tensor, dy_tensor);         // in place of the one
+        device.backend.run(ops::Add{dy_tensor, x_tensor});
+        check_close(device.get(x_tensor), sum, rounding(dtype), 0.0, "add");    // one rounding
+        device.backend.run(ops::ReluBackward{dy_tensor, y_tensor, dy_tensor});  // in place of the one
         CHECK(device.get(dy_tensor).values == dx.values);
-        device.backend.relu_backward(dy_tensor, y_tensor, y_tensor);  // and of the other
+        device.backend.run(ops::ReluBackward{dy_tensor, y_tensor, y_tensor});  // and of the other
         CHECK(device.get(y_tensor).values == dx.values);
       }
       Array x = uniform({count}, 9), y = uniform({count}, 10);
       const Tensor x_tensor = device.put(x), y_tensor = device.put(y);
       for (std::size_t i = 0; i < x.values.size(); ++i) y.values[i] += 0.375 * x.values[i];
-      device.backend.axpy(0.375F, x_tensor, y_tensor);
+      device.backend.run(ops::Axpy{0.375F, x_tensor, y_tensor});
       // The product is rounded (6e-8 of 0.375), or is not where there is a fused instruction; then the sum.
       check_close(device.get(y_tensor), y, rounding(DType::kF32), 3e-8, "axpy");
     }
@@ -164,7 +164,7 @@ TEST_CASE("relu lets NaN through") {
   Device device(1);
   Array x({9}, NAN);
   const Tensor tensor = device.put(x);
-  device.backend.relu_forward(tensor, tensor);
+  device.backend.run(ops::ReluForward{tensor, tensor});
   for (const double value : device.get(tensor).values) CHECK(std::isnan(value));
 }
 

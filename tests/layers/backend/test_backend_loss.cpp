@@ -35,7 +35,7 @@ struct Outcome {
 Outcome cross_entropy(Device& device, const Tensor& logits, const std::vector<std::int64_t>& labels, float smoothing,
                       float scale = 1.0F) {
   const Tensor totals = zero_totals(device), gradient = device.spoiled(logits.shape(), logits.dtype());
-  device.backend.softmax_cross_entropy(logits, device.put_labels(labels), smoothing, scale, gradient, totals);
+  device.backend.run(ops::SoftmaxCrossEntropy{logits, device.put_labels(labels), smoothing, scale, gradient, totals});
   return {device.get(totals).values, device.get(gradient)};
 }
 
@@ -109,7 +109,7 @@ TEST_CASE("gradients of the losses agree with finite differences of the referenc
           [&] { return reference::cross_entropy(x, labels, static_cast<double>(smoothing)).loss; });
   }
   const Tensor gradient = device.spoiled(shape), totals = zero_totals(device);
-  device.backend.mse(tensor, target_tensor, 1.0F, gradient, totals);
+  device.backend.run(ops::Mse{tensor, target_tensor, 1.0F, gradient, totals});
   check("mse", device.get(gradient), [&] { return reference::mse(x, targets).loss; });
 }
 
@@ -125,7 +125,8 @@ TEST_CASE("mse against values and against one-hot classes") {
         for (const bool classes : {false, true}) {
           const LossResult expected = reference::mse(x, classes ? one_hot : values);
           const Tensor gradient = device.spoiled(shape, dtype), totals = zero_totals(device);
-          device.backend.mse(tensor, classes ? device.put_labels(labels) : value_tensor, 0.5F, gradient, totals);
+          device.backend.run(
+              ops::Mse{tensor, classes ? device.put_labels(labels) : value_tensor, 0.5F, gradient, totals});
           Array half = expected.gradient;
           for (double& value : half.values) value *= 0.5;
           const Array sums = device.get(totals);
@@ -149,8 +150,8 @@ TEST_CASE("totals of two microbatches are the sums of both, to the bit, on any n
     Device device(threads);
     const Tensor tensor = device.put(logits), label_tensor = device.put_labels(labels);
     const auto half = [&](std::int64_t start, const Tensor& totals) {
-      device.backend.softmax_cross_entropy(tensor.view(start * 16, {700, 16}), label_tensor.view(start, {700}), 0.1F,
-                                           1.0F, Tensor(), totals);
+      device.backend.run(ops::SoftmaxCrossEntropy{tensor.view(start * 16, {700, 16}), label_tensor.view(start, {700}),
+                                                  0.1F, 1.0F, Tensor(), totals});
     };
     const Tensor both = zero_totals(device), a = zero_totals(device), b = zero_totals(device);
     half(0, both);
@@ -208,9 +209,9 @@ TEST_CASE("labels out of range are named") {
       std::string message;
       try {
         if (entropy) {
-          device.backend.softmax_cross_entropy(tensor, labels, 0.0F, 1.0F, Tensor(), totals);
+          device.backend.run(ops::SoftmaxCrossEntropy{tensor, labels, 0.0F, 1.0F, Tensor(), totals});
         } else {
-          device.backend.mse(tensor, labels, 1.0F, Tensor(), totals);
+          device.backend.run(ops::Mse{tensor, labels, 1.0F, Tensor(), totals});
         }
       } catch (const Error& error) {
         message = error.what();

@@ -29,7 +29,7 @@ struct Result {
 
 Result run(Device& device, const PoolSpec& spec, const Tensor& x, const Shape& out) {
   Result result{device.spoiled(out, x.dtype()), device.spoiled(out, DType::kU8)};
-  device.backend.max_pool_forward(spec, x, result.y, result.argmax);
+  device.backend.run(ops::MaxPoolForward{spec, x, result.y, result.argmax});
   return result;
 }
 
@@ -54,12 +54,12 @@ TEST_CASE("max pooling agrees with the reference, value by value") {
 
           Array dy = uniform(expected.y.shape, 2);
           const Tensor dy_tensor = device.put(dy, dtype), dx = device.spoiled(shape, dtype);
-          device.backend.max_pool_backward(spec, dy_tensor, result.argmax, dx);
+          device.backend.run(ops::MaxPoolBackward{spec, dy_tensor, result.argmax, dx});
           // A pixel adds up to 225 gradients below 1 in float32 and is rounded once: 225 additions of up to 225.
           check_close(device.get(dx), reference::max_pool_backward(spec, dy, expected.argmax, shape),
                       1.01 * rounding(dtype), 2e-5, "dx");
           const auto bytes = device.bytes(dx);
-          device.backend.max_pool_backward(spec, dy_tensor, result.argmax, dx);
+          device.backend.run(ops::MaxPoolBackward{spec, dy_tensor, result.argmax, dx});
           CHECK(device.bytes(dx) == bytes);
         }
       }
@@ -92,7 +92,7 @@ TEST_CASE("max pooling's gradient agrees with finite differences of the referenc
   Array dy = uniform(out, 4);
   const Tensor dy_tensor = device.put(dy), dx = device.spoiled(x.shape);
   const Result result = run(device, spec, x_tensor, out);
-  device.backend.max_pool_backward(spec, dy_tensor, result.argmax, dx);
+  device.backend.run(ops::MaxPoolBackward{spec, dy_tensor, result.argmax, dx});
   std::vector<float> buffer(x.values.begin(), x.values.end());
   const Array g = device.get(dx);
   const std::vector<float> analytic(g.values.begin(), g.values.end());
@@ -123,7 +123,7 @@ TEST_CASE("global average pooling and its gradient") {
       for (const DType dtype : {DType::kF32, DType::kBF16}) {
         Array x = uniform(shape, 5, 0.0, 1.0);
         const Tensor x_tensor = device.put(x, dtype), y = device.spoiled({shape[0], shape[1]}, dtype);
-        device.backend.global_avg_pool_forward(x_tensor, y);
+        device.backend.run(ops::GlobalAvgPoolForward{x_tensor, y});
         // Positive terms: height + width additions of half a unit each, 190 * 6e-8 at the largest, if all one way;
         // far less as they fall both ways. Then the rounding of the result.
         check_close(device.get(y), reference::global_avg_pool(x), 1.01 * rounding(dtype) + 2e-6, 0.0, shape.str());
@@ -138,7 +138,7 @@ TEST_CASE("global average pooling and its gradient") {
             }
           }
         }
-        device.backend.global_avg_pool_backward(dy_tensor, dx);
+        device.backend.run(ops::GlobalAvgPoolBackward{dy_tensor, dx});
         // 1 / pixels is rounded, the product is rounded, the result is.
         check_close(device.get(dx), expected, 1.01 * rounding(dtype) + 1.2e-7, 0.0, shape.str());
       }

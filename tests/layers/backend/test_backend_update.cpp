@@ -40,12 +40,12 @@ TEST_CASE("SGD follows torch.optim.SGD") {
         for (const bool nesterov : {false, true}) {
           for (const float decay : {0.0F, 0.01F}) {
             Buffers b(device, count), plain(device, count);
-            const SgdUpdate update{0.1F, momentum, decay, nesterov};
+            const ops::SgdUpdate::Hyperparameters update{0.1F, momentum, decay, nesterov};
             for (int step = 0; step < kSteps; ++step) {
               Array g = gradient_of(count, step);
               const Tensor g_tensor = device.put(g);
-              device.backend.sgd_update(update, b.w_tensor, g_tensor, b.first_tensor);
-              if (momentum == 0.0F) device.backend.sgd_update(update, plain.w_tensor, g_tensor, Tensor());
+              device.backend.run(ops::SgdUpdate{update, b.w_tensor, g_tensor, b.first_tensor});
+              if (momentum == 0.0F) device.backend.run(ops::SgdUpdate{update, plain.w_tensor, g_tensor, Tensor()});
               for (std::size_t i = 0; i < g.values.size(); ++i) {
                 double &w = b.w.values[i], &v = b.first.values[i];
                 const double d = g.values[i] + static_cast<double>(decay) * w;
@@ -68,7 +68,7 @@ TEST_CASE("AdamW follows torch.optim.AdamW") {
     Device device(threads);
     for (const std::int64_t count : {1, 9, 255, 1000, 100003}) {
       Buffers b(device, count);
-      AdamwUpdate update{};
+      ops::AdamwUpdate::Hyperparameters update{};
       update.lr = 0.01F;
       update.beta1 = 0.9;
       update.beta2 = 0.999;
@@ -79,7 +79,7 @@ TEST_CASE("AdamW follows torch.optim.AdamW") {
         update.bias1 = 1.0 - std::pow(beta1, step);
         update.bias2 = 1.0 - std::pow(beta2, step);
         Array g = gradient_of(count, step);
-        device.backend.adamw_update(update, b.w_tensor, device.put(g), b.first_tensor, b.second_tensor);
+        device.backend.run(ops::AdamwUpdate{update, b.w_tensor, device.put(g), b.first_tensor, b.second_tensor});
         for (std::size_t i = 0; i < g.values.size(); ++i) {
           double &w = b.w.values[i], &m = b.first.values[i], &v = b.second.values[i];
           m = beta1 * m + (1.0 - beta1) * g.values[i];
@@ -100,7 +100,7 @@ TEST_CASE("AdamW's first step is lr against the sign of the gradient, and zeros 
   Array w({4}), g({4}), zeros({4});
   g.values = {0.3, -20.0, 0.0, 1e-3};
   const Tensor w_tensor = device.put(w), m = device.put(zeros), v = device.put(zeros);
-  AdamwUpdate update{};
+  ops::AdamwUpdate::Hyperparameters update{};
   update.lr = 0.01F;
   update.beta1 = 0.9;
   update.beta2 = 0.999;
@@ -108,7 +108,7 @@ TEST_CASE("AdamW's first step is lr against the sign of the gradient, and zeros 
   update.weight_decay = 0.1F;
   update.bias1 = 1.0 - update.beta1;
   update.bias2 = 1.0 - update.beta2;
-  device.backend.adamw_update(update, w_tensor, device.put(g), m, v);
+  device.backend.run(ops::AdamwUpdate{update, w_tensor, device.put(g), m, v});
   Array expected({4});
   expected.values = {-0.01, 0.01, 0.0, -0.01};
   check_close(device.get(w_tensor), expected, 2e-5, 0.0, "w");  // epsilon is 1e-5 of the smallest gradient
@@ -124,11 +124,11 @@ TEST_CASE("LARS scales each segment by its own norms") {
     Buffers b(device, count);
     for (std::size_t i = 100072; i < 101000; ++i) b.w.values[i] = 0.0;
     b.w_tensor = device.put(b.w);
-    const LarsUpdate update{0.5F, 0.9F, 1e-3F, 0.02F, 1e-9F};
+    const ops::LarsUpdate::Hyperparameters update{0.5F, 0.9F, 1e-3F, 0.02F, 1e-9F};
     for (int step = 0; step < kSteps; ++step) {
       Array g = gradient_of(count, step);
       for (std::size_t i = 100072; i < 101000; ++i) g.values[i] = 0.0;
-      device.backend.lars_update(update, segments, b.w_tensor, device.put(g), b.first_tensor);
+      device.backend.run(ops::LarsUpdate{update, segments, b.w_tensor, device.put(g), b.first_tensor});
       for (const Segment& segment : segments) {
         const auto first = static_cast<std::size_t>(segment.offset);
         const auto last = first + static_cast<std::size_t>(segment.elements);
@@ -176,9 +176,9 @@ TEST_CASE("an element is updated to the same bits wherever it lies, on any numbe
       std::vector<std::vector<std::uint8_t>> results;
       const auto keep = [&](const Tensor& t) { results.push_back(device.bytes(t.view(shift, {count}))); };
       Tensor values = shifted(w), moment = shifted(m), second = shifted(v);
-      device.backend.sgd_update({0.1F, 0.9F, 1e-3F, true}, values, gradient, moment);
+      device.backend.run(ops::SgdUpdate{{0.1F, 0.9F, 1e-3F, true}, values, gradient, moment});
       keep(values);
-      AdamwUpdate adamw{};
+      ops::AdamwUpdate::Hyperparameters adamw{};
       adamw.lr = 0.01F;
       adamw.beta1 = 0.9;
       adamw.beta2 = 0.999;
@@ -186,11 +186,11 @@ TEST_CASE("an element is updated to the same bits wherever it lies, on any numbe
       adamw.weight_decay = 0.05F;
       adamw.bias1 = 0.5;
       adamw.bias2 = 0.25;
-      device.backend.adamw_update(adamw, values, gradient, moment, second);
+      device.backend.run(ops::AdamwUpdate{adamw, values, gradient, moment, second});
       keep(values);
       keep(second);
       const std::vector<Segment> segments{{0, shift, false}, {shift, 50000, true}, {shift + 50000, 20000, true}};
-      device.backend.lars_update({0.5F, 0.9F, 1e-3F, 0.02F, 1e-9F}, segments, values, gradient, moment);
+      device.backend.run(ops::LarsUpdate{{0.5F, 0.9F, 1e-3F, 0.02F, 1e-9F}, segments, values, gradient, moment});
       keep(values);
       if (first.empty()) first = results;
       CHECK(results == first);

@@ -100,7 +100,7 @@ std::unique_ptr<WeightGradient> make_backward_weight(OnednnState& state, const C
 // The gradient of the pixels of dx that a strided window of one pixel looks at.
 Tensor pixels_gradient(Backend& backend, const Conv2dSpec& spec, const Tensor& dy, const Weight& w, const Tensor& dx) {
   Tensor packed = backend.tensor(pixels_shape(spec, dx.shape()), dx.dtype());
-  backend.conv2d_backward_input(without_stride(spec), dy, w, packed);
+  backend.run(ops::Conv2dBackwardInput{without_stride(spec), dy, w, packed});
   return packed;
 }
 
@@ -137,57 +137,58 @@ std::unique_ptr<WeightLayout> OnednnBackend::conv2d_layout(const Conv2dSpec& spe
   return std::make_unique<OnednnWeightLayout>(shape, native, forward, backward, turned);
 }
 
-void OnednnBackend::conv2d_forward(const Conv2dSpec& spec, const Tensor& x, const Weight& w, const Weight* bias,
-                                   const Tensor& y) {
-  const OnednnWeightLayout& layout = layout_of(w);
-  if (over_packed_pixels(spec, layout.of_rows())) {
-    return conv2d_forward(without_stride(spec), packed_pixels(*this, spec, x), w, bias, y);
+void OnednnBackend::run(const ops::Conv2dForward& op) {
+  const OnednnWeightLayout& layout = layout_of(op.w);
+  if (over_packed_pixels(op.spec, layout.of_rows())) {
+    return run(ops::Conv2dForward{without_stride(op.spec), packed_pixels(*this, op.spec, op.x), op.w, op.bias, op.y});
   }
-  if (layout.of_rows()) return linear_forward(as_rows(x), w, bias, false, as_rows(y));
-  auto& forward = plan_for(*state_, spec, x.shape(), w, bias != nullptr).forward;
+  if (layout.of_rows()) return run(ops::LinearForward{as_rows(op.x), op.w, op.bias, false, as_rows(op.y)});
+  auto& forward = plan_for(*state_, op.spec, op.x.shape(), op.w, op.bias != nullptr).forward;
   if (!forward || forward->weights() != layout.compute) {  // a layer built for another size may have its own format
-    const Shape part = part_of(*state_, spec, x.shape());
-    forward = in_parts(*state_, make_forward(*state_, spec, part, state_->products, layout, bias != nullptr), part[0]);
+    const Shape part = part_of(*state_, op.spec, op.x.shape());
+    forward =
+        in_parts(*state_, make_forward(*state_, op.spec, part, state_->products, layout, op.bias != nullptr), part[0]);
   }
-  forward->run(*state_, *this, x, w.compute.raw(), bias != nullptr ? bias->master.raw() : nullptr, y);
+  forward->run(*state_, *this, op.x, op.w.compute.raw(), op.bias != nullptr ? op.bias->master.raw() : nullptr, op.y);
 }
 
-void OnednnBackend::conv2d_backward_input(const Conv2dSpec& spec, const Tensor& dy, const Weight& w, const Tensor& dx) {
-  if (by_pixels(*state_, spec, state_->products, layout_of(w).of_rows())) {
-    return spread_pixels(pixels_gradient(*this, spec, dy, w, dx), spec.stride, dx);
+void OnednnBackend::run(const ops::Conv2dBackwardInput& op) {
+  if (by_pixels(*state_, op.spec, state_->products, layout_of(op.w).of_rows())) {
+    return spread_pixels(pixels_gradient(*this, op.spec, op.dy, op.w, op.dx), op.spec.stride, op.dx);
   }
-  if (layout_of(w).of_rows()) return linear_backward_input(as_rows(dy), w, as_rows(dx));
-  auto& backward = plan_for(*state_, spec, dx.shape(), w, false).backward_input;
+  if (layout_of(op.w).of_rows()) return run(ops::LinearBackwardInput{as_rows(op.dy), op.w, as_rows(op.dx)});
+  auto& backward = plan_for(*state_, op.spec, op.dx.shape(), op.w, false).backward_input;
   if (!backward) {
-    const Shape part = part_of(*state_, spec, dx.shape());
-    backward =
-        in_parts(*state_, make_backward_input(*state_, spec, part, state_->products, layout_of(w).winograd), part[0]);
+    const Shape part = part_of(*state_, op.spec, op.dx.shape());
+    backward = in_parts(
+        *state_, make_backward_input(*state_, op.spec, part, state_->products, layout_of(op.w).winograd), part[0]);
   }
-  run_backward_input(*state_, *this, *backward, dy, w, dx);
+  run_backward_input(*state_, *this, *backward, op.dy, op.w, op.dx);
 }
 
-void OnednnBackend::conv2d_backward_input_add(const Conv2dSpec& spec, const Tensor& dy, const Weight& w,
-                                              const Tensor& dx) {
-  if (!by_pixels(*state_, spec, state_->products, layout_of(w).of_rows())) {
-    return Backend::conv2d_backward_input_add(spec, dy, w, dx);
+void OnednnBackend::run(const ops::Conv2dBackwardInputAdd& op) {
+  if (!by_pixels(*state_, op.spec, state_->products, layout_of(op.w).of_rows())) {
+    return add_to_input_gradient(op);
   }
-  add_pixels(pixels_gradient(*this, spec, dy, w, dx), spec.stride, dx);
+  add_pixels(pixels_gradient(*this, op.spec, op.dy, op.w, op.dx), op.spec.stride, op.dx);
 }
 
-void OnednnBackend::conv2d_backward_weight(const Conv2dSpec& spec, const Tensor& x, const Tensor& dy, const Weight& w,
-                                           const Tensor& dw, const Tensor& dbias, bool accumulate) {
-  if (over_packed_pixels(spec, layout_of(w).of_rows())) {
-    return conv2d_backward_weight(without_stride(spec), packed_pixels(*this, spec, x), dy, w, dw, dbias, accumulate);
+void OnednnBackend::run(const ops::Conv2dBackwardWeight& op) {
+  if (over_packed_pixels(op.spec, layout_of(op.w).of_rows())) {
+    return run(ops::Conv2dBackwardWeight{without_stride(op.spec), packed_pixels(*this, op.spec, op.x), op.dy, op.w,
+                                         op.dw, op.dbias, op.accumulate});
   }
-  if (layout_of(w).of_rows()) return linear_backward_weight(as_rows(x), as_rows(dy), w, dw, dbias, accumulate);
-  const bool bias = static_cast<bool>(dbias);
-  auto& gradient = plan_for(*state_, spec, x.shape(), w, bias).backward_weight;
+  if (layout_of(op.w).of_rows())
+    return run(ops::LinearBackwardWeight{as_rows(op.x), as_rows(op.dy), op.w, op.dw, op.dbias, op.accumulate});
+  const bool bias = static_cast<bool>(op.dbias);
+  auto& gradient = plan_for(*state_, op.spec, op.x.shape(), op.w, bias).backward_weight;
   if (!gradient) {
-    const Shape part = part_of(*state_, spec, x.shape());
-    gradient = in_parts(
-        *state_, make_backward_weight(*state_, spec, part, state_->products, layout_of(w).winograd, bias), part[0]);
+    const Shape part = part_of(*state_, op.spec, op.x.shape());
+    gradient = in_parts(*state_,
+                        make_backward_weight(*state_, op.spec, part, state_->products, layout_of(op.w).winograd, bias),
+                        part[0]);
   }
-  run_backward_weight(*state_, *this, *gradient, x, dy, layout_of(w), dw, dbias, accumulate);
+  run_backward_weight(*state_, *this, *gradient, op.x, op.dy, layout_of(op.w), op.dw, op.dbias, op.accumulate);
 }
 
 }  // namespace convoy

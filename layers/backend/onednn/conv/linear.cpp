@@ -77,35 +77,35 @@ std::unique_ptr<WeightLayout> OnednnBackend::linear_layout(std::int64_t in_featu
                                               forward.weights_desc(), backward.weights_desc());
 }
 
-void OnednnBackend::linear_forward(const Tensor& x, const Weight& w, const Weight* bias, bool relu, const Tensor& y) {
-  const std::int64_t batch = x.shape()[0];
-  const TeamOfItsSize team(batch, x.shape()[1], y.shape()[1]);
-  auto& forward = plan_for(*state_, batch, w, bias != nullptr, relu).forward;
+void OnednnBackend::run(const ops::LinearForward& op) {
+  const std::int64_t batch = op.x.shape()[0];
+  const TeamOfItsSize team(batch, op.x.shape()[1], op.y.shape()[1]);
+  auto& forward = plan_for(*state_, batch, op.w, op.bias != nullptr, op.relu).forward;
   // Layers built for different batches may have two formats.
-  if (!forward || forward->weights() != layout_of(w).compute) {
-    const std::int64_t rows = images_of_part(*state_, x.shape(), y.shape());
-    const LinearShapes s = linear_shapes(rows, x.shape()[1], y.shape()[1], state_->products, relu);
+  if (!forward || forward->weights() != layout_of(op.w).compute) {
+    const std::int64_t rows = images_of_part(*state_, op.x.shape(), op.y.shape());
+    const LinearShapes s = linear_shapes(rows, op.x.shape()[1], op.y.shape()[1], state_->products, op.relu);
     const auto pd =
-        dnnl_compat::inner_product_forward(state_->engine, s.src, layout_of(w).compute,
-                                           bias != nullptr ? s.bias_f32 : memory::desc(), s.dst, s.attributes);
+        dnnl_compat::inner_product_forward(state_->engine, s.src, layout_of(op.w).compute,
+                                           op.bias != nullptr ? s.bias_f32 : memory::desc(), s.dst, s.attributes);
     std::vector<std::pair<int, memory::desc>> arguments{
         {DNNL_ARG_SRC, s.src}, {DNNL_ARG_WEIGHTS, pd.weights_desc()}, {DNNL_ARG_DST, s.dst}};
-    if (bias != nullptr) arguments.emplace_back(DNNL_ARG_BIAS, s.bias_f32);
+    if (op.bias != nullptr) arguments.emplace_back(DNNL_ARG_BIAS, s.bias_f32);
     auto bound = bind_primitive(*state_, dnnl::inner_product_forward(pd), pd.scratchpad_desc(), arguments);
     forward = in_parts(
         *state_, std::make_unique<PrimitiveDirection>(std::move(bound), pd.weights_desc(), DNNL_ARG_SRC, DNNL_ARG_DST),
         rows);
   }
-  forward->run(*state_, *this, x, w.compute.raw(), bias != nullptr ? bias->master.raw() : nullptr, y);
+  forward->run(*state_, *this, op.x, op.w.compute.raw(), op.bias != nullptr ? op.bias->master.raw() : nullptr, op.y);
 }
 
-void OnednnBackend::linear_backward_input(const Tensor& dy, const Weight& w, const Tensor& dx) {
-  const std::int64_t batch = dy.shape()[0];
-  const TeamOfItsSize team(batch, dx.shape()[1], dy.shape()[1]);
-  auto& backward = plan_for(*state_, batch, w, false, false).backward_input;
+void OnednnBackend::run(const ops::LinearBackwardInput& op) {
+  const std::int64_t batch = op.dy.shape()[0];
+  const TeamOfItsSize team(batch, op.dx.shape()[1], op.dy.shape()[1]);
+  auto& backward = plan_for(*state_, batch, op.w, false, false).backward_input;
   if (!backward) {
-    const std::int64_t rows = images_of_part(*state_, dx.shape(), dy.shape());
-    const LinearShapes s = linear_shapes(rows, dx.shape()[1], dy.shape()[1], state_->products, false);
+    const std::int64_t rows = images_of_part(*state_, op.dx.shape(), op.dy.shape());
+    const LinearShapes s = linear_shapes(rows, op.dx.shape()[1], op.dy.shape()[1], state_->products, false);
     const auto hint =
         dnnl_compat::inner_product_forward(state_->engine, s.src, s.weights, memory::desc(), s.dst, s.attributes);
     const auto pd =
@@ -118,18 +118,17 @@ void OnednnBackend::linear_backward_input(const Tensor& dy, const Weight& w, con
         std::make_unique<PrimitiveDirection>(std::move(bound), pd.weights_desc(), DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_SRC),
         rows);
   }
-  run_backward_input(*state_, *this, *backward, dy, w, dx);
+  run_backward_input(*state_, *this, *backward, op.dy, op.w, op.dx);
 }
 
-void OnednnBackend::linear_backward_weight(const Tensor& x, const Tensor& dy, const Weight& w, const Tensor& dw,
-                                           const Tensor& dbias, bool accumulate) {
-  const std::int64_t batch = x.shape()[0];
-  const TeamOfItsSize team(batch, x.shape()[1], dy.shape()[1]);
-  const bool bias = static_cast<bool>(dbias);
-  auto& gradient = plan_for(*state_, batch, w, bias, false).backward_weight;
+void OnednnBackend::run(const ops::LinearBackwardWeight& op) {
+  const std::int64_t batch = op.x.shape()[0];
+  const TeamOfItsSize team(batch, op.x.shape()[1], op.dy.shape()[1]);
+  const bool bias = static_cast<bool>(op.dbias);
+  auto& gradient = plan_for(*state_, batch, op.w, bias, false).backward_weight;
   if (!gradient) {
-    const std::int64_t rows = images_of_part(*state_, x.shape(), dy.shape());
-    const LinearShapes s = linear_shapes(rows, x.shape()[1], dy.shape()[1], state_->products, false);
+    const std::int64_t rows = images_of_part(*state_, op.x.shape(), op.dy.shape());
+    const LinearShapes s = linear_shapes(rows, op.x.shape()[1], op.dy.shape()[1], state_->products, false);
     const memory::desc bias_md = bias ? s.bias_f32 : memory::desc();
     const auto hint =
         dnnl_compat::inner_product_forward(state_->engine, s.src, s.weights, bias_md, s.dst, s.attributes);
@@ -141,7 +140,7 @@ void OnednnBackend::linear_backward_weight(const Tensor& x, const Tensor& dy, co
     auto bound = bind_primitive(*state_, dnnl::inner_product_backward_weights(pd), pd.scratchpad_desc(), arguments);
     gradient = in_parts(*state_, std::make_unique<PrimitiveGradient>(std::move(bound), pd.diff_weights_desc()), rows);
   }
-  run_backward_weight(*state_, *this, *gradient, x, dy, layout_of(w), dw, dbias, accumulate);
+  run_backward_weight(*state_, *this, *gradient, op.x, op.dy, layout_of(op.w), op.dw, op.dbias, op.accumulate);
 }
 
 }  // namespace convoy

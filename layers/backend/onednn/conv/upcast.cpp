@@ -20,7 +20,7 @@ Tensor images_of(const Tensor& x, std::int64_t first, std::int64_t count) {
 
 Tensor upcast(Backend& backend, const Tensor& x) {
   Tensor wide = backend.tensor(x.shape(), DType::kF32);
-  backend.cast(x, wide);
+  backend.run(ops::Cast{x, wide});
   return wide;
 }
 
@@ -34,7 +34,7 @@ class UpcastDirection final : public Direction {
     for (std::int64_t image = 0; image < from.shape()[0]; image += images_) {
       const Tensor part = images_of(to, image, images_), sums = backend.tensor(part.shape(), DType::kF32);
       inner_->run(state, backend, upcast(backend, images_of(from, image, images_)), weight, bias, sums);
-      backend.cast(sums, part);
+      backend.run(ops::Cast{sums, part});
     }
   }
 
@@ -59,8 +59,8 @@ class UpcastGradient final : public WeightGradient {
         if (dbias) part_dbias = backend.tensor(dbias.shape(), DType::kF32);
         continue;
       }
-      backend.axpy(1.0F, part_dw, dw);
-      if (dbias) backend.axpy(1.0F, part_dbias, dbias);
+      backend.run(ops::Axpy{1.0F, part_dw, dw});
+      if (dbias) backend.run(ops::Axpy{1.0F, part_dbias, dbias});
     }
   }
 

@@ -77,7 +77,7 @@ TEST_CASE("copies take effect in the order of the calls, also into what earlier 
     for (int i = 1; i <= 100; ++i) {
       std::fill(host.begin(), host.end(), static_cast<float>(i));
       gpu.copy_from_host(host.data(), x);
-      gpu.axpy(1.0F, x, sum);
+      gpu.run(ops::Axpy{1.0F, x, sum});
       total += static_cast<float>(i);
     }
     std::fill(host.begin(), host.end(), total);
@@ -95,7 +95,7 @@ TEST_CASE("freed memory may be written by the host at once") {
     std::fill(host.begin(), host.end(), static_cast<float>(i));
     const Tensor x = gpu.tensor({size}, DType::kF32);  // the block of the round before
     gpu.copy_from_host(host.data(), x);
-    gpu.axpy(1.0F, x, sum);
+    gpu.run(ops::Axpy{1.0F, x, sum});
   }
   std::fill(host.begin(), host.end(), 50.0F * 51 / 2);
   CHECK(on_host(gpu, sum) == host);
@@ -116,15 +116,15 @@ TEST_CASE("operations on a view leave its neighbours alone") {
         std::fill_n(expected.begin() + first, size, value);
         CHECK(on_host(gpu, whole) == expected);
       };
-      gpu.scale(3, view);
+      gpu.run(ops::Scale{3, view});
       set(6);
-      gpu.axpy(2, ones, view);
+      gpu.run(ops::Axpy{2, ones, view});
       set(8);
-      gpu.cast(ones, view);
+      gpu.run(ops::Cast{ones, view});
       set(1);
       gpu.zero(view);
       set(0);
-      gpu.sgd_update({1, 0, 0, false}, view, ones, Tensor());
+      gpu.run(ops::SgdUpdate{{1, 0, 0, false}, view, ones, Tensor()});
       set(-1);
     }
   }
@@ -157,10 +157,10 @@ TEST_CASE("a label that is no class is an error of the next wait, once") {
   for (const std::int64_t wrong : {std::int64_t{5}, std::int64_t{-1}}) {
     const Tensor labels = data.labels(4, 5);
     gpu.copy_from_host(&wrong, labels.view(2, {1}));
-    gpu.softmax_cross_entropy(logits, labels, 0, 1, data.output({4, 5}), totals);
+    gpu.run(ops::SoftmaxCrossEntropy{logits, labels, 0, 1, data.output({4, 5}), totals});
     CHECK_THROWS_WITH_AS(gpu.synchronize(), doctest::Contains("of sample 2"), Error);
     CHECK_NOTHROW(gpu.synchronize());
-    gpu.mse(logits, labels, 1, data.output({4, 5}), totals);
+    gpu.run(ops::Mse{logits, labels, 1, data.output({4, 5}), totals});
     CHECK_THROWS_WITH_AS(gpu.synchronize(), doctest::Contains("outside 0 to 4"), Error);
   }
 }

@@ -127,7 +127,7 @@ TEST_CASE("a wrong operation is found and named, with its output") {
   CHECK(verdict(subject, reference).empty());
   for (const auto& [operation, output] : kOutputs) {
     for (const Damage damage : {Damage::kValue, Damage::kNan, Damage::kUnwritten}) {
-      subject.spoil(operation, damage);
+      subject.spoil(operation, damage, 0, output);
       const std::string text = verdict(subject, reference);
       CAPTURE(text);
       CHECK(text.starts_with(operation + ", "));
@@ -154,7 +154,7 @@ TEST_CASE("the message has the operation, its shapes, the difference and the fir
   compare.copy_from_host(ones.data(), x);
   compare.copy_from_host(ones.data(), y);
   // One element of 32 is 1 and not 2: a norm of 1 against one of 2 * sqrt(32).
-  CHECK_THROWS_WITH_AS(compare.add(x, y),
+  CHECK_THROWS_WITH_AS(compare.run(ops::Add{x, y}),
                        "add, float32 [1, 2, 4, 4]: y differs from the cpu backend's by 8.8e-02 relative (tolerance "
                        "1e-05), first beyond at element [0, 0, 0, 0]: 1 against 2",
                        Error);
@@ -173,14 +173,16 @@ TEST_CASE("a place is named in the order N, C, H, W, and what is infinite on bot
   values[8] = NAN;
   const Tensor x = compare.tensor(shape, DType::kF32), y = compare.tensor(shape, DType::kF32);
   compare.copy_from_host(values.data(), x);
-  CHECK_NOTHROW(compare.relu_forward(x, y));
+  CHECK_NOTHROW(compare.run(ops::ReluForward{x, y}));
   const std::int64_t place = (1 * 4 + 3) * 2 + 1;  // channels-last: h = 1, w = 3, c = 1
   subject.spoil("relu_forward", Damage::kValue, place);
-  CHECK_THROWS_WITH_AS(compare.relu_forward(x, y), doctest::Contains("element [0, 1, 1, 3]: 2 against 1"), Error);
+  CHECK_THROWS_WITH_AS(compare.run(ops::ReluForward{x, y}), doctest::Contains("element [0, 1, 1, 3]: 2 against 1"),
+                       Error);
   subject.spoil("relu_forward", Damage::kNan, place);
-  CHECK_THROWS_WITH_AS(compare.relu_forward(x, y), doctest::Contains("by inf relative"), Error);
+  CHECK_THROWS_WITH_AS(compare.run(ops::ReluForward{x, y}), doctest::Contains("by inf relative"), Error);
   subject.spoil("relu_forward", Damage::kNan, 7);  // where the other is infinite
-  CHECK_THROWS_WITH_AS(compare.relu_forward(x, y), doctest::Contains("element [0, 1, 0, 3]: nan against inf"), Error);
+  CHECK_THROWS_WITH_AS(compare.run(ops::ReluForward{x, y}), doctest::Contains("element [0, 1, 0, 3]: nan against inf"),
+                       Error);
 }
 
 TEST_CASE("residual blocks train through the compare backend as without it") {
@@ -221,7 +223,7 @@ TEST_CASE("weights of other backends are refused") {
   CompareBackend compare(subject, reference);
   RandomData data(subject);
   const TestWeight w = data.weight(subject.linear_layout(3, 4, 2));
-  CHECK_THROWS_WITH_AS(compare.linear_backward_input(data.activations({2, 4}), w.weight, data.output({2, 3})),
+  CHECK_THROWS_WITH_AS(compare.run(ops::LinearBackwardInput{data.activations({2, 4}), w.weight, data.output({2, 3})}),
                        doctest::Contains("that it did not make"), Error);
 }
 

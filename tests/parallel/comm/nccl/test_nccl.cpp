@@ -106,9 +106,9 @@ TEST_CASE_FIXTURE(Fixture, "all_reduce, reduce and broadcast") {
 TEST_CASE_FIXTURE(Fixture, "bfloat16 numbers are added, too") {
   const Tensor plain = on_gpu(std::vector<float>(kCount, static_cast<float>(rank + 1)), DType::kF32);
   const Tensor half = the_backend->tensor({kCount}, DType::kBF16);
-  the_backend->cast(plain, half);
+  the_backend->run(ops::Cast{plain, half});
   comm->all_reduce(half, ReduceOp::kSum, "halves")->wait();
-  the_backend->cast(half, plain);
+  the_backend->run(ops::Cast{half, plain});
   CHECK(from_gpu<float>(plain) == std::vector<float>(kCount, static_cast<float>(size * (size + 1) / 2)));
 }
 
@@ -125,7 +125,7 @@ TEST_CASE_FIXTURE(Fixture, "scatter and gather cut the first axis, from every ro
       const auto mine = all.begin() + part_size * rank;
       CHECK(from_gpu<float>(part) == std::vector<float>(mine, mine + part_size));
       const Tensor ones = on_gpu(std::vector<float>(part_size, static_cast<float>(100 * rank)), DType::kF32);
-      the_backend->axpy(1, ones, part);
+      the_backend->run(ops::Axpy{1, ones, part});
       comm->gather(part, rank == root ? whole : none, root, "outputs")->wait();
       if (rank != root) continue;
       std::vector<float> expected = all;
@@ -170,9 +170,9 @@ TEST_CASE_FIXTURE(Fixture, "operations wait for what computes before them, and w
   const std::int64_t count = 4 << 20;
   const Tensor x = on_gpu(std::vector<float>(static_cast<std::size_t>(count), 1), DType::kF32);
   for (int round = 0; round < 20; ++round) {
-    the_backend->scale(2, x);
+    the_backend->run(ops::Scale{2, x});
     comm->all_reduce(x, ReduceOp::kMax, "ordered")->wait();
-    the_backend->scale(0.5F, x);
+    the_backend->run(ops::Scale{0.5F, x});
   }
   CHECK(from_gpu<float>(x) == std::vector<float>(static_cast<std::size_t>(count), 1));
 }
@@ -201,7 +201,7 @@ TEST_CASE_FIXTURE(Fixture, "recorded work replays its reductions, also between p
     if (size > 1 && the_backend->state().capturing()) CHECK_FALSE(first->test());
     first->wait();
     second->wait();
-    the_backend->scale(1.0F / static_cast<float>(size), x);
+    the_backend->run(ops::Scale{1.0F / static_cast<float>(size), x});
   };
   step();
   const auto recorded = the_backend->record(step);

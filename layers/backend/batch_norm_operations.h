@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Batch norm (Ioffe & Szegedy 2015), in pieces: statistics apart from normalisation, for synchronised batch norm.
+#pragma once
+
+#include "layers/backend/operation.h"
+
+namespace convoy::ops {
+
+// ---- batch norm (Ioffe & Szegedy 2015) over N, H, W of x [N, C, H, W] or over N of x [N, C]; statistics and
+// parameters are [C] float32
+
+/// Sets mean and the biased variance.
+struct BatchNormStatistics {
+  static constexpr const char* kName = "batch_norm_statistics";
+  In x;
+  Out mean, variance;
+  template <class V>
+  BatchNormStatistics visit(V& v) const {
+    return {v.in(x), v.out("mean", mean), v.out("variance", variance)};
+  }
+};
+
+/// Sets y = gamma * (x - mean) / sqrt(variance + epsilon) + beta (+ residual), then max(0, y) with relu.
+struct BatchNormApply {
+  static constexpr const char* kName = "batch_norm_apply";
+  In x, mean, variance, gamma, beta;
+  float epsilon = 0;
+  In residual;
+  bool relu = false;
+  Out y;
+  /// With relu, for a backward pass: receives what its operations take as `mask`, y itself or fewer bytes. May be null.
+  Tensor* mask = nullptr;
+  template <class V>
+  BatchNormApply visit(V& v) const {
+    return {v.in(x), v.in(mean),     v.in(variance), v.in(gamma),   v.in(beta),
+            epsilon, v.in(residual), relu,           v.out("y", y), v.mask(mask)};
+  }
+};
+
+/// With g = dy where the mask lets it through, and xhat the normalised input: sets dbeta = sum g, dgamma = sum g *
+/// xhat.
+struct BatchNormBackwardReduce {
+  static constexpr const char* kName = "batch_norm_backward_reduce";
+  In dy, x;
+  In mask;  ///< of the forward's ReLU; empty without one
+  In mean, variance;
+  float epsilon = 0;
+  Out dgamma, dbeta;
+  template <class V>
+  BatchNormBackwardReduce visit(V& v) const {
+    return {v.in(dy),
+            v.in(x),
+            v.in(mask),
+            v.in(mean),
+            v.in(variance),
+            epsilon,
+            v.out("dgamma", dgamma),
+            v.out("dbeta", dbeta)};
+  }
+};
+
+/// Sets dx = gamma / sqrt(variance + epsilon) * (g - dbeta / count - xhat * dgamma / count). dx may be x.
+struct BatchNormBackwardApply {
+  static constexpr const char* kName = "batch_norm_backward_apply";
+  In dy, x, mask, mean, variance, gamma, dgamma, dbeta;
+  double count = 0;  ///< values per channel over which mean and variance were taken
+  float epsilon = 0;
+  Out dx;
+  template <class V>
+  BatchNormBackwardApply visit(V& v) const {
+    return {v.in(dy),     v.in(x),     v.in(mask), v.in(mean), v.in(variance), v.in(gamma),
+            v.in(dgamma), v.in(dbeta), count,      epsilon,    v.out("dx", dx)};
+  }
+};
+
+/// dresidual += g, the gradient of the residual.
+struct BatchNormBackwardResidual {
+  static constexpr const char* kName = "batch_norm_backward_addend";
+  In dy, mask;
+  InOut dresidual;
+  template <class V>
+  BatchNormBackwardResidual visit(V& v) const {
+    return {v.in(dy), v.in(mask), v.in_out("daddend", dresidual)};
+  }
+};
+
+}  // namespace convoy::ops

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Input, memory layout, element-wise operations and pooling.
+#pragma once
+
+#include "layers/backend/operation.h"
+
+namespace convoy::ops {
+
+// ---- input and layout
+
+/// Sets y (compute type) from uint8 images of the same shape: (x / 255 - mean[c]) / std[c].
+struct NormalizeImages {
+  static constexpr const char* kName = "normalize_images";
+  In x, mean, std;
+  Out y;
+  template <class V>
+  NormalizeImages visit(V& v) const {
+    return {v.in(x), v.in(mean), v.in(std), v.out("y", y)};
+  }
+};
+
+/// Sets y from x of the same size and converts the element type (float32 and the compute type).
+struct Cast {
+  static constexpr const char* kName = "cast";
+  In x;
+  Out y;
+  template <class V>
+  Cast visit(V& v) const {
+    return {v.in(x), v.out("y", y)};
+  }
+};
+
+/// Sets y [N, C*H*W], in the order C, H, W, from x [N, C, H, W].
+struct Flatten {
+  static constexpr const char* kName = "flatten";
+  In x;
+  Out y;
+  template <class V>
+  Flatten visit(V& v) const {
+    return {v.in(x), v.out("y", y)};
+  }
+};
+
+/// The inverse: sets dx [N, C, H, W] from dy [N, C*H*W].
+struct Unflatten {
+  static constexpr const char* kName = "unflatten";
+  In dy;
+  Out dx;
+  template <class V>
+  Unflatten visit(V& v) const {
+    return {v.in(dy), v.out("dx", dx)};
+  }
+  [[nodiscard]] std::string detail() const { return dx.shape().str(); }
+};
+
+// ---- element-wise
+
+/// Sets y = max(0, x).
+struct ReluForward {
+  static constexpr const char* kName = "relu_forward";
+  In x;
+  Out y;
+  template <class V>
+  ReluForward visit(V& v) const {
+    return {v.in(x), v.out("y", y)};
+  }
+};
+
+/// Sets dx = dy where y > 0, else 0. dx may be dy or y.
+struct ReluBackward {
+  static constexpr const char* kName = "relu_backward";
+  In dy, y;
+  Out dx;
+  template <class V>
+  ReluBackward visit(V& v) const {
+    return {v.in(dy), v.in(y), v.out("dx", dx)};
+  }
+};
+
+/// y += x.
+struct Add {
+  static constexpr const char* kName = "add";
+  In x;
+  InOut y;
+  template <class V>
+  Add visit(V& v) const {
+    return {v.in(x), v.in_out("y", y)};
+  }
+};
+
+/// x *= factor, float32.
+struct Scale {
+  static constexpr const char* kName = "scale";
+  float factor = 1;
+  InOut x;
+  template <class V>
+  Scale visit(V& v) const {
+    return {factor, v.in_out("x", x)};
+  }
+};
+
+/// y += scale * x, both float32 and of equal size.
+struct Axpy {
+  static constexpr const char* kName = "axpy";
+  float scale = 1;
+  In x;
+  InOut y;
+  template <class V>
+  Axpy visit(V& v) const {
+    return {scale, v.in(x), v.in_out("y", y)};
+  }
+};
+
+// ---- pooling
+
+/// Sets y and, for each output, the position in its window of the (first) maximum: argmax is uint8 in the shape of y.
+struct MaxPoolForward {
+  static constexpr const char* kName = "max_pool_forward";
+  const PoolSpec& spec;
+  In x;
+  Out y, argmax;
+  template <class V>
+  MaxPoolForward visit(V& v) const {
+    return {spec, v.in(x), v.out("y", y), v.out("argmax", argmax)};
+  }
+};
+
+/// Sets dx.
+struct MaxPoolBackward {
+  static constexpr const char* kName = "max_pool_backward";
+  const PoolSpec& spec;
+  In dy, argmax;
+  Out dx;
+  template <class V>
+  MaxPoolBackward visit(V& v) const {
+    return {spec, v.in(dy), v.in(argmax), v.out("dx", dx)};
+  }
+  [[nodiscard]] std::string detail() const { return dx.shape().str(); }
+};
+
+/// Sets y [N, C] to the mean over H, W of x [N, C, H, W].
+struct GlobalAvgPoolForward {
+  static constexpr const char* kName = "global_avg_pool_forward";
+  In x;
+  Out y;
+  template <class V>
+  GlobalAvgPoolForward visit(V& v) const {
+    return {v.in(x), v.out("y", y)};
+  }
+};
+
+/// Sets dx [N, C, H, W].
+struct GlobalAvgPoolBackward {
+  static constexpr const char* kName = "global_avg_pool_backward";
+  In dy;
+  Out dx;
+  template <class V>
+  GlobalAvgPoolBackward visit(V& v) const {
+    return {v.in(dy), v.out("dx", dx)};
+  }
+  [[nodiscard]] std::string detail() const { return dx.shape().str(); }
+};
+
+}  // namespace convoy::ops

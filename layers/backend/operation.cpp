@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layers/backend/operation.h"
+
+#include <fmt/format.h>
+
+namespace convoy::ops {
+
+std::string conv2d_detail(const Conv2dSpec& spec, const Shape& input) {
+  return fmt::format("{}x{} {} -> {}{}, {}", spec.kernel, spec.kernel, spec.in_channels, spec.out_channels,
+                     spec.stride == 1 ? "" : fmt::format(" /{}", spec.stride), input.str());
+}
+
+std::string linear_detail(const Weight& w, const Tensor& y) {
+  return fmt::format("{} -> {}, batch {}", w.layout->shape()[1], w.layout->shape()[0], y.shape()[0]);
+}
+
+double conv2d_flops(const Conv2dSpec& spec, const Tensor& y) {
+  return 2.0 * static_cast<double>(y.size()) * static_cast<double>(spec.in_channels * spec.kernel * spec.kernel);
+}
+
+double linear_flops(const Weight& w, const Tensor& y) {
+  return 2.0 * static_cast<double>(y.shape()[0]) * static_cast<double>(w.layout->shape().size());
+}
+
+}  // namespace convoy::ops

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the operations of a backend are made of: specs, weights, and the roles of operands. The operations themselves
+// are in *_operations.h, the list of them in operations.h.
+//
+// An operation is a struct with
+//   kName     its name in profiles and messages;
+//   visit(v)  the same operation with each operand passed through a visitor: v.in() for what is read, v.out() for what
+//             is set, v.in_out() for what is read and changed, v.gradient() for what is set or, with accumulate, added
+//             to; v.mask() for a ReLU mask that the backend makes. Operands that are read come first;
+//   detail()  its shapes, for people; the default is the shape of its first operand;
+//   flops()   its floating-point operations; a multiply-add counts as two. The default is 0: memory bounds its time.
+//
+// Activations have the compute type of the backend. Parameters, gradients of parameters, statistics and optimizer state
+// are float32. Tensors of rank 4 are [N, C, H, W] in shape and channels-last in memory. A tensor that an operation can
+// do without is empty, a weight is null.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "layers/base/tensor.h"
+
+namespace convoy {
+
+/// A square 2-d convolution without dilation or groups; weight [out, in, kernel, kernel].
+struct Conv2dSpec {
+  std::int64_t in_channels = 0, out_channels = 0;
+  std::int64_t kernel = 1, stride = 1, padding = 0;
+  [[nodiscard]] std::int64_t output_extent(std::int64_t x) const { return (x + 2 * padding - kernel) / stride + 1; }
+  [[nodiscard]] Shape output_shape(const Shape& x) const {
+    return {x[0], out_channels, output_extent(x[2]), output_extent(x[3])};
+  }
+  bool operator==(const Conv2dSpec&) const = default;
+};
+
+/// A square pooling window.
+struct PoolSpec {
+  std::int64_t kernel = 2, stride = 2, padding = 0;
+  [[nodiscard]] std::int64_t output_extent(std::int64_t x) const { return (x + 2 * padding - kernel) / stride + 1; }
+  [[nodiscard]] Shape output_shape(const Shape& x) const {
+    return {x[0], x[1], output_extent(x[2]), output_extent(x[3])};
+  }
+  bool operator==(const PoolSpec&) const = default;
+};
+
+/// How a backend stores one parameter in its flat buffers. `elements` may exceed shape.size(): the padding is zero and
+/// stays zero under every optimizer.
+class WeightLayout {
+ public:
+  WeightLayout(const Shape& shape, std::int64_t elements) : shape_(shape), elements_(elements) {}
+  virtual ~WeightLayout() = default;
+  [[nodiscard]] const Shape& shape() const { return shape_; }
+  [[nodiscard]] std::int64_t elements() const { return elements_; }
+
+ private:
+  Shape shape_;
+  std::int64_t elements_;
+};
+
+/// A parameter as operations see it.
+struct Weight {
+  Tensor master;    ///< float32 [layout->elements()], a view of the flat parameter buffer
+  Tensor compute;   ///< the same as forward operations read it; shares `master`'s memory where it can
+  Tensor backward;  ///< the same as input gradients read it; shares the memory of either where it can
+  const WeightLayout* layout = nullptr;
+};
+
+/// A range of the flat buffers that belongs to one parameter.
+struct Segment {
+  std::int64_t offset, elements;
+  bool adapt;  ///< LARS: whether the trust ratio and the weight decay apply (not for biases and batch norm)
+};
+
+}  // namespace convoy
+
+namespace convoy::ops {
+
+/// The roles of operands. They refer to what the caller holds while run() runs.
+using In = const Tensor&;     ///< read
+using Out = const Tensor&;    ///< set
+using InOut = const Tensor&;  ///< read and changed
+
+/// "3x3 64 -> 128 /2, [16, 64, 32, 32]"
+[[nodiscard]] std::string conv2d_detail(const Conv2dSpec& spec, const Shape& input);
+/// "512 -> 10, batch 16". y: [N, out].
+[[nodiscard]] std::string linear_detail(const Weight& w, const Tensor& y);
+
+/// Of any of the three products of a convolution with output y [N, out, H, W]: 2 N H W out in k^2.
+[[nodiscard]] double conv2d_flops(const Conv2dSpec& spec, const Tensor& y);
+/// Of any of the three products of a linear layer with output y [N, out] and weight [out, in].
+[[nodiscard]] double linear_flops(const Weight& w, const Tensor& y);
+
+}  // namespace convoy::ops

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Losses and the updates of optimizers.
+#pragma once
+
+#include "layers/backend/operation.h"
+
+namespace convoy::ops {
+
+// ---- losses. totals is float64 [3]: the sum of the losses of the samples, top-1 correct, top-5 correct; all added to
+
+/// Cross-entropy of softmax(logits [N, K]) against labels (int64 [N]) mixed with the uniform distribution by
+/// `smoothing` (torch.nn.CrossEntropyLoss). Sets dlogits = scale * d(sum of losses)/dlogits unless it is empty.
+struct SoftmaxCrossEntropy {
+  static constexpr const char* kName = "softmax_cross_entropy";
+  In logits, labels;
+  float smoothing = 0, scale = 1;
+  Out dlogits;
+  InOut totals;
+  template <class V>
+  SoftmaxCrossEntropy visit(V& v) const {
+    return {v.in(logits), v.in(labels), smoothing, scale, v.out("dlogits", dlogits), v.in_out("totals", totals)};
+  }
+};
+
+/// The mean over K of (prediction - target)^2 per sample. Targets are float32 [N, K], or int64 [N] for one-hot targets,
+/// of which top-1 and top-5 are counted too. Sets dpredictions as above.
+struct Mse {
+  static constexpr const char* kName = "mse";
+  In predictions, targets;
+  float scale = 1;
+  Out dpredictions;
+  InOut totals;
+  template <class V>
+  Mse visit(V& v) const {
+    return {v.in(predictions), v.in(targets), scale, v.out("dpredictions", dpredictions), v.in_out("totals", totals)};
+  }
+};
+
+// ---- optimizers, over flat float32 buffers
+
+/// torch.optim.SGD: d = g + weight_decay * w; v = momentum * v + d (v starts at 0);
+/// w -= lr * (nesterov ? d + momentum * v : v). `momentum` is v, empty if momentum is 0.
+struct SgdUpdate {
+  static constexpr const char* kName = "sgd_update";
+  struct Hyperparameters {
+    float lr, momentum, weight_decay;
+    bool nesterov;
+  };
+  Hyperparameters hyperparameters;
+  InOut values;
+  In gradients;
+  InOut momentum;
+  template <class V>
+  SgdUpdate visit(V& v) const {
+    return {hyperparameters, v.in_out("values", values), v.in(gradients), v.in_out("momentum", momentum)};
+  }
+};
+
+/// Loshchilov & Hutter 2019, as torch.optim.AdamW: w -= lr * weight_decay * w, then
+/// w -= lr / bias1 * m / (sqrt(v / bias2) + epsilon), bias_i = 1 - beta_i^t.
+struct AdamwUpdate {
+  static constexpr const char* kName = "adamw_update";
+  struct Hyperparameters {
+    float lr, epsilon, weight_decay;
+    double beta1, beta2;
+    double bias1, bias2;
+  };
+  Hyperparameters hyperparameters;
+  InOut values;
+  In gradients;
+  InOut first_moment, second_moment;
+  template <class V>
+  AdamwUpdate visit(V& v) const {
+    return {hyperparameters, v.in_out("values", values), v.in(gradients), v.in_out("first moment", first_moment),
+            v.in_out("second moment", second_moment)};
+  }
+};
+
+/// You et al. 2017: per segment r = trust * |w| / (|g| + weight_decay * |w| + epsilon) where it adapts and both norms
+/// are positive, else 1; v = momentum * v + lr * r * (g + weight_decay * w); w -= v.
+struct LarsUpdate {
+  static constexpr const char* kName = "lars_update";
+  struct Hyperparameters {
+    float lr, momentum, weight_decay, trust, epsilon;
+  };
+  Hyperparameters hyperparameters;
+  std::span<const Segment> segments;
+  InOut values;
+  In gradients;
+  InOut momentum;
+  template <class V>
+  LarsUpdate visit(V& v) const {
+    return {hyperparameters, segments, v.in_out("values", values), v.in(gradients), v.in_out("momentum", momentum)};
+  }
+};
+
+}  // namespace convoy::ops
