@@ -2,8 +2,7 @@
 """What the behaviour tests share: configs, starting convoy on N ranks, killing it, reading what it leaves.
 
 Standard library only; h5py is used where it is there (`h5py` is None elsewhere). Every run is in a folder of its own
-below the current one.
-Usage of every test: test_X.py CONVOY DIGITS.h5 MPIRUN [CASE...]
+below that of the test.
 """
 import copy
 import json
@@ -21,9 +20,13 @@ try:
 except ImportError:
     h5py = None
 
-CONVOY, DIGITS, MPIRUN = (os.path.abspath(path) for path in sys.argv[1:4])
+if "pytest" in sys.modules:
+    from programs import CONVOY, DIGITS, MPIRUN
+else:
+    CONVOY, DIGITS, MPIRUN = (os.path.abspath(path) for path in sys.argv[1:4])
 ONLY = sys.argv[4:]
 SKIPPED = 77
+USAGE, FAILURE = 2, 1  # exit codes
 ENVIRONMENT = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
                "OMP_NUM_THREADS": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
 
@@ -124,7 +127,7 @@ class Folder:
 
     def train(self, ranks=1, **options):
         code = self.run(ranks, **options)
-        check(code == 0, f"{os.path.basename(self.path)}: exit code {code} on {ranks} ranks\n{self.stderr[-2000:]}")
+        assert code == 0, f"{os.path.basename(self.path)}: exit code {code} on {ranks} ranks\n{self.stderr[-2000:]}"
 
     def read_outputs(self):
         self.stdout, self.stderr = (open(self.file(name), errors="replace").read()
@@ -154,7 +157,7 @@ class Folder:
         for entry in self.events("step", parse_float):
             before = series.setdefault(entry["step"], entry["loss"])
             if parse_float is str:
-                check(before == entry["loss"], f"step {entry['step']} was run twice: {before} and {entry['loss']}")
+                assert before == entry["loss"], f"step {entry['step']} was run twice, with different losses"
         return series
 
     def checkpoints(self):
@@ -188,6 +191,11 @@ def kill_tree(process):
     deadline = time.time() + 10
     while any(os.path.exists(f"/proc/{pid}") and not zombie(pid) for pid in doomed) and time.time() < deadline:
         time.sleep(0.01)
+
+
+def error_lines(text):
+    """The lines of stderr that say why the program ended."""
+    return [line for line in text.splitlines() if line.startswith("convoy: error:")]
 
 
 def process_stat(pid):
@@ -262,19 +270,19 @@ def same_checkpoint(what, actual, expected):
         return
     a, e = datasets(actual), datasets(expected)
     different = sorted(name for name in set(a) | set(e) if a.get(name) != e.get(name))
-    check(not different, f"{what}: {os.path.basename(actual)} differs in {different[:5]}")
+    assert not different, f"{what}: {os.path.basename(actual)} differs in {different[:5]}"
 
 
 def same_series(what, actual, expected):
     different = [step for step in sorted(set(actual) | set(expected)) if actual.get(step) != expected.get(step)]
-    check(not different, f"{what}: losses differ from step {different[:1]} on: "
-          f"{[(actual.get(s), expected.get(s)) for s in different[:3]]}")
+    assert not different, (f"{what}: losses differ from step {different[:1]} on: "
+                           f"{[(actual.get(s), expected.get(s)) for s in different[:3]]}")
 
 
 def close_series(what, actual, expected, tolerance):
-    check(set(actual) == set(expected), f"{what}: steps {sorted(set(actual) ^ set(expected))[:5]} are not in both")
+    assert set(actual) == set(expected), f"{what}: some steps are not in both"
     worst = max((abs(actual[s] - expected[s]) / abs(expected[s]) for s in set(actual) & set(expected)), default=math.inf)
-    check(worst <= tolerance, f"{what}: losses differ by {worst:.1e} relative > {tolerance:.0e}")
+    assert worst <= tolerance, f"{what}: losses differ by {worst:.1e} relative > {tolerance:.0e}"
 
 
 # ---- cases

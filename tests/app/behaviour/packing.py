@@ -2,12 +2,13 @@
 """convoy pack, and training from what it has packed."""
 import os
 
-from behaviour import check, config
+from behaviour import config
 
 
 def packed(folder, *words, code=0, **options):
+    """Runs `convoy pack`, which must end with `code`; what it prints."""
     actual = folder.run(1, "pack", *words, **options)
-    check(actual == code, f"pack {words}: exit code {actual}, not {code}\n{folder.stdout}{folder.stderr}")
+    assert actual == code, f"pack {words}:\n{folder.stdout}{folder.stderr}"
     return folder.stdout
 
 
