@@ -3,47 +3,51 @@
 import os
 import time
 
-from behaviour import SMALL_NET, Folder, check, config, h5py, kill_tree, main, same_checkpoint, same_series
+import pytest
+
+from behaviour import SMALL_NET, Folder, config, h5py, kill_tree, same_checkpoint, same_series
 
 SECTIONS = config(SMALL_NET, train={"steps": 30}, checkpoint={"every_steps": 10, "every_epochs": 0})
 
 
-def finished():
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
     """A run with checkpoints of steps 10, 20 and 30."""
-    folder = Folder("damage", SECTIONS)
+    folder = Folder(tmp_path_factory.mktemp("whole") / "run", SECTIONS)
     folder.train()
     names = [os.path.basename(path) for path in folder.checkpoints()]
-    check(names == [f"step-{step:08d}.h5" for step in (10, 20, 30)], f"checkpoints: {names}")
+    assert names == [f"step-{step:08d}.h5" for step in (10, 20, 30)]
     return folder
 
 
-def goes_on(whole, folder, damaged, from_step, ranks):
+def resumes(whole, folder, damaged, from_step, ranks):
     """The run after `damaged` checkpoints: each named once in a warning, then the same end."""
-    what = f"{os.path.basename(folder.path)} on {ranks} ranks"
     code = folder.run(ranks)
-    check(code == 0, f"{what}: exit code {code}\n{folder.stderr[-1500:]}")
-    said = folder.stdout + folder.stderr
+    assert code == 0, folder.stderr[-1500:]
+    output = folder.stdout + folder.stderr
     for path in damaged:
-        lines = [line for line in said.splitlines() if "warning" in line and os.path.basename(path) in line]
-        check(len(lines) == 1, f"{what}: {os.path.basename(path)} is in {len(lines)} warnings:\n{said[-1500:]}")
+        lines = [line for line in output.splitlines() if "warning" in line and os.path.basename(path) in line]
+        assert len(lines) == 1, f"warnings that name {os.path.basename(path)}:\n{output[-1500:]}"
     source = folder.events("start")[-1]["resumed_from"]
-    check(f"{from_step:08d}" in source if from_step else not source, f"{what}: resumed from {source!r}, not {from_step}")
+    assert f"{from_step:08d}" in source if from_step else not source, f"resumed from {source!r}, not {from_step}"
     if ranks == 1:
-        same_series(what, folder.losses(str), whole.losses(str))
-        same_checkpoint(what, folder.checkpoints()[-1], whole.checkpoints()[-1])
+        same_series("resumed", folder.losses(str), whole.losses(str))
+        same_checkpoint("resumed", folder.checkpoints()[-1], whole.checkpoints()[-1])
 
 
-def truncated():
-    whole = finished()
-    for name, size in (("half", 0.5), ("short", 0.999), ("empty", 0)):
-        folder = whole.copy(f"damage-truncated-{name}")
-        newest = folder.checkpoints()[-1]
-        os.truncate(newest, int(os.path.getsize(newest) * size))
-        goes_on(whole, folder, [newest], 20, 1)
-    folder = whole.copy("damage-truncated-two")
+@pytest.mark.parametrize("share", (0.5, 0.999, 0))
+def test_truncated_checkpoint_is_passed_over(whole, share):
+    folder = whole.copy("damaged")
+    newest = folder.checkpoints()[-1]
+    os.truncate(newest, int(os.path.getsize(newest) * share))
+    resumes(whole, folder, [newest], 20, 1)
+
+
+def test_two_truncated_checkpoints_are_passed_over_on_two_ranks(whole):
+    folder = whole.copy("damaged")
     for path in folder.checkpoints()[-2:]:
         os.truncate(path, os.path.getsize(path) // 2)
-    goes_on(whole, folder, folder.checkpoints()[-2:], 10, 2)
+    resumes(whole, folder, folder.checkpoints()[-2:], 10, 2)
 
 
 def flip(path, place):
@@ -54,40 +58,36 @@ def flip(path, place):
         file.write(bytes([byte ^ 0x10]))
 
 
-def flipped_byte():
+@pytest.mark.skipif(h5py is None, reason="no h5py")
+@pytest.mark.parametrize("name", ("model/conv/weight", "model/block/bn1/running_var", "optimizer/momentum/fc/weight"))
+def test_flipped_byte_is_noticed(whole, name):
     """In the elements of a weight, of a statistic and of the optimizer's state."""
-    if h5py is None:
-        return "no h5py"
-    whole = finished()
-    for name in ("model/conv/weight", "model/block/bn1/running_var", "optimizer/momentum/fc/weight"):
-        folder = whole.copy("damage-flipped-" + name.replace("/", "-"))
-        newest = folder.checkpoints()[-1]
-        with h5py.File(newest, "r") as file:
-            chunk = file[name].id.get_chunk_info(0)
-        flip(newest, chunk.byte_offset + chunk.size // 2)
-        goes_on(whole, folder, [newest], 20, 1)
+    folder = whole.copy("damaged")
+    newest = folder.checkpoints()[-1]
+    with h5py.File(newest, "r") as file:
+        chunk = file[name].id.get_chunk_info(0)
+    flip(newest, chunk.byte_offset + chunk.size // 2)
+    resumes(whole, folder, [newest], 20, 1)
 
 
-def all_damaged():
-    """Nothing whole is left: the run says so and starts anew."""
-    whole = finished()
-    folder = whole.copy("damage-all")
+def test_run_starts_anew_when_all_checkpoints_are_damaged(whole):
+    folder = whole.copy("damaged")
     for path in folder.checkpoints():
         os.truncate(path, 100)
-    goes_on(whole, folder, folder.checkpoints(), 0, 1)
+    resumes(whole, folder, folder.checkpoints(), 0, 1)
 
 
-def killed_while_writing():
+def test_kill_while_writing_leaves_no_partial_checkpoint():
     """kill -9 while a checkpoint is being written leaves a temporary file behind, and no run takes it for a checkpoint."""
     # 4.3 million parameters: 34 MB a checkpoint, long enough to be caught.
     sections = config({"name": "mlp", "hidden": [2048, 2048]}, train={"steps": 12},
                       checkpoint={"every_steps": 2, "every_epochs": 0, "keep": 3})
-    whole = Folder("damage-kill-whole", sections)
-    whole.train()
+    uninterrupted = Folder("uninterrupted", sections)
+    uninterrupted.train()
     caught = 0
-    folder = Folder("damage-kill", sections)
+    folder = Folder("killed", sections)
     checkpoints = folder.file("runs", "run", "checkpoints")
-    for attempt in range(3):
+    for _ in range(3):
         process = folder.start(1)
         partial = []
         while process.poll() is None and not partial:
@@ -98,11 +98,8 @@ def killed_while_writing():
             time.sleep(0.0005)
         kill_tree(process)
         caught += bool(partial) and any(not name.endswith(".h5") for name in os.listdir(checkpoints))
-    check(caught > 0, "no checkpoint was caught in the middle")
+    assert caught > 0, "no checkpoint was caught in the middle"
     folder.train()
-    same_series("killed while writing", folder.losses(str), whole.losses(str))
-    same_checkpoint("killed while writing", folder.checkpoints()[-1], whole.checkpoints()[-1])
-    check(all(name.endswith(".h5") for name in os.listdir(checkpoints)), f"left behind: {os.listdir(checkpoints)}")
-
-
-main([truncated, flipped_byte, all_damaged, killed_while_writing])
+    same_series("killed while writing", folder.losses(str), uninterrupted.losses(str))
+    same_checkpoint("killed while writing", folder.checkpoints()[-1], uninterrupted.checkpoints()[-1])
+    assert all(name.endswith(".h5") for name in os.listdir(checkpoints)), f"left behind: {os.listdir(checkpoints)}"
