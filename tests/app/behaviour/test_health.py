@@ -6,40 +6,39 @@ import signal
 import subprocess
 import time
 
-from behaviour import CONVOY, ENVIRONMENT, MLP, MPIRUN, SMALL_NET, Folder, check, config, main, rank_processes, toml
+import pytest
 
-USAGE = 2
+from behaviour import CONVOY, ENVIRONMENT, MLP, MPIRUN, SMALL_NET, USAGE, Folder, config, rank_processes, toml
 
 
-def health_events():
+def test_health_event_every_log_interval():
     """One event and one line in log.txt every log.every_steps; ordered figures; a rank and its host."""
     folder = Folder("health-events", config(SMALL_NET, train={"steps": 20}, log={"every_steps": 5}))
     folder.train(2)
     events = folder.events("health")
-    check([event["step"] for event in events] == [5, 10, 15, 20], f"health events: {events}")
+    assert [event["step"] for event in events] == [5, 10, 15, 20]
     for event in events:
-        check(event["steps"] == 5, f"means over {event['steps']} steps")
+        assert event["steps"] == 5, "means over another number of steps"
         for name in ("step_s", "busy_s", "data_wait_s", "communication_wait_s"):
             low, middle, high = event[name]
-            check(0 <= low <= middle <= high, f"{name}: {event[name]}")
-        check(0 < event["busy_s"][2] <= event["step_s"][2], f"busy longer than the step: {event}")
-        check(event["slowest_rank"] in (0, 1) and event["slowest_host"], f"who is slowest: {event}")
+            assert 0 <= low <= middle <= high, name
+        assert 0 < event["busy_s"][2] <= event["step_s"][2], "busy longer than the step"
+        assert event["slowest_rank"] in (0, 1) and event["slowest_host"]
     log = open(folder.file("runs", "run", "log.txt")).read()
-    check(len(re.findall(r"step \d+: busy .* slowest: rank [01] on ", log)) == 4, f"log.txt:\n{log}")
-    check(re.search(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d info: start on 2 ranks", log) is not None,
-          f"log.txt begins {log[:100]!r}")
-    check("checkpoint written in" in log and "finished after step 20" in log, f"log.txt:\n{log}")
+    assert len(re.findall(r"step \d+: busy .* slowest: rank [01] on ", log)) == 4
+    assert re.search(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d info: start on 2 ranks", log), log[:100]
+    assert "checkpoint written in" in log and "finished after step 20" in log
     checkpoint = folder.events("checkpoint")[-1]
-    check(0 <= checkpoint["stall_s"] and 0 < checkpoint["seconds"], f"{checkpoint}")
+    assert 0 <= checkpoint["stall_s"] and 0 < checkpoint["seconds"]
 
 
-def one_rank_alone():
+def test_one_rank_has_no_health_events():
     folder = Folder("health-alone", config(train={"steps": 4}))
     folder.train(1)
-    check(not folder.events("health"), "one rank has nobody to be compared with")
+    assert not folder.events("health")
 
 
-def straggler():
+def test_straggler_is_named():
     """Rank 1 is slower than the other: here, because it is stopped two thirds of the time."""
     folder = Folder("health-straggler", config(
         {"name": "resnet18", "stem": "small"}, train={"steps": 24, "eval_every_epochs": 0},
@@ -62,39 +61,32 @@ def straggler():
         time.sleep(0.1)
     code = process.wait(60)
     folder.read_outputs()
-    check(code == 0, f"exit code {code}\n{folder.stderr[-1000:]}")
+    assert code == 0, folder.stderr[-1000:]
     event = folder.events("health")[-1]
-    check(event["slowest_rank"] == 1 and event["slowdown"] > 1.25, f"rank 1 is the straggler: {event}")
-    check(len(re.findall("rank 1 on .* holds the others up", folder.stdout)) == 1,
-          f"a person is told once:\n{folder.stdout}")
+    assert event["slowest_rank"] == 1 and event["slowdown"] > 1.25
+    assert len(re.findall("rank 1 on .* holds the others up", folder.stdout)) == 1, f"not said once:\n{folder.stdout}"
 
 
-def started_with_other_configs():
-    """The odd one out is named, in two lines, by one rank."""
-    folder = Folder("health-configs", config(MLP, train={"steps": 4}))
+@pytest.mark.parametrize("commands, expected", (
+    pytest.param([(3, ["run.toml"]), (1, ["other.toml"])],
+                 ["rank 3 (", "another config", "other.toml", "not run.toml", "start every rank with the same file"], id="file"),
+    pytest.param([(1, ["other.toml"]), (2, ["run.toml"])], ["rank 0 (", "other.toml"], id="rank_0"),
+    pytest.param([(2, ["run.toml"]), (2, ["run.toml", "--set", "optimizer.lr=0.5"])],
+                 ["ranks 2 (", "3 (", "optimizer.lr=0.5", "same command line"], id="overrides")))
+def test_ranks_with_other_configs_are_named(commands, expected):
+    """In two lines, by one rank."""
+    folder = Folder("run", config(MLP, train={"steps": 4}))
     with open(folder.file("other.toml"), "w") as file:
         file.write(toml(config(MLP, train={"steps": 5})))
-
-    def refused(name, commands, *expected):
-        words = [MPIRUN, "--oversubscribe", "--bind-to", "none"]
-        for i, (ranks, arguments) in enumerate(commands):
-            words += ([":"] if i else []) + ["-n", str(ranks), CONVOY, "train", *arguments]
-        result = subprocess.run(words, cwd=folder.path, env=ENVIRONMENT, capture_output=True, text=True, timeout=60,
-                                stdin=subprocess.DEVNULL)
-        lines = result.stderr.split("\n")
-        ours = [i for i, line in enumerate(lines) if line.startswith("convoy: error:")]
-        check(result.returncode == USAGE and len(ours) == 1, f"{name}: exit code {result.returncode}\n{result.stderr}")
-        if ours:
-            message = "\n".join(lines[ours[0]:ours[0] + 2])
-            for text in expected:
-                check(text in message, f"{name}: {text!r} is not in {message!r}")
-        check(not os.path.exists(folder.file("runs")), f"{name}: a run folder was made")
-
-    refused("file", [(3, ["run.toml"]), (1, ["other.toml"])], "rank 3 (", "another config", "other.toml", "not run.toml",
-            "start every rank with the same file")
-    refused("rank 0", [(1, ["other.toml"]), (2, ["run.toml"])], "rank 0 (", "other.toml")
-    refused("overrides", [(2, ["run.toml"]), (2, ["run.toml", "--set", "optimizer.lr=0.5"])], "ranks 2 (", "3 (",
-            "optimizer.lr=0.5", "same command line")
-
-
-main([health_events, one_rank_alone, straggler, started_with_other_configs])
+    words = [MPIRUN, "--oversubscribe", "--bind-to", "none"]
+    for i, (ranks, arguments) in enumerate(commands):
+        words += ([":"] if i else []) + ["-n", str(ranks), CONVOY, "train", *arguments]
+    result = subprocess.run(words, cwd=folder.path, env=ENVIRONMENT, capture_output=True, text=True, timeout=60,
+                            stdin=subprocess.DEVNULL)
+    lines = result.stderr.split("\n")
+    ours = [i for i, line in enumerate(lines) if line.startswith("convoy: error:")]
+    assert result.returncode == USAGE and len(ours) == 1, result.stderr
+    message = "\n".join(lines[ours[0]:ours[0] + 2])
+    for text in expected:
+        assert text in message
+    assert not os.path.exists(folder.file("runs")), "a run folder was made"
