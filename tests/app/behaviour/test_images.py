@@ -4,7 +4,9 @@ resume; broken files are told once, and end the run when they are too many.
 """
 import os
 
-from behaviour import DIGITS, Folder, check, close_series, config, main, same_series
+import pytest
+
+from behaviour import DIGITS, FAILURE, USAGE, Folder, close_series, config, error_lines, same_series
 from pictures import NET, pictures
 
 
@@ -15,27 +17,27 @@ def settings(threads=1, microbatches=1, steps=8, **data):
 
 
 def train(name, ranks, threads, microbatches, **options):
-    folder = Folder(f"images-{name}", settings(threads, microbatches, **options))
+    folder = Folder(f"{name}", settings(threads, microbatches, **options))
     pictures(folder, 24)
     folder.train(ranks)
     return folder
 
 
-def ranks_and_threads():
+def test_ranks_and_loader_threads_change_no_sample():
     one = train("one", 1, 1, 2)
-    check(len(set(one.losses().values())) == 8, "losses do not change: is there anything in the pictures?")
+    assert len(set(one.losses().values())) == 8, "losses do not change: is there anything in the pictures?"
     same_series("3 loader threads", train("threads", 1, 3, 2).losses(str), one.losses(str))
     same_series("2 ranks", train("two", 2, 1, 1).losses(str), one.losses(str))
     # Sums of four parts may be taken in another order; other samples would differ in the first digits.
     close_series("4 ranks of 3 threads", train("four", 4, 3, 1).losses(), one.losses(), 1e-5)
-    other = Folder("images-seed", settings(1, 2))
+    other = Folder("seed", settings(1, 2))
     other.configure({**settings(1, 2), "run": {"name": "run", "seed": 4}})
     pictures(other, 24)
     other.train(1)
-    check(other.losses() != one.losses(), "another seed gives the same losses")
+    assert other.losses() != one.losses(), "another seed gives the same losses"
 
 
-def resumed():
+def test_resume_on_two_ranks_goes_on_with_the_same_samples():
     whole = train("whole", 1, 1, 2)
     folder = train("resumed", 1, 3, 2, steps=4)
     folder.configure(settings(1, 1))
@@ -43,8 +45,8 @@ def resumed():
     same_series("resumed on 2 ranks", folder.losses(str), whole.losses(str))
 
 
-def broken_files():
-    folder = Folder("images-broken", settings(1, 1, steps=9))  # three epochs
+def test_broken_files_are_named_once_and_end_the_run_when_too_many():
+    folder = Folder("broken", settings(1, 1, steps=9))  # three epochs
     pictures(folder, 24)
     with open(folder.file("pictures", "b", "004.jpg"), "w") as file:
         file.write("this is no picture")
@@ -55,47 +57,52 @@ def broken_files():
         # Once from training and once from validation, which are data sets of their own.
         for where, text in (("stderr", folder.stderr), ("log.txt", open(folder.file("runs/run/log.txt")).read())):
             lines = [line for line in text.splitlines() if name in line and "warning" in line]
-            check(len(lines) == 2, f"{name}: {len(lines)} warnings in {where}, not 2: {lines}")
+            assert len(lines) == 2, f"warnings about {name} in {where}: {lines}"
     folder.configure({**settings(max_broken=0.05), "checkpoint": {"resume": "never"}})
     code = folder.run(1)
-    errors = [line for line in folder.stderr.splitlines() if line.startswith("convoy: error:")]
-    check(code == 1, f"too many broken files: exit code {code}, not 1")
-    check(len(errors) == 1 and "2 broken files are more than the 1" in errors[0] and "a/000.jpg" in errors[0]
-          and "b/004.jpg" in errors[0], f"too many broken files: {errors}")
+    errors = error_lines(folder.stderr)
+    assert code == FAILURE and len(errors) == 1
+    for words in ("2 broken files are more than the 1", "a/000.jpg", "b/004.jpg"):
+        assert words in errors[0]
 
 
-def refused():
-    for name, change, words in (
-            ("empty", lambda folder: os.makedirs(folder.file("pictures", "d")), ["data.train", "the class d"]),
-            ("png", lambda folder: open(folder.file("pictures", "a", "x.png"), "w").close(), ["data.train", "x.png"]),
-            ("no-classes", lambda folder: os.rename(folder.file("pictures"), folder.file("elsewhere"))
-             or os.makedirs(folder.file("pictures")), ["data.train", "pictures"])):
-        folder = Folder(f"images-{name}", settings())
-        pictures(folder, 24)
-        change(folder)
-        code = folder.run(2)
-        errors = [line for line in folder.stderr.splitlines() if line.startswith("convoy: error:")]
-        check(code == 2 and len(errors) == 1 and all(word in errors[0] for word in words), f"{name}: {code}, {errors}")
+def empty_class(folder):
+    os.makedirs(folder.file("pictures", "d"))
 
 
-def small_images():
+def png(folder):
+    open(folder.file("pictures", "a", "x.png"), "w").close()
+
+
+def no_classes(folder):
+    os.rename(folder.file("pictures"), folder.file("elsewhere"))
+    os.makedirs(folder.file("pictures"))
+
+
+@pytest.mark.parametrize("change, words", ((empty_class, ["data.train", "the class d"]), (png, ["data.train", "x.png"]),
+                                           (no_classes, ["data.train", "pictures"])))
+def test_bad_folder_is_a_usage_error(change, words):
+    folder = Folder("run", settings())
+    pictures(folder, 24)
+    change(folder)
+    code = folder.run(2)
+    errors = error_lines(folder.stderr)
+    assert code == USAGE and len(errors) == 1 and all(word in errors[0] for word in words), folder.stderr
+
+
+def test_digits_are_augmented_in_training_only():
     """Augmentation of images of one size, and none of it in evaluation."""
     def digits(augment, ranks):
-        folder = Folder(f"images-digits-{len(augment)}-{ranks}", config(
+        folder = Folder(f"digits-{len(augment)}-{ranks}", config(
             data={"kind": "hdf5", "train": DIGITS + ":/train", "augment": augment},
             train={"steps": 12}, parallel={"microbatches": 2 // ranks}))
         folder.train(ranks)
         return folder
     plain, one, two = digits([], 1), digits(["crop", "flip"], 1), digits(["crop", "flip"], 2)
     same_series("digits on 2 ranks", two.losses(str), one.losses(str))
-    check(plain.losses() != one.losses(), "augmentation changes nothing")
+    assert plain.losses() != one.losses(), "augmentation changes nothing"
     checkpoint = one.checkpoints()[-1]
     one.run(1, "eval", "run.toml", "--checkpoint", checkpoint)
     with_augmentation = one.stdout
     plain.run(1, "eval", "run.toml", "--checkpoint", checkpoint)
-    check(with_augmentation == plain.stdout and "loss" in plain.stdout,
-          f"evaluation is augmented: {with_augmentation!r}, {plain.stdout!r}")
-
-
-if __name__ == "__main__":
-    main([ranks_and_threads, resumed, broken_files, refused, small_images])
+    assert with_augmentation == plain.stdout and "loss" in plain.stdout, "evaluation is augmented"
