@@ -5,10 +5,12 @@ with evaluation at a size of its own, and on synthetic images.
 ResNet-18 in all layouts is compared bit for bit where sums have one order (see test_modes.py), else to rounding with a
 small net.
 """
-import os
+import functools
 import re
 
-from behaviour import (SMALL_NET, Folder, check, close_series, config, main, same_checkpoint, same_series)
+import pytest
+
+from behaviour import SMALL_NET, USAGE, Folder, close_series, config, error_lines, same_checkpoint, same_series
 from pictures import pictures
 
 RESNET = {"name": "resnet18", "stem": "small", "classes": 3}
@@ -27,14 +29,23 @@ def settings(model, mode="data", epochs=4, **parallel):
 
 
 def train(name, ranks, model=RESNET, **options):
-    folder = Folder(f"sizes-{name}", settings(model, **options))
+    folder = Folder(name, settings(model, **options))
     pictures(folder, SAMPLES)
     folder.train(ranks, timeout=300)
-    steps = folder.events("step")
     wanted = [SIZES[min(epoch, 2)] for epoch in range(options.get("epochs", 4)) for _ in range(SAMPLES // BATCH)]
-    check([step.get("image_size") for step in steps] == wanted,
-          f"{name}: image_size {[step.get('image_size') for step in steps]}, not {wanted}")
+    assert [step.get("image_size") for step in folder.events("step")] == wanted
     return folder
+
+
+@functools.lru_cache(maxsize=None)
+def one_rank(microbatches=1):
+    """Several cases are compared with these runs."""
+    return train("one", 1, microbatches=microbatches)
+
+
+@functools.lru_cache(maxsize=None)
+def two_ranks(**parallel):
+    return train("two", 2, **parallel)
 
 
 def evaluations(folder):
@@ -42,34 +53,51 @@ def evaluations(folder):
 
 
 def same_run(actual, expected):
-    what = f"{os.path.basename(actual.path)} and {os.path.basename(expected.path)}"
-    same_series(what, actual.losses(str), expected.losses(str))
+    same_series("losses", actual.losses(str), expected.losses(str))
     seen, wanted = evaluations(actual), evaluations(expected)
-    check(seen == wanted and len(wanted) == 4, f"{what}: evaluations {seen}, {wanted}")
-    same_checkpoint(what, actual.checkpoints()[-1], expected.checkpoints()[-1])
+    assert seen == wanted and len(wanted) == 4
+    same_checkpoint("last", actual.checkpoints()[-1], expected.checkpoints()[-1])
 
 
-def layouts():
-    one, parts = train("one", 1), train("one-parts", 1, microbatches=2)
-    check(len(set(one.losses().values())) == 12, "losses do not change: is there anything in the pictures?")
-    for ranks in (2, 4):
-        same_run(train(f"model-{ranks}", ranks, mode="model"), one)
-    for schedule in ("1f1b", "zero_bubble", "interleaved"):
-        same_run(train(f"pipeline-{schedule}", 2, mode="pipeline", schedule=schedule, microbatches=2), parts)
-    two = train("two", 2)
-    same_run(two, parts)
-    same_run(train("scatter", 2, mode="scatter"), two)
-    same_run(train("hybrid", 4, mode="pipeline", stages=2, microbatches=1), two)
-    same_run(train("sync", 4, mode="model", stages=2, sync_batch_norm=True),
-             train("sync-two", 2, sync_batch_norm=True))
+def test_losses_change():
+    assert len(set(one_rank().losses().values())) == 12, "is there anything in the pictures?"
 
 
-def four_ranks():
-    one = train("small-one", 1, SMALL_NET, microbatches=4)
-    close_series("4 ranks", train("small-four", 4, SMALL_NET).losses(), one.losses(), 1e-5)  # sums of four parts
+@pytest.mark.parametrize("ranks", (2, 4))
+def test_model_parallel_gives_the_same_bits(ranks):
+    same_run(train("model", ranks, mode="model"), one_rank())
 
 
-def frozen():
+@pytest.mark.parametrize("schedule", ("1f1b", "zero_bubble", "interleaved"))
+def test_pipeline_gives_the_same_bits(schedule):
+    same_run(train("pipeline", 2, mode="pipeline", schedule=schedule, microbatches=2), one_rank(2))
+
+
+def test_data_parallel_gives_the_same_bits():
+    same_run(two_ranks(), one_rank(2))
+
+
+def test_scatter_gives_the_same_bits():
+    same_run(train("scatter", 2, mode="scatter"), two_ranks())
+
+
+@pytest.mark.slow
+def test_hybrid_gives_the_same_bits():
+    same_run(train("hybrid", 4, mode="pipeline", stages=2, microbatches=1), two_ranks())
+
+
+@pytest.mark.slow
+def test_sync_batch_norm_gives_the_same_bits():
+    same_run(train("sync", 4, mode="model", stages=2, sync_batch_norm=True), two_ranks(sync_batch_norm=True))
+
+
+def test_four_ranks_agree_to_rounding():
+    """Sums of four parts."""
+    one = train("one", 1, SMALL_NET, microbatches=4)
+    close_series("4 ranks", train("four", 4, SMALL_NET).losses(), one.losses(), 1e-5)
+
+
+def test_frozen_units_and_a_smaller_last_batch():
     """Frozen units keep no inputs, and a last batch may be smaller."""
     runs = []
     for name, ranks, keys in (("one", 1, {"microbatches": 2}),
@@ -77,89 +105,115 @@ def frozen():
         sections = settings({**RESNET, "freeze": ["layer2", "layer3.1"]}, epochs=3, **keys)
         sections["train"]["global_batch_size"] = 10
         sections["data"]["drop_last"] = False
-        folder = Folder(f"sizes-frozen-{name}", sections)
+        folder = Folder(name, sections)
         pictures(folder, SAMPLES)
         folder.train(ranks)
         runs.append(folder.losses(str))
-    check(len(runs[0]) == 9, f"{len(runs[0])} steps, not 9")
+    assert len(runs[0]) == 9
     same_series("frozen", runs[1], runs[0])
 
 
-def resumed():
-    """From the last step of a size, from the first of the next, and by another layout."""
-    whole = train("whole", 1, SMALL_NET, microbatches=2)
+# ---- resumed
+
+@functools.lru_cache(maxsize=None)
+def whole():
+    return train("whole", 1, SMALL_NET, microbatches=2)
+
+
+@functools.lru_cache(maxsize=None)
+def with_every_checkpoint():
     sections = settings(SMALL_NET, microbatches=2)
     sections["checkpoint"]["every_steps"] = 1
-    every = Folder("sizes-every", sections)
-    pictures(every, SAMPLES)
-    every.train()
-    for step in (3, 4, 5, 7):
-        again = every.copy(f"sizes-again-{step}")
-        again.drop_checkpoints_after(step)
-        again.train()
-        check(again.events("start")[-1]["step"] == step, f"not resumed at {step}: {again.events('start')[-1]}")
-        same_series(f"resumed after step {step}", again.losses(str), whole.losses(str))
-        same_checkpoint(f"resumed after step {step}", again.checkpoints()[-1], whole.checkpoints()[-1])
-    again = every.copy("sizes-again-pipeline")
+    folder = Folder("every", sections)
+    pictures(folder, SAMPLES)
+    folder.train()
+    return folder
+
+
+@pytest.mark.parametrize("step", (3, 4, 5, 7))
+def test_resume_at_any_size_goes_on(step):
+    """From the last step of a size, from the first of the next."""
+    again = with_every_checkpoint().copy("again")
+    again.drop_checkpoints_after(step)
+    again.train()
+    assert again.events("start")[-1]["step"] == step
+    same_series("resumed", again.losses(str), whole().losses(str))
+    same_checkpoint("resumed", again.checkpoints()[-1], whole().checkpoints()[-1])
+
+
+def test_resume_in_a_pipeline_goes_on():
+    again = with_every_checkpoint().copy("again")
     again.drop_checkpoints_after(5)
     again.configure(settings(SMALL_NET, mode="pipeline", microbatches=2))
     again.train(2)
-    same_series("resumed in a pipeline", again.losses(str), whole.losses(str))
+    same_series("resumed in a pipeline", again.losses(str), whole().losses(str))
 
 
-def told():
-    """What a person sees: one line at each change; inspect, bench, plan and eval."""
-    folder = train("told", 1, SMALL_NET)
-    log = open(folder.file("runs/run/log.txt")).read()
-    lines = re.findall(r"after epoch (\d): training images of (\d+)x\d+", log)
-    check(lines == [("1", "16"), ("2", "12")] and lines == re.findall(r"after epoch (\d): training images of (\d+)x",
-                                                                      folder.stdout), f"log: {lines}")
-    def says(what, words, *arguments):
-        code = folder.run(1, *arguments, timeout=300)  # measuring takes its time on a busy machine
-        check(code == 0 and all(word in folder.stdout for word in words), f"{what}: {code} {folder.stdout} {folder.stderr}")
-    says("inspect", ["uint8 [3, 8, 8]", "uint8 [3, 20, 20]", "1: images of 16x16", "2: images of 12x12"], "inspect", "run.toml")
-    says("inspect --images", ["grid.png"], "inspect", "run.toml", "--images", "3")
-    says("dry run", ["[8, 3, 16, 16]"], "train", "run.toml", "--dry-run", "--set", "checkpoint.resume=never")
-    says("eval", ["24 samples"], "eval", "run.toml", "--checkpoint", folder.checkpoints()[-1])
-    says("eval on training data", ["data.train"], "eval", "run.toml", "--checkpoint", folder.checkpoints()[-1],
-         "--set", 'data.validation=""')
-    says("bench", ["images/s", "conv2d 3x3 3 -> 16, [8, 3, 16, 16]"], "bench", "run.toml", "--steps", "5", "--warmup", "1", "--profile")
-    says("report", ["report.html"], "report", "runs/run")
-    says("plan", ["images/s"], "plan", "run.toml", "--ranks", "2", "--calibrate")
-    says("check", ["train_sizes = [8, 16, 12]", "# stage 1"], "check", "run.toml", "--set", "parallel.mode=model",
-         "--set", "parallel.stages=2")
+# ---- what a person sees
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A run; what it printed is in .printed."""
+    folder = train(tmp_path_factory.mktemp("sizes") / "run", 1, SMALL_NET)
+    folder.printed = folder.stdout
+    return folder
 
 
-def refused():
-    for name, changes, words in (
-            ("too small", {"train_sizes": [32, 2, 24]}, ["data.train_sizes: 2: conv: the image", "kernel"]),
-            ("validation too small", {"image_size": 2}, ["data.image_size: 2: conv: the image"]),
-            ("resize", {"augment": [], "resize": 30, "train_sizes": [48, 2, 3]}, ["data.resize: 30", "data.train_sizes, 48"]),
-            ("no JPEGs", {"kind": "hdf5", "train": config()["data"]["train"], "validation": "", "image_size": None,
-                          "augment": []}, ["data.train_sizes: means nothing for", "not JPEGs"])):
-        sections = settings(SMALL_NET)
-        sections["model"]["layers"][0].update(kernel_size=5)
-        sections["data"].update(changes)
-        folder = Folder("sizes-refused-" + name.replace(" ", "-"), sections)
-        pictures(folder, SAMPLES)
-        code = folder.run(2)
-        errors = [line for line in folder.stderr.splitlines() if line.startswith("convoy: error:")]
-        check(code == 2 and len(errors) == 1 and all(word in errors[0] for word in words), f"{name}: {code}, {errors}")
+def test_each_change_of_size_is_one_line(trained):
+    wanted = [("1", "16"), ("2", "12")]
+    assert re.findall(r"after epoch (\d): training images of (\d+)x\d+", open(trained.file("runs/run/log.txt")).read()) == wanted
+    assert re.findall(r"after epoch (\d): training images of (\d+)x", trained.printed) == wanted
 
 
-def synthetic():
+@pytest.mark.parametrize("words, arguments", (
+    pytest.param(["uint8 [3, 8, 8]", "uint8 [3, 20, 20]", "1: images of 16x16", "2: images of 12x12"],
+                 ["inspect", "run.toml"], id="inspect"),
+    pytest.param(["grid.png"], ["inspect", "run.toml", "--images", "3"], id="inspect_images"),
+    pytest.param(["[8, 3, 16, 16]"], ["train", "run.toml", "--dry-run", "--set", "checkpoint.resume=never"], id="dry_run"),
+    pytest.param(["24 samples"], ["eval", "run.toml", "--checkpoint", "LAST"], id="eval"),
+    pytest.param(["data.train"], ["eval", "run.toml", "--checkpoint", "LAST", "--set", 'data.validation=""'],
+                 id="eval_on_training_data"),
+    pytest.param(["images/s", "conv2d 3x3 3 -> 16, [8, 3, 16, 16]"],
+                 ["bench", "run.toml", "--steps", "5", "--warmup", "1", "--profile"], id="bench"),
+    pytest.param(["report.html"], ["report", "runs/run"], id="report"),
+    pytest.param(["images/s"], ["plan", "run.toml", "--ranks", "2", "--calibrate"], id="plan"),
+    pytest.param(["train_sizes = [8, 16, 12]", "# stage 1"],
+                 ["check", "run.toml", "--set", "parallel.mode=model", "--set", "parallel.stages=2"], id="check")))
+def test_commands_know_the_sizes(trained, words, arguments):
+    arguments = [trained.checkpoints()[-1] if word == "LAST" else word for word in arguments]
+    code = trained.run(1, *arguments, timeout=300)  # measuring takes its time on a busy machine
+    assert code == 0, trained.stderr
+    for word in words:
+        assert word in trained.stdout
+
+
+@pytest.mark.parametrize("changes, words", (
+    pytest.param({"train_sizes": [32, 2, 24]}, ["data.train_sizes: 2: conv: the image", "kernel"], id="too_small"),
+    pytest.param({"image_size": 2}, ["data.image_size: 2: conv: the image"], id="validation_too_small"),
+    pytest.param({"augment": [], "resize": 30, "train_sizes": [48, 2, 3]}, ["data.resize: 30", "data.train_sizes, 48"],
+                 id="resize"),
+    pytest.param({"kind": "hdf5", "train": config()["data"]["train"], "validation": "", "image_size": None, "augment": []},
+                 ["data.train_sizes: means nothing for", "not JPEGs"], id="no_jpegs")))
+def test_wrong_sizes_are_a_usage_error(changes, words):
+    sections = settings(SMALL_NET)
+    sections["model"]["layers"][0].update(kernel_size=5)
+    sections["data"].update(changes)
+    folder = Folder("refused", sections)
+    pictures(folder, SAMPLES)
+    code = folder.run(2)
+    errors = error_lines(folder.stderr)
+    assert code == USAGE and len(errors) == 1 and all(word in errors[0] for word in words), folder.stderr
+
+
+def test_synthetic_images_change_their_size():
     def run(ranks, **parallel):
         sections = config({**RESNET}, train={"epochs": 3, "steps": None, "global_batch_size": BATCH},
                           optimizer={"lr": 1e-3}, parallel=parallel)
         sections["data"] = {"kind": "synthetic", "samples": SAMPLES, "train_sizes": SIZES,
                             "size_milestones": MILESTONES}
-        folder = Folder(f"sizes-synthetic-{ranks}", sections)
+        folder = Folder(f"synthetic-{ranks}", sections)
         folder.train(ranks)
         return folder
     one, two = run(1), run(2, mode="model")
-    check(len(one.losses()) == 9, f"{len(one.losses())} steps")
+    assert len(one.losses()) == 9
     same_series("synthetic", two.losses(str), one.losses(str))
-
-
-if __name__ == "__main__":
-    main([layouts, four_ranks, frozen, resumed, told, refused, synthetic])
