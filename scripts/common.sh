@@ -15,10 +15,10 @@ build_jobs() {
   echo $((cores < memory ? cores : memory))
 }
 
-# build PRESET: configures (again each time, in seconds: what is installed may have changed), then builds.
+# build PRESET [OPTION...]: configures (again each time, in seconds: what is installed may have changed), then builds.
 build() {
   cmake --preset "$1"
-  cmake --build --preset "$1" --parallel "$(build_jobs)"
+  cmake --build --preset "$1" --parallel "$(build_jobs)" "${@:2}"
 }
 
 # Open MPI refuses to run as root unless told twice; containers usually are root.

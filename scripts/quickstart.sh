@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# From a fresh machine to a trained network: installs what is missing, builds, trains a small ResNet on handwritten
+# From a fresh machine to a trained network: installs what is missing, builds the program, trains a small ResNet on handwritten
 # digits on 2 ranks, and says where everything is. Run again, it finds the work done and only says so.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/common.sh
 
 scripts/install_deps.sh
-build release
+build release --target convoy
 allow_mpi_as_root
 
 ranks=(mpirun -n 2)

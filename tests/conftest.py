@@ -13,7 +13,7 @@ import programs
 SKIPPED = 77
 
 # Helper modules show the values in their asserts, as test modules do.
-pytest.register_assert_rewrite("behaviour", "launching", "packing", "interop", "jobs")
+pytest.register_assert_rewrite("behaviour", "launching", "packing", "interop", "reference", "jpegs", "jobs")
 
 
 def pytest_addoption(parser):
@@ -21,6 +21,8 @@ def pytest_addoption(parser):
     group.addoption("--build", help="the build folder (default: build)")
     group.addoption("--convoy", help="the program (default: app/convoy in the build folder)")
     group.addoption("--digits", help="the handwritten digits (default: app/configs/digits.h5)")
+    group.addoption("--pytorch-itself", action="store_true", help="compare PyTorch with itself (interop/test_training.py)")
+    group.addoption("--photographs", help="a folder of class folders of JPEGs (interop/test_torchvision_images.py)")
     group.addoption("--mpirun", help="the MPI launcher (default: mpirun on PATH)")
 
 

@@ -21,6 +21,6 @@ def configure(build, convoy, digits, mpirun):
     MPIRUN = os.path.abspath(mpirun or shutil.which("mpirun") or "/usr/bin/mpirun")
 
 
-def test_program(*path):
+def helper_program(*path):
     """A program that the build makes for the tests, such as io/io_files."""
     return os.path.join(BUILD, "tests", *path)

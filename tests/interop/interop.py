@@ -1,23 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the comparisons with PyTorch share: models, files, running convoy, and measuring differences.
 
-Run with the distribution's /usr/bin/python3; without torch, torchvision, h5py or numpy a test is skipped (exit 77).
-All work happens in a temporary folder. Invariant: PyTorch and convoy get the same bytes, weights and images alike.
+Without torch, torchvision, h5py or numpy a test file is skipped. PyTorch and convoy get the same bytes, weights and
+images alike.
 """
 import json
 import os
 import subprocess
-import sys
 import tempfile
 
-try:
-    import h5py
-    import numpy as np
-    import torch
-    import torchvision
-except ImportError as error:
-    print(f"skipped: {error}")
-    sys.exit(77)
+import pytest
+
+from programs import CONVOY
+
+np = pytest.importorskip("numpy")
+h5py = pytest.importorskip("h5py")
+torch = pytest.importorskip("torch")
+torchvision = pytest.importorskip("torchvision")
 
 torch.set_num_threads(2)
 MEAN, STD = 0.45, 0.25  # of pixels in [0, 1]
@@ -147,12 +146,14 @@ def base_config(model, data, train, optimizer):
     }
 
 
-def run_convoy(program, arguments, folder, timeout=500):
-    result = subprocess.run([program, *arguments], cwd=folder, capture_output=True, text=True, timeout=timeout)
-    if result.returncode != 0:
-        print(result.stdout)
-        print(result.stderr)
-        sys.exit(f"FAILED: convoy {' '.join(arguments)}: exit code {result.returncode}")
+def temporary_folder():
+    """Removed when the test ends: checkpoints are large."""
+    return tempfile.TemporaryDirectory(prefix="convoy-interop-")
+
+
+def run_convoy(arguments, folder, timeout=500):
+    result = subprocess.run([CONVOY, *arguments], cwd=folder, capture_output=True, text=True, timeout=timeout)
+    assert result.returncode == 0, f"convoy {' '.join(arguments)}: {result.stdout}{result.stderr}"
     return result.stdout
 
 
@@ -166,53 +167,37 @@ def last_checkpoint(folder):
     return os.path.join(checkpoints, max(name for name in os.listdir(checkpoints) if name.endswith(".h5")))
 
 
-def temporary_folder():
-    return tempfile.TemporaryDirectory(prefix="convoy-interop-")
-
-
 # ---- differences
 
-class Report:
-    """Collects failures, so that one run shows them all."""
+def relative_difference(actual, expected):
+    """Of two numbers."""
+    return abs(actual - expected) / max(abs(expected), 1e-12)
 
-    def __init__(self):
-        self.failures = 0
 
-    def check(self, holds, text):
-        if not holds:
-            self.failures += 1
-            if self.failures <= 20:
-                print("FAILED: " + text)
+def assert_close(what, actual, expected, tolerance):
+    difference = relative_difference(actual, expected)
+    assert difference <= tolerance, (f"{what}: convoy {actual:.9g}, expected {expected:.9g}, relative difference "
+                                     f"{difference:.2e} > {tolerance:.0e}")
 
-    def close(self, what, actual, expected, tolerance):
-        """Relative difference of two numbers."""
-        difference = abs(actual - expected) / max(abs(expected), 1e-12)
-        self.check(difference <= tolerance,
-                   f"{what}: convoy {actual:.9g}, expected {expected:.9g}, relative difference {difference:.2e}"
-                   f" > {tolerance:.0e}")
-        return difference
 
-    def same_tensors(self, what, actual, expected, tolerance):
-        """Norm of the difference over the norm, name by name; integers must be equal."""
-        missing, unknown = sorted(set(expected) - set(actual)), sorted(set(actual) - set(expected))
-        self.check(not missing and not unknown, f"{what}: missing {missing}, unknown {unknown}")
-        worst, worst_name = 0.0, ""
-        for name in sorted(set(expected) & set(actual)):
-            a, e = actual[name], expected[name]
-            if a.shape != e.shape:
-                self.check(False, f"{what} {name}: shape {tuple(a.shape)}, expected {tuple(e.shape)}")
-                continue
-            if not e.dtype.is_floating_point:
-                self.check(bool((a == e).all()), f"{what} {name}: {a.tolist()}, expected {e.tolist()}")
-                continue
-            norm = e.double().norm().item()
-            difference = (a.double() - e.double()).norm().item() / max(norm, 1e-12)
-            if not difference <= worst:
-                worst, worst_name = difference, name
-            self.check(difference <= tolerance, f"{what} {name}: relative difference {difference:.2e} > {tolerance:.0e}")
-        print(f"{what}: {len(expected)} tensors, largest relative difference {worst:.2e} ({worst_name})")
-
-    def finish(self):
-        if self.failures:
-            sys.exit(f"FAILED: {self.failures} checks")
-        print("passed")
+def assert_same_tensors(what, actual, expected, tolerance):
+    """Norm of the difference over the norm, name by name; integers must be equal."""
+    assert set(actual) == set(expected), f"{what}: other names"
+    worst, worst_name, wrong = 0.0, "", []
+    for name in sorted(expected):
+        a, e = actual[name], expected[name]
+        if a.shape != e.shape:
+            wrong.append(f"{name}: shape {tuple(a.shape)}, expected {tuple(e.shape)}")
+            continue
+        if not e.dtype.is_floating_point:
+            if not bool((a == e).all()):
+                wrong.append(f"{name}: {a.tolist()}, expected {e.tolist()}")
+            continue
+        norm = e.double().norm().item()
+        difference = (a.double() - e.double()).norm().item() / max(norm, 1e-12)
+        if not difference <= worst:
+            worst, worst_name = difference, name
+        if not difference <= tolerance:
+            wrong.append(f"{name}: relative difference {difference:.2e} > {tolerance:.0e}")
+    print(f"{what}: {len(expected)} tensors, largest relative difference {worst:.2e} ({worst_name})")
+    assert not wrong, f"{what}: {wrong[:20]}"

@@ -3,274 +3,71 @@
 
 Every loss must agree to 1e-4 (relative); every parameter and buffer after the last step to 1e-3 (norm of the difference
 over the norm), and so must the optimizer's state; in ResNets that to 1e-2, since a unit on ReLU's edge moves a gradient
-more than a weight. The ResNets start as torchvision's zero_init_residual does, at small learning rates: from other
-starts rounding alone grows past these tolerances within 10 steps, between two memory layouts of PyTorch too.
-Usage: test_training.py CONVOY CASE, or `--self CASE`: PyTorch against itself with another memory layout and number of
+more than a weight. With --pytorch-itself, PyTorch is compared with itself in another memory layout and number of
 threads, which shows how much of the tolerance rounding alone takes.
 """
+import collections
 import copy
-import os
-import sys
 
-from interop import (Mlp, Report, Toy, as_input, base_config, h5py, last_checkpoint, make_images, np, read_group,
-                     randomize_buffers, read_metrics, resnet, run_convoy, temporary_folder, torch, write_config, write_images,
-                     write_weights)
+import pytest
 
-STEPS = 10
-DEFAULTS = dict(model="mlp", hidden=[64, 32], size=8, channels=1, batch=16, optimizer="sgd", lr=0.01, momentum=0.9,
-                weight_decay=1e-4, nesterov=False, microbatches=1, loss="cross_entropy", smoothing=0.0, slots=1e-3,
-                freeze=[])
-CASES = {
-    "toy": dict(model="toy", loss="mse", lr=0.05),
-    "mlp": dict(lr=0.05),
-    "resnet18_small": dict(model="resnet18", stem="small", size=32, channels=3, lr=0.005, slots=1e-2),
-    "resnet18_digits": dict(model="resnet18", stem="small", batch=32, slots=1e-2),
-    "resnet18_imagenet": dict(model="resnet18", stem="imagenet", size=64, channels=3, lr=0.003, slots=1e-2),
-    "resnet50": dict(model="resnet50", stem="imagenet", size=64, channels=3, batch=8, lr=5e-4, slots=1e-2),
-    "microbatches": dict(model="resnet18", stem="small", size=16, channels=3, batch=32, microbatches=2, slots=1e-2),
-    "adamw": dict(optimizer="adamw", lr=1e-3, weight_decay=0.05),
-    "lars": dict(model="resnet18", stem="small", size=16, channels=3, optimizer="lars", lr=0.05, slots=1e-2),
-    "nesterov": dict(lr=0.05, nesterov=True),
-    "label_smoothing": dict(lr=0.05, smoothing=0.1),
-    "mse_onehot": dict(lr=0.05, loss="mse"),
-    "freeze": dict(model="resnet18", stem="small", size=16, channels=3, batch=32, slots=1e-2,
-                   freeze=["stem", "layer1", "layer3.0"]),
-    "freeze_lars": dict(model="resnet18", stem="small", size=16, channels=3, optimizer="lars", lr=0.05, slots=1e-2,
-                        freeze=["layer2", "layer4.1"]),
-    "freeze_adamw": dict(optimizer="adamw", lr=1e-3, weight_decay=0.05, freeze=["fc1"]),
-    "feature_extractor": dict(model="resnet50", stem="imagenet", size=64, channels=3, batch=8, lr=0.01,
-                              freeze=["stem", "layer1", "layer2", "layer3", "layer4"]),
-}
+from interop import as_input, read_group, temporary_folder, torch
+from reference import (CASES, DEFAULTS, frozen_modules, make_data, make_model, same_losses, same_model, same_slots,
+                       train_convoy, train_torch)
+
+Result = collections.namedtuple("Result", ("losses", "values", "slots"))
+Pair = collections.namedtuple("Pair", ("case", "start", "actual", "expected"))  # start: values before the first step
 
 
-# ---- the reference
-
-def make_model(case):
-    torch.manual_seed(11)
-    if case["model"] == "toy":
-        return Toy()
-    if case["model"] == "mlp":
-        return Mlp(case["size"] ** 2 * case["channels"], case["hidden"], 10)
-    model = resnet(case["model"], case["stem"], case["channels"])
-    last = "bn3.weight" if case["model"] == "resnet50" else "bn2.weight"
-    for name, parameter in model.named_parameters():
-        if parameter.dim() == 1 and name.endswith("bias"):
-            torch.nn.init.normal_(parameter, std=0.2)
-        elif parameter.dim() == 1:
-            torch.nn.init.uniform_(parameter, 0.8, 1.2)
-        if name.endswith(last):
-            torch.nn.init.zeros_(parameter)
-    if case["freeze"]:
-        randomize_buffers(model)
-    return model
+QUICK = {"toy", "mlp", "adamw", "nesterov", "label_smoothing", "mse_onehot", "freeze_adamw", "resnet18_digits"}
 
 
-UNITS = {"stem": ("conv1", "bn1"), "head": ("fc",)}
-
-
-def frozen_modules(case):
-    return [module for unit in case["freeze"] for module in UNITS.get(unit, (unit,))]
-
-
-def freeze(model, case):
-    """As PyTorch's users do it: no gradients, and batch norms that stay in evaluation."""
-    for name in frozen_modules(case):
-        model.get_submodule(name).eval().requires_grad_(False)
-
-
-def make_data(case):
-    """Inputs as files hold them, and the labels (or float targets)."""
-    samples = STEPS * case["batch"]
-    if case["model"] == "toy":
-        random = np.random.RandomState(5)
-        return random.randn(samples, 10).astype(np.float32), random.randn(samples, 5).astype(np.float32)
-    return make_images(samples, case["size"], case["channels"])
-
-
-def make_loss(case):
-    if case["loss"] == "cross_entropy":
-        return torch.nn.CrossEntropyLoss(label_smoothing=case["smoothing"])
-    if case["model"] == "toy":
-        return torch.nn.MSELoss()
-    return lambda output, labels: torch.nn.functional.mse_loss(
-        output, torch.nn.functional.one_hot(labels, 10).to(output.dtype))
-
-
-class Lars:
-    """Layer-wise adaptive rate scaling (You et al. 2017) with the momentum over the scaled gradient."""
-    TRUST, EPSILON = 0.001, 1e-9
-
-    def __init__(self, parameters, case):
-        self.parameters, self.case = list(parameters), case
-        self.state = {p: {"momentum_buffer": torch.zeros_like(p)} for p in self.parameters}
-
-    def zero_grad(self):
-        for p in self.parameters:
-            p.grad = None
-
-    @torch.no_grad()
-    def step(self):
-        for p in self.parameters:
-            if p.grad is None:
-                continue
-            adapt = p.dim() > 1  # not biases, not batch norm
-            decay = self.case["weight_decay"] if adapt else 0.0
-            ratio = 1.0
-            if adapt:
-                weight, gradient = p.double().norm().item(), p.grad.double().norm().item()
-                if weight > 0 and gradient > 0:
-                    ratio = self.TRUST * weight / (gradient + decay * weight + self.EPSILON)
-            velocity = self.state[p]["momentum_buffer"]
-            velocity.mul_(self.case["momentum"]).add_(p.grad + decay * p, alpha=self.case["lr"] * ratio)
-            p.sub_(velocity)
-
-
-def make_optimizer(model, case):
-    if case["optimizer"] == "adamw":
-        return torch.optim.AdamW(model.parameters(), lr=case["lr"], weight_decay=case["weight_decay"])
-    if case["optimizer"] == "lars":
-        return Lars(model.parameters(), case)
-    return torch.optim.SGD(model.parameters(), lr=case["lr"], momentum=case["momentum"],
-                           weight_decay=case["weight_decay"], nesterov=case["nesterov"])
-
-
-class StepStatistics:
-    """One update of the running statistics a step, from the mean of the microbatches' statistics.
-
-    PyTorch updates them in every forward: a momentum of 1 makes each forward leave its own statistics behind.
-    """
-
-    def __init__(self, model):
-        self.norms = [module for module in model.modules() if isinstance(module, torch.nn.BatchNorm2d)]
-        for norm in self.norms:
-            norm.momentum = 1.0
-
-    def begin(self):
-        self.before = [(n.running_mean.clone(), n.running_var.clone(), n.num_batches_tracked.clone())
-                       for n in self.norms]
-        self.sums = [(torch.zeros_like(n.running_mean), torch.zeros_like(n.running_var)) for n in self.norms]
-
-    def after_forward(self):
-        for norm, (mean, variance) in zip(self.norms, self.sums):
-            mean += norm.running_mean
-            variance += norm.running_var
-
-    def end(self, microbatches):
-        for norm, before, (mean, variance) in zip(self.norms, self.before, self.sums):
-            norm.running_mean.copy_(0.9 * before[0] + 0.1 * mean / microbatches)
-            norm.running_var.copy_(0.9 * before[1] + 0.1 * variance / microbatches)
-            norm.num_batches_tracked.copy_(before[2] + 1)
-
-
-def train_torch(model, case, inputs, targets):
-    """Trains in place; returns the losses and the optimizer's slots by parameter name."""
-    optimizer, loss_of, losses = make_optimizer(model, case), make_loss(case), []
-    parts = case["microbatches"]
-    statistics = StepStatistics(model) if parts > 1 else None
-    model.train()
-    freeze(model, case)
-    for step in range(STEPS):
-        optimizer.zero_grad()
-        x = inputs[step * case["batch"]:(step + 1) * case["batch"]].chunk(parts)
-        t = targets[step * case["batch"]:(step + 1) * case["batch"]].chunk(parts)
-        if statistics:
-            statistics.begin()
-        total = 0.0
-        for i in range(parts):
-            loss = loss_of(model(x[i]), t[i]) / parts
-            loss.backward()
-            total += loss.item()
-            if statistics:
-                statistics.after_forward()
-        if statistics:
-            statistics.end(parts)
-        optimizer.step()
-        losses.append(total)
-    slots = {}
-    names = {"momentum": "momentum_buffer"}
-    if case["optimizer"] == "adamw":
-        names = {"exp_avg": "exp_avg", "exp_avg_sq": "exp_avg_sq"}
-    for slot, key in names.items():
-        slots[slot] = {name: optimizer.state[p].get(key, torch.zeros_like(p)) if p in optimizer.state else torch.zeros_like(p)
-                       for name, p in model.named_parameters()}
-    return losses, slots
-
-
-# ---- convoy
-
-def train_convoy(program, folder, case, model, inputs, targets):
-    """Returns the losses, and the checkpoint's path."""
-    data_file, weights = os.path.join(folder, "data.h5"), os.path.join(folder, "weights.h5")
-    write_weights(weights, model.state_dict())
-    data = {"kind": "hdf5", "train": data_file, "shuffle": False}
-    model_keys = {"name": case["model"], "weights": weights}
-    if case["model"] == "toy":
-        with h5py.File(data_file, "w") as file:
-            file["inputs"], file["targets"] = inputs, targets
-    else:
-        write_images(data_file, inputs, targets)
-        data.update(mean=[0.45], std=[0.25])
-        model_keys["classes"] = 10
-    if case["model"] == "mlp":
-        model_keys["hidden"] = case["hidden"]
-    if case["freeze"]:
-        model_keys["freeze"] = case["freeze"]
-    if "stem" in case:
-        model_keys["stem"] = case["stem"]
-    train = {"steps": STEPS, "global_batch_size": case["batch"], "loss": case["loss"]}
-    if case["smoothing"]:
-        train["label_smoothing"] = case["smoothing"]
-    optimizer = {"name": case["optimizer"], "lr": case["lr"], "weight_decay": case["weight_decay"]}
-    if case["optimizer"] != "adamw":
-        optimizer["momentum"] = case["momentum"]
-    if case["nesterov"]:
-        optimizer["nesterov"] = True
-    config = base_config(model_keys, data, train, optimizer)
-    config["parallel"] = {"microbatches": case["microbatches"]}
-    write_config(os.path.join(folder, "run.toml"), config)
-    run_convoy(program, ["train", "run.toml"], folder)
-    steps = read_metrics(folder, "step")
-    if [entry["step"] for entry in steps] != list(range(1, STEPS + 1)):
-        sys.exit(f"FAILED: steps in metrics.jsonl: {[entry['step'] for entry in steps]}")
-    return [entry["loss"] for entry in steps], last_checkpoint(folder)
-
-
-def compare(case, losses, values, slots, expected_losses, expected_values, expected_slots):
-    report = Report()
-    worst = max(report.close(f"loss of step {i + 1}", a, e, 1e-4)
-                for i, (a, e) in enumerate(zip(losses, expected_losses)))
-    print(f"losses: {expected_losses[0]:.6f} ... {expected_losses[-1]:.6f}, largest relative difference {worst:.2e}")
-    report.same_tensors("model", values, expected_values, 1e-3)
-    for slot, expected in expected_slots.items():
-        report.same_tensors(slot, slots[slot], expected, case["slots"])
-    report.finish()
-
-
-def main():
-    program, case = sys.argv[1], {**DEFAULTS, **CASES[sys.argv[2]]}
+@pytest.fixture(scope="module", params=[pytest.param(case, marks=() if case in QUICK else pytest.mark.slow) for case in CASES])
+def trained(request):
+    """One case, trained by both."""
+    case = {**DEFAULTS, **CASES[request.param]}
     inputs, targets = make_data(case)
     model = make_model(case)
     start = copy.deepcopy(model)
-    x = torch.from_numpy(inputs) if case["model"] == "toy" else as_input(inputs)
-    expected_losses, expected_slots = train_torch(model, case, x, torch.from_numpy(targets))
-    if program == "--self":
-        if x.dim() == 4:
-            start, x = start.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
-        torch.set_num_threads(1)
-        losses, slots = train_torch(start, case, x, torch.from_numpy(targets))
-        compare(case, losses, start.state_dict(), slots, expected_losses, model.state_dict(), expected_slots)
-        return
+    x, truth = torch.from_numpy(inputs) if case["model"] == "toy" else as_input(inputs), torch.from_numpy(targets)
+    losses, slots = train_torch(model, case, x, truth)
+    expected = Result(losses, model.state_dict(), slots)
+    run = pytorch_itself if request.config.getoption("--pytorch-itself") else convoy
+    return Pair(case, copy.deepcopy(start.state_dict()), run(case, start, inputs, targets, x, truth), expected)
+
+
+def convoy(case, start, inputs, targets, x, truth):
     with temporary_folder() as folder:
-        losses, checkpoint = train_convoy(program, folder, case, start, inputs, targets)
-        slots = {slot: read_group(checkpoint, f"optimizer/{slot}") for slot in expected_slots}
-        values = read_group(checkpoint, "model")
-        frozen = tuple(f"{module}." for module in frozen_modules(case))
-        for name, value in start.state_dict().items():
-            if name.startswith(frozen) and not torch.equal(values[name], value):
-                sys.exit(f"FAILED: {name} is frozen and has changed")
-        compare(case, losses, values, slots, expected_losses, model.state_dict(),
-                expected_slots)
+        losses, checkpoint = train_convoy(folder, case, start, inputs, targets)
+        names = ("exp_avg", "exp_avg_sq") if case["optimizer"] == "adamw" else ("momentum",)
+        return Result(losses, read_group(checkpoint, "model"),
+                      {slot: read_group(checkpoint, f"optimizer/{slot}") for slot in names})
 
 
-if __name__ == "__main__":
-    main()
+def pytorch_itself(case, start, inputs, targets, x, truth):
+    if x.dim() == 4:
+        start, x = start.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    losses, slots = train_torch(start, case, x, truth)
+    torch.set_num_threads(threads)
+    return Result(losses, start.state_dict(), slots)
+
+
+def test_losses(trained):
+    same_losses(trained.actual.losses, trained.expected.losses)
+
+
+def test_model(trained):
+    same_model(trained.actual.values, trained.expected.values)
+
+
+def test_optimizer_state(trained):
+    same_slots(trained.case, trained.actual.slots, trained.expected.slots)
+
+
+def test_frozen_parameters_keep_every_bit(trained):
+    frozen = tuple(f"{module}." for module in frozen_modules(trained.case))
+    for name, value in trained.start.items():
+        if name.startswith(frozen):
+            assert torch.equal(trained.actual.values[name], value), name

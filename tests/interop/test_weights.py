@@ -3,8 +3,8 @@
 
 torchvision's models evaluate to the same loss in convoy (1e-4 relative, as everywhere here); a checkpoint of convoy
 loads into torchvision with strict=True; every way round gives back the same bits; bad files are told in one line.
-Usage: test_weights.py CONVOY SCRIPT
 """
+import collections
 import json
 import os
 import re
@@ -12,10 +12,13 @@ import struct
 import subprocess
 import sys
 
-from interop import (Report, as_input, base_config, h5py, last_checkpoint, make_images, np, randomize_buffers,
-                     read_group, resnet, run_convoy, temporary_folder, torch, write_config, write_images)
+import pytest
 
-PROGRAM, SCRIPT = sys.argv[1], sys.argv[2]
+from interop import (as_input, assert_close, base_config, h5py, last_checkpoint, make_images, np, randomize_buffers,
+                     read_group, resnet, run_convoy, temporary_folder, torch, write_config, write_images)
+from programs import ROOT
+
+SCRIPT = os.path.join(ROOT, "scripts", "torch_interop.py")
 
 
 def run_script(folder, *arguments, environment=None):
@@ -25,16 +28,24 @@ def run_script(folder, *arguments, environment=None):
 
 def convert(folder, *arguments):
     result = run_script(folder, *arguments)
-    if result.returncode != 0:
-        sys.exit(f"FAILED: torch_interop.py {arguments}: {result.stderr}")
+    assert result.returncode == 0, f"torch_interop.py {arguments}: {result.stderr}"
 
 
-def same_bits(report, what, actual, expected):
-    report.check(set(actual) == set(expected), f"{what}: names differ: {sorted(set(actual) ^ set(expected))[:5]}")
-    for name in set(actual) & set(expected):
-        a, e = actual[name], expected[name]
-        report.check(a.dtype == e.dtype and a.shape == e.shape and a.numpy().tobytes() == e.numpy().tobytes(),
-                     f"{what}: {name} is not the same")
+def same_bits(actual, expected):
+    assert set(actual) == set(expected)
+    for name, e in expected.items():
+        a = actual[name]
+        assert a.dtype == e.dtype and a.shape == e.shape and a.numpy().tobytes() == e.numpy().tobytes(), name
+
+
+def loss_of_eval(folder, checkpoint):
+    text = run_convoy(["eval", "run.toml", "--checkpoint", checkpoint], folder)
+    return float(re.search(r"loss\s+(\S+)", text)[1])
+
+
+def loss_of_torch(model, images, labels):
+    with torch.no_grad():
+        return torch.nn.functional.cross_entropy(model(as_input(images)), torch.from_numpy(labels)).item()
 
 
 def data_config(folder, model, images, labels, steps=1):
@@ -45,36 +56,59 @@ def data_config(folder, model, images, labels, steps=1):
                              {"steps": steps, "global_batch_size": len(labels)}, {"name": "sgd", "lr": 0.001}))
 
 
-def into_convoy(report, name):
-    """.pth -> .h5 -> eval, with the dict and the prefixes that training scripts save; then all ways round."""
+# ---- from torchvision into convoy, and all ways round
+
+Converted = collections.namedtuple("Converted", ("folder", "state", "loss"))
+
+
+@pytest.fixture(scope="module", params=("resnet18", "resnet50"))
+def converted(request):
+    """Files in all formats, of a model whose loss is torchvision's: the first has the dict and the prefixes that training
+    scripts save."""
+    name = request.param
     torch.manual_seed(4)
     model = resnet(name, "imagenet", 3)
     randomize_buffers(model)
     model.eval()
     state = model.state_dict()
     images, labels = make_images(24, 64, 3)
-    with torch.no_grad():
-        loss = torch.nn.functional.cross_entropy(model(as_input(images)), torch.from_numpy(labels)).item()
     with temporary_folder() as folder:
         torch.save({"state_dict": {"module." + key: value for key, value in state.items()}, "epoch": 3},
                    os.path.join(folder, "ddp.pth"))
         convert(folder, "ddp.pth", "weights.h5")
         data_config(folder, {"name": name, "stem": "imagenet", "classes": 10, "weights": "weights.h5"}, images, labels)
-        seen = run_convoy(PROGRAM, ["inspect", "weights.h5"], folder)
-        report.check(f"{len(state)} data sets" in seen and "0 damaged" in seen, f"{name}: inspect says {seen[-200:]}")
-        text = run_convoy(PROGRAM, ["eval", "run.toml", "--checkpoint", "weights.h5"], folder)
-        report.close(f"{name}: loss of torchvision's weights", float(re.search(r"loss\s+(\S+)", text)[1]), loss, 1e-4)
         for step in (("weights.h5", "a.safetensors"), ("a.safetensors", "b.pth"), ("b.pth", "c.h5"),
                      ("c.h5", "d.pth"), ("d.pth", "e.safetensors"), ("e.safetensors", "f.h5")):
             convert(folder, *step)
-        for file in ("weights.h5", "c.h5", "f.h5"):
-            same_bits(report, f"{name}: {file}", read_group(os.path.join(folder, file), "model"), state)
-        for file in ("b.pth", "d.pth"):
-            same_bits(report, f"{name}: {file}", torch.load(os.path.join(folder, file)), state)
+        yield Converted(folder, state, loss_of_torch(model, images, labels))
 
 
-def out_of_convoy(report):
-    """A training starts from the weights, and its checkpoint goes back to torchvision."""
+def test_inspect_knows_the_weights(converted):
+    seen = run_convoy(["inspect", "weights.h5"], converted.folder)
+    assert f"{len(converted.state)} data sets" in seen and "0 damaged" in seen
+
+
+def test_eval_of_torchvisions_weights(converted):
+    assert_close("loss of torchvision's weights", loss_of_eval(converted.folder, "weights.h5"), converted.loss, 1e-4)
+
+
+@pytest.mark.parametrize("file", ("weights.h5", "c.h5", "f.h5"))
+def test_hdf5_has_the_same_bits(converted, file):
+    same_bits(read_group(os.path.join(converted.folder, file), "model"), converted.state)
+
+
+@pytest.mark.parametrize("file", ("b.pth", "d.pth"))
+def test_pth_has_the_same_bits(converted, file):
+    same_bits(torch.load(os.path.join(converted.folder, file)), converted.state)
+
+
+# ---- a training from the weights, and back to torchvision
+
+Trained = collections.namedtuple("Trained", ("folder", "checkpoint", "model", "images", "labels"))
+
+
+@pytest.fixture(scope="module")
+def trained():
     torch.manual_seed(5)
     model = resnet("resnet18", "small", 1)
     images, labels = make_images(16, 8, 1)
@@ -83,23 +117,35 @@ def out_of_convoy(report):
         convert(folder, "weights.pth", "weights.h5")
         data_config(folder, {"name": "resnet18", "stem": "small", "classes": 10, "weights": "weights.h5"}, images,
                     labels)
-        run_convoy(PROGRAM, ["train", "run.toml"], folder)
-        with open(os.path.join(folder, "runs", "run", "metrics.jsonl")) as file:
-            first = next(entry["loss"] for entry in map(json.loads, file) if entry["event"] == "step")
-        model.train()
-        loss = torch.nn.functional.cross_entropy(model(as_input(images)), torch.from_numpy(labels)).item()
-        report.close("resnet18: first loss of a training from these weights", first, loss, 1e-4)
+        run_convoy(["train", "run.toml"], folder)
         checkpoint = last_checkpoint(folder)
         convert(folder, checkpoint, "trained.pth")
-        state = torch.load(os.path.join(folder, "trained.pth"))
-        same_bits(report, "checkpoint as .pth", state, read_group(checkpoint, "model"))
-        model.load_state_dict(state, strict=True)
-        model.eval()
-        with torch.no_grad():
-            loss = torch.nn.functional.cross_entropy(model(as_input(images)), torch.from_numpy(labels)).item()
-        text = run_convoy(PROGRAM, ["eval", "run.toml", "--checkpoint", checkpoint], folder)
-        report.close("resnet18: loss of the trained model", float(re.search(r"loss\s+(\S+)", text)[1]), loss, 1e-4)
+        yield Trained(folder, checkpoint, model, images, labels)
 
+
+def test_training_starts_from_the_weights(trained):
+    with open(os.path.join(trained.folder, "runs", "run", "metrics.jsonl")) as file:
+        first = next(entry["loss"] for entry in map(json.loads, file) if entry["event"] == "step")
+    model = resnet("resnet18", "small", 1)
+    model.load_state_dict(torch.load(os.path.join(trained.folder, "weights.pth")))
+    model.train()
+    loss = torch.nn.functional.cross_entropy(model(as_input(trained.images)), torch.from_numpy(trained.labels)).item()
+    assert_close("first loss of a training from these weights", first, loss, 1e-4)
+
+
+def test_checkpoint_as_pth_has_the_same_bits(trained):
+    same_bits(torch.load(os.path.join(trained.folder, "trained.pth")), read_group(trained.checkpoint, "model"))
+
+
+def test_torchvision_loads_the_checkpoint(trained):
+    model = trained.model
+    model.load_state_dict(torch.load(os.path.join(trained.folder, "trained.pth")), strict=True)
+    model.eval()
+    assert_close("loss of the trained model", loss_of_eval(trained.folder, trained.checkpoint),
+                 loss_of_torch(model, trained.images, trained.labels), 1e-4)
+
+
+# ---- .safetensors written by hand
 
 def safetensors_bytes(tensors, header=None):
     """By hand: {name: (dtype, shape, raw bytes)}."""
@@ -111,91 +157,88 @@ def safetensors_bytes(tensors, header=None):
     return struct.pack("<Q", len(text)) + text + data
 
 
-def safetensors_by_hand(report):
-    values = torch.randn(3, 4, generator=torch.Generator().manual_seed(1))
-    half, brain = values.half(), values.bfloat16()
-    raw = {"a.weight": ("F32", [3, 4], values.numpy().tobytes()),
-           "b.weight": ("F16", [3, 4], half.numpy().tobytes()),
-           "c.weight": ("BF16", [3, 4], brain.view(torch.int16).numpy().tobytes()),
+VALUES = torch.randn(3, 4, generator=torch.Generator().manual_seed(1))
+EXPECTED = {"a.weight": VALUES, "b.weight": VALUES.half().float(), "c.weight": VALUES.bfloat16().float(),
+            "n.num_batches_tracked": torch.tensor(7)}
+
+
+@pytest.fixture
+def by_hand(tmp_path):
+    raw = {"a.weight": ("F32", [3, 4], VALUES.numpy().tobytes()),
+           "b.weight": ("F16", [3, 4], VALUES.half().numpy().tobytes()),
+           "c.weight": ("BF16", [3, 4], VALUES.bfloat16().view(torch.int16).numpy().tobytes()),
            "n.num_batches_tracked": ("I64", [], struct.pack("<q", 7))}
-    expected = {"a.weight": values, "b.weight": half.float(), "c.weight": brain.float(),
-                "n.num_batches_tracked": torch.tensor(7)}
-    with temporary_folder() as folder:
-        with open(os.path.join(folder, "hand.safetensors"), "wb") as file:
-            file.write(safetensors_bytes(raw))
-        convert(folder, "hand.safetensors", "hand.h5")
-        same_bits(report, "safetensors by hand", read_group(os.path.join(folder, "hand.h5"), "model"), expected)
-        convert(folder, "hand.h5", "back.safetensors")
-        with open(os.path.join(folder, "back.safetensors"), "rb") as file:
-            content = file.read()
+    (tmp_path / "hand.safetensors").write_bytes(safetensors_bytes(raw))
+    convert(tmp_path, "hand.safetensors", "hand.h5")
+    return tmp_path
+
+
+def test_reads_safetensors(by_hand):
+    same_bits(read_group(by_hand / "hand.h5", "model"), EXPECTED)
+
+
+def test_writes_safetensors(by_hand):
+    convert(by_hand, "hand.h5", "back.safetensors")
+    content = (by_hand / "back.safetensors").read_bytes()
     length = struct.unpack("<Q", content[:8])[0]
     header, data = json.loads(content[8:8 + length]), content[8 + length:]
-    report.check(length % 8 == 0 and set(header) == set(expected), f"written header: {header}")
+    assert length % 8 == 0 and set(header) == set(EXPECTED)
     for name, entry in header.items():
         begin, end = entry["data_offsets"]
-        kind = "I64" if name.endswith("tracked") else "F32"
-        report.check(entry["dtype"] == kind and entry["shape"] == list(expected[name].shape)
-                     and data[begin:end] == expected[name].numpy().tobytes(), f"written {name}: {entry}")
+        assert entry["dtype"] == ("I64" if name.endswith("tracked") else "F32"), name
+        assert entry["shape"] == list(EXPECTED[name].shape), name
+        assert data[begin:end] == EXPECTED[name].numpy().tobytes(), name
 
 
-def bad_files(report):
-    with temporary_folder() as folder:
-        def put(name, content):
-            with open(os.path.join(folder, name), "wb") as file:
-                file.write(content)
+# ---- bad files
 
-        put("noise.pth", b"no weights at all")
-        put("noise.h5", b"no weights at all")
-        put("noise.safetensors", b"no weights at all")
-        put("empty.safetensors", b"")
-        put("list.safetensors", safetensors_bytes({}, b"[1, 2]"))
-        put("short.safetensors", safetensors_bytes({"a": ("F32", [2], b"1234")}))
-        put("kind.safetensors", safetensors_bytes({"a": ("F8_E4M3", [4], b"1234")}))
-        put("shape.safetensors", safetensors_bytes({}, b'{"a": {"dtype": "F32", "shape": "x", "data_offsets": [0]}}'))
-        put("names.safetensors", safetensors_bytes({"a..b": ("F32", [1], b"1234")}))
-        put("within.safetensors", safetensors_bytes({"a": ("F32", [1], b"1234"), "a.b": ("F32", [1], b"1234")}))
-        torch.save([1, 2], os.path.join(folder, "list.pth"))
-        torch.save({"a": 3}, os.path.join(folder, "number.pth"))
-        torch.save({"a": torch.ones(2, dtype=torch.int32)}, os.path.join(folder, "integers.pth"))
-        with h5py.File(os.path.join(folder, "data.h5"), "w") as file:
-            file["images"] = np.zeros((2, 2))
-        good = os.path.join(folder, "good.pth")
-        torch.save({"a.weight": torch.ones(2)}, good)
-        cases = [(["noise.pth", "o.h5"], "no file of weights"), (["noise.h5", "o.pth"], "no HDF5 file"),
-                 (["noise.safetensors", "o.h5"], "no .safetensors file"), (["empty.safetensors", "o.h5"], "first 8"),
-                 (["list.safetensors", "o.h5"], "not a JSON object"), (["short.safetensors", "o.h5"], "does not fit"),
-                 (["kind.safetensors", "o.h5"], "F8_E4M3"), (["shape.safetensors", "o.h5"], "describes a by"),
-                 (["names.safetensors", "o.h5"], "single dots"), (["within.safetensors", "o.h5"], "within another"),
-                 (["list.pth", "o.h5"], "no state_dict"), (["number.pth", "o.h5"], "no tensor but int"),
-                 (["integers.pth", "o.h5"], "int32"), (["data.h5", "o.pth"], "no group /model"),
-                 (["missing.pth", "o.h5"], "No such file"), (["good.pth", "o.onnx"], "unknown suffix"),
-                 (["good.pth", "nowhere/o.h5"], "nowhere")]
-        for arguments, words in cases:
-            result = run_script(folder, *arguments)
-            report.check(result.returncode == 1 and words in result.stderr and result.stderr.count("\n") == 1
-                         and "Traceback" not in result.stderr, f"{arguments}: {result.returncode}, {result.stderr!r}")
-        left = [name for name in os.listdir(folder) if name.startswith("o.")]
-        report.check(not left, f"failures left {left}")
-        # Without the packages: a folder of modules that cannot be imported comes first on the path.
-        for module in ("torch", "h5py"):
-            hidden = os.path.join(folder, "without-" + module)
-            os.mkdir(hidden)
-            with open(os.path.join(hidden, module + ".py"), "w") as file:
-                file.write("raise ImportError('hidden')\n")
-            result = run_script(folder, "good.pth", "o.h5", environment={"PYTHONPATH": hidden})
-            report.check(result.returncode == 1 and f"package {module} " in result.stderr
-                         and result.stderr.count("\n") == 1, f"without {module}: {result.stderr!r}")
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A folder of files, of which only good.pth is good."""
+    folder = tmp_path_factory.mktemp("bad")
+    contents = {
+        "noise.pth": b"no weights at all",
+        "noise.h5": b"no weights at all",
+        "noise.safetensors": b"no weights at all",
+        "empty.safetensors": b"",
+        "list.safetensors": safetensors_bytes({}, b"[1, 2]"),
+        "short.safetensors": safetensors_bytes({"a": ("F32", [2], b"1234")}),
+        "kind.safetensors": safetensors_bytes({"a": ("F8_E4M3", [4], b"1234")}),
+        "shape.safetensors": safetensors_bytes({}, b'{"a": {"dtype": "F32", "shape": "x", "data_offsets": [0]}}'),
+        "names.safetensors": safetensors_bytes({"a..b": ("F32", [1], b"1234")}),
+        "within.safetensors": safetensors_bytes({"a": ("F32", [1], b"1234"), "a.b": ("F32", [1], b"1234")}),
+    }
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+    torch.save([1, 2], folder / "list.pth")
+    torch.save({"a": 3}, folder / "number.pth")
+    torch.save({"a": torch.ones(2, dtype=torch.int32)}, folder / "integers.pth")
+    with h5py.File(folder / "data.h5", "w") as file:
+        file["images"] = np.zeros((2, 2))
+    torch.save({"a.weight": torch.ones(2)}, folder / "good.pth")
+    return folder
 
 
-def main():
-    report = Report()
-    for name in ("resnet18", "resnet50"):
-        into_convoy(report, name)
-    out_of_convoy(report)
-    safetensors_by_hand(report)
-    bad_files(report)
-    report.finish()
+@pytest.mark.parametrize("source, target, words", (
+    ("noise.pth", "o.h5", "no file of weights"), ("noise.h5", "o.pth", "no HDF5 file"),
+    ("noise.safetensors", "o.h5", "no .safetensors file"), ("empty.safetensors", "o.h5", "first 8"),
+    ("list.safetensors", "o.h5", "not a JSON object"), ("short.safetensors", "o.h5", "does not fit"),
+    ("kind.safetensors", "o.h5", "F8_E4M3"), ("shape.safetensors", "o.h5", "describes a by"),
+    ("names.safetensors", "o.h5", "single dots"), ("within.safetensors", "o.h5", "within another"),
+    ("list.pth", "o.h5", "no state_dict"), ("number.pth", "o.h5", "no tensor but int"),
+    ("integers.pth", "o.h5", "int32"), ("data.h5", "o.pth", "no group /model"),
+    ("missing.pth", "o.h5", "No such file"), ("good.pth", "o.onnx", "unknown suffix"),
+    ("good.pth", "nowhere/o.h5", "nowhere")))
+def test_bad_files_are_an_error(files, source, target, words):
+    result = run_script(files, source, target)
+    assert result.returncode == 1 and words in result.stderr, result.stderr
+    assert result.stderr.count("\n") == 1 and "Traceback" not in result.stderr, result.stderr
+    assert not [name for name in os.listdir(files) if name.startswith("o.")]
 
 
-if __name__ == "__main__":
-    main()
+@pytest.mark.parametrize("module", ("torch", "h5py"))
+def test_missing_package_is_an_error(files, tmp_path, module):
+    """A folder of modules that cannot be imported comes first on the path."""
+    (tmp_path / (module + ".py")).write_text("raise ImportError('hidden')\n")
+    result = run_script(files, "good.pth", "o.h5", environment={"PYTHONPATH": str(tmp_path)})
+    assert result.returncode == 1 and f"package {module} " in result.stderr and result.stderr.count("\n") == 1, result.stderr

@@ -1,42 +1,56 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs for the tests: submitting the files of slurm/, waiting for what they do, comparing with a run that nobody stopped.
 
-Stands on cluster.py and the harness of tests/app/behaviour, whose usage every test here has:
-test_X.py CONVOY DIGITS.h5 MPIRUN [CASE...]. Every wait has an end, and shows the job's output when it gets there.
+Stands on cluster.py and the harness of tests/app/behaviour. Every wait has an end, and shows the job's output when it
+gets there. A test file imports `cluster` and `nodes`, which apply to all its tests.
 """
 import glob
 import os
 import re
 import sys
 
-SOURCE = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
-sys.path.insert(0, os.path.join(SOURCE, "tests", "app", "behaviour"))
+import pytest
 
-from behaviour import (CONVOY, MPIRUN, SKIPPED, SMALL_NET, Folder, check, close_series, config, main,  # noqa: E402, F401
-                       same_series)
-from cluster import Cluster, reason_not_here  # noqa: E402
+from programs import CONVOY, MPIRUN, ROOT
+
+sys.path.insert(0, os.path.join(ROOT, "tests", "app", "behaviour"))
+
+from behaviour import SMALL_NET, Folder, close_series, config, same_series  # noqa: E402, F401
+from cluster import NODES, Cluster, reason_not_here  # noqa: E402
 
 ENDED = ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY", "BOOT_FAIL")
 TWO_BY_TWO = ("--nodes=2", "--ntasks-per-node=2")
+MARKS = [pytest.mark.slurm, pytest.mark.root, pytest.mark.slow]
 
 
 class Here:
-    """The cluster of this test, and the losses of the run that nobody stopped, by step, as text."""
+    """The cluster of this test file, and the losses of the run that nobody stopped, by step, as text."""
     cluster = None
     losses = {}
 
 
-def run_cases(cases):
+@pytest.fixture(scope="module", autouse=True)
+def cluster():
+    """One for all tests of a file."""
     reason = reason_not_here()
     if reason:
-        print(f"skipped: {reason}")
-        sys.exit(SKIPPED)
+        pytest.skip(reason)
     with Cluster() as Here.cluster:
         plugins = Here.cluster.run("srun", "--mpi=list")
         if "pmix" not in plugins.stdout + plugins.stderr:
-            print("skipped: this Slurm has no PMIx")
-            sys.exit(SKIPPED)
-        main(cases)
+            pytest.skip("this Slurm has no PMIx")
+        yield Here.cluster
+
+
+@pytest.fixture(autouse=True)
+def nodes(cluster):
+    """What a test that failed has left is repaired for the next."""
+    yield
+    cluster.run("scancel", "--user=root")
+    for node in NODES:
+        if node not in cluster.daemons:
+            cluster.start_node(node)
+            cluster.wait(node, lambda: cluster.node_state(node) == "idle", 60)
 
 
 def long_run(name, steps, **parallel):
@@ -50,24 +64,24 @@ def expected_losses(steps):
     """Of a run on 2x2 ranks that went through without a stop, by mpirun: the launcher must change no bit either."""
     if len(Here.losses) < steps:
         folder = long_run(f"uninterrupted-{steps}", steps)
-        Job(folder, "train_mpirun.sbatch", "run.toml").ends("the uninterrupted run")
+        Job(folder, "train_mpirun.sbatch", "run.toml").ends()
         Here.losses = folder.losses(parse_float=str)
-        check(sorted(Here.losses) == list(range(1, steps + 1)), f"uninterrupted: {len(Here.losses)} of {steps} steps")
-        check([entry["ranks"] for entry in folder.events("start")] == [4], "uninterrupted: not one start on 4 ranks")
+        assert sorted(Here.losses) == list(range(1, steps + 1))
+        assert [entry["ranks"] for entry in folder.events("start")] == [4]
     return Here.losses
 
 
-def is_uninterrupted(what, folder, steps):
+def is_uninterrupted(folder, steps):
     """The steps of a run that was stopped, all of them, are those of one that was not."""
     losses, expected = folder.losses(parse_float=str), expected_losses(steps)
-    same_series(what, {step: losses.get(step) for step in range(1, steps + 1)},
+    same_series("stopped", {step: losses.get(step) for step in range(1, steps + 1)},
                 {step: expected.get(step) for step in range(1, steps + 1)})
 
 
 class Job:
     def __init__(self, folder, script, *arguments, options=TWO_BY_TWO, **variables):
         self.folder = folder
-        result = Here.cluster.run("sbatch", "--parsable", *options, os.path.join(SOURCE, "slurm", script), *arguments,
+        result = Here.cluster.run("sbatch", "--parsable", *options, os.path.join(ROOT, "slurm", script), *arguments,
                                   cwd=folder.path, **{"CONVOY": CONVOY, "MPIRUN": MPIRUN, **variables})
         self.id = result.stdout.strip()
         if not self.id.isdigit():
@@ -117,14 +131,13 @@ class Job:
         """Until the run has been started so many times, and made a step since."""
         self.wait(f"start {number}", lambda: len(self.folder.events("start")) >= number, seconds)
 
-    def ends(self, what, state="COMPLETED", exit_code="0:0", restarts=None, seconds=120):
+    def ends(self, state="COMPLETED", exit_code="0:0", restarts=None, seconds=120):
         """Waits for the end, which must be this one; any exit code where None is said."""
-        self.wait(f"the end of {what}", lambda: self.show().get("JobState") in ENDED, seconds)
+        self.wait("the end of the job", lambda: self.show().get("JobState") in ENDED, seconds)
         seen = self.show()
-        check(seen["JobState"] == state and exit_code in (None, seen["ExitCode"]),
-              f"{what}: {seen['JobState']} with {seen['ExitCode']}, not {state} with {exit_code}\n{self.output()[-4000:]}")
-        if restarts is not None:
-            check(int(seen["Restarts"]) == restarts, f"{what}: requeued {seen['Restarts']} times, not {restarts}")
+        assert seen["JobState"] == state, self.output()[-4000:]
+        assert exit_code in (None, seen["ExitCode"]), self.output()[-4000:]
+        assert restarts in (None, int(seen["Restarts"])), "requeued"
         return seen
 
 

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parallel modes outside one quiet run: resumed in another mode, misused, killed, stopped, timed, traced."""
+import functools
 import json
 import os
 import signal
 import time
 
-from behaviour import (MLP, SMALL_NET, Folder, check, close_series, config, kill_tree, main, rank_processes, same_series,
-                       zombie)
+import pytest
+
+from behaviour import (MLP, SMALL_NET, USAGE, Folder, close_series, config, error_lines, kill_tree, rank_processes,
+                       same_series, zombie)
 
 TIMEOUT = 40  # seconds until a run counts as hanging
-USAGE = 2
 RESNET = {"name": "resnet18", "stem": "small"}
 PIPELINE = {"mode": "pipeline", "microbatches": 2}
 
@@ -23,146 +25,188 @@ MODES = {  # ranks, [parallel], (replicas, stages)
 }
 
 
-def resume_in_other_modes():
-    """A checkpoint of each mode goes on in each."""
-    def sections(mode, steps):
-        return config(DEEP_MLP, train={"steps": steps}, optimizer={"lr": 0.01}, parallel=MODES[mode][1],
-                      checkpoint={"every_epochs": 0})
+# ---- a checkpoint of each mode goes on in each
 
-    whole = Folder("mode-errors-resume-whole", sections("single", 16))
-    whole.train()
-    for source, (ranks, _, _) in MODES.items():
-        half = Folder(f"mode-errors-resume-{source}", sections(source, 8))
-        half.train(ranks)
-        for target, (other_ranks, _, mesh) in MODES.items():
-            what = f"from {source} to {target}"
-            folder = half.copy(f"mode-errors-resume-{source}-{target}")
-            folder.configure(sections(target, 16))
-            folder.train(other_ranks)
-            start = folder.events("start")[-1]
-            check(start["resumed_from"].endswith("step-00000008.h5"), f"{what}: {start}")
-            check((start["replicas"], start["stages"]) == mesh, f"{what}: {start}")
-            close_series(what, folder.losses(), whole.losses(), 1e-5)
+def in_mode(mode, steps):
+    return config(DEEP_MLP, train={"steps": steps}, optimizer={"lr": 0.01}, parallel=MODES[mode][1],
+                  checkpoint={"every_epochs": 0})
+
+
+@functools.lru_cache(maxsize=None)
+def whole_losses():
+    folder = Folder("whole", in_mode("single", 16))
+    folder.train()
+    return folder.losses()
+
+
+@functools.lru_cache(maxsize=None)
+def half(mode):
+    folder = Folder(f"half-{mode}", in_mode(mode, 8))
+    folder.train(MODES[mode][0])
+    return folder
+
+
+@pytest.mark.parametrize("target", MODES)
+@pytest.mark.parametrize("source", MODES)
+def test_resume_in_another_mode(source, target):
+    ranks, _, mesh = MODES[target]
+    folder = half(source).copy("resumed")
+    folder.configure(in_mode(target, 16))
+    folder.train(ranks)
+    start = folder.events("start")[-1]
+    assert start["resumed_from"].endswith("step-00000008.h5")
+    assert (start["replicas"], start["stages"]) == mesh
+    close_series("resumed", folder.losses(), whole_losses(), 1e-5)
 
 
 # ---- what is refused
 
-def refused(name, ranks, words, parallel, model=None, **sections):
+def refused(ranks, words, parallel, model=None, **sections):
     """Exit code 2, and one line `convoy: error:` that holds all `words`: the key, what is wrong, what would be right."""
-    folder = Folder(f"mode-errors-{name}", config(model or DEEP_MLP, parallel=parallel, **sections))
+    folder = Folder("refused", config(model or DEEP_MLP, parallel=parallel, **sections))
     code = folder.run(ranks, timeout=TIMEOUT)
-    if not check(code is not None, f"{name}: still running after {TIMEOUT} s; stderr:\n{folder.stderr[-1500:]}"):
-        return
-    check(code == USAGE, f"{name}: exit code {code}, not {USAGE}; stderr:\n{folder.stderr[-1500:]}")
-    lines = [line for line in folder.stderr.splitlines() if line.startswith("convoy: error:")]
-    if check(len(lines) == 1, f"{name}: {len(lines)} lines `convoy: error:` on stderr:\n{folder.stderr[-2500:]}"):
-        missing = [word for word in words if word not in lines[0]]
-        check(not missing, f"{name}: {missing} not in: {lines[0]}")
-    check(not folder.events("step"), f"{name}: trained {len(folder.events('step'))} steps")
+    assert code is not None, f"still running after {TIMEOUT} s\n{folder.stderr[-1500:]}"
+    assert code == USAGE, folder.stderr[-1500:]
+    lines = error_lines(folder.stderr)
+    assert len(lines) == 1, folder.stderr[-2500:]
+    for word in words:
+        assert word in lines[0]
+    assert not folder.events("step")
 
 
-def stages_and_ranks():
-    refused("too-many-stages", 4, ["parallel.stages", "4 stages", "at most 2"], {"mode": "model"}, MLP)
-    refused("too-many-stretches", 2, ["parallel.stages", "8 units", "at most 1 stage"],
-            {**PIPELINE, "schedule": "interleaved", "chunks": 4})
-    refused("ranks", 3, ["parallel.stages", "3 ranks", "2 stages"], {**PIPELINE, "stages": 2})
-    refused("more-stages-than-ranks", 2, ["parallel.stages", "2 ranks", "4 stages"], {**PIPELINE, "stages": 4})
+@pytest.mark.parametrize("ranks, words, parallel, model", (
+    pytest.param(4, ["parallel.stages", "4 stages", "at most 2"], {"mode": "model"}, MLP, id="too_many_stages"),
+    pytest.param(2, ["parallel.stages", "8 units", "at most 1 stage"], {**PIPELINE, "schedule": "interleaved", "chunks": 4},
+                 DEEP_MLP, id="too_many_chunks"),
+    pytest.param(3, ["parallel.stages", "3 ranks", "2 stages"], {**PIPELINE, "stages": 2}, DEEP_MLP, id="ranks"),
+    pytest.param(2, ["parallel.stages", "2 ranks", "4 stages"], {**PIPELINE, "stages": 4}, DEEP_MLP,
+                 id="more_stages_than_ranks")))
+def test_stages_that_do_not_fit_the_ranks_are_a_usage_error(ranks, words, parallel, model):
+    refused(ranks, words, parallel, model)
 
 
-def microbatches():
-    refused("batch", 2, ["train.global_batch_size", "32", "30", "33"], {"mode": "pipeline", "microbatches": 3})
-    refused("batch-hybrid", 4, ["train.global_batch_size", "32", "30", "for one replica"],
-            {"mode": "pipeline", "microbatches": 3, "stages": 2})
-    for name, stages in (("all", {}), ("given", {"stages": 2})):
-        refused(f"interleaved-{name}", 2, ["parallel.microbatches", "multiple of the 2 stages", "not 3", "2 or 4"],
-                {"mode": "pipeline", "microbatches": 3, "schedule": "interleaved", **stages},
-                train={"global_batch_size": 30})
+@pytest.mark.parametrize("ranks, words, stages", (
+    pytest.param(2, ["train.global_batch_size", "32", "30", "33"], {}, id="pipeline"),
+    pytest.param(4, ["train.global_batch_size", "32", "30", "for one replica"], {"stages": 2}, id="hybrid")))
+def test_batch_that_microbatches_do_not_divide_is_a_usage_error(ranks, words, stages):
+    refused(ranks, words, {"mode": "pipeline", "microbatches": 3, **stages})
 
 
-def keys_of_other_modes():
-    """A key that the mode has no use for is a mistake, and the message says whose it is."""
-    for name, words, parallel in (
-            ("model-microbatches", ["microbatches", '"model"', "data", "pipeline"], {"mode": "model", "microbatches": 2}),
-            ("data-schedule", ["schedule", '"data"', "pipeline"], {"mode": "data", "schedule": "1f1b"}),
-            ("model-schedule", ["schedule", '"model"', "pipeline"], {"mode": "model", "schedule": "gpipe"}),
-            ("data-stages", ["stages", '"data"', "model", "pipeline"], {"stages": 2}),
-            ("scatter-partition", ["partition", '"scatter"', "model"], {"mode": "scatter", "partition": ["fc1", "fc2"]}),
-            ("data-memory", ["stage_memory_gb", '"data"', "model"], {"stage_memory_gb": 1.0}),
-            ("scatter-buckets", ["bucket_mb", '"scatter"', "data"], {"mode": "scatter", "bucket_mb": 1.0}),
-            ("1f1b-chunks", ["chunks", '"1f1b"', "interleaved"], {**PIPELINE, "schedule": "1f1b", "chunks": 2})):
-        refused(name, 2, ["run.toml:", "parallel." + words[0], "means nothing with", *words[1:]], parallel)
+@pytest.mark.parametrize("stages", ({}, {"stages": 2}), ids=("all", "given"))
+def test_interleaved_microbatches_that_stages_do_not_divide_are_a_usage_error(stages):
+    refused(2, ["parallel.microbatches", "multiple of the 2 stages", "not 3", "2 or 4"],
+            {"mode": "pipeline", "microbatches": 3, "schedule": "interleaved", **stages},
+            train={"global_batch_size": 30})
 
 
-def values():
-    refused("mode", 2, ["run.toml:", "parallel.mode", "pipelin", "pipeline", "scatter"], {"mode": "pipelin"})
-    refused("schedule", 2, ["run.toml:", "parallel.schedule", "1f1", 'did you mean "1f1b"'],
-            {**PIPELINE, "schedule": "1f1"})
-    refused("schedule-hyphen", 2, ["run.toml:", "parallel.schedule", 'did you mean "zero_bubble"'],
-            {**PIPELINE, "schedule": "zero-bubble"})
-    refused("chunks", 2, ["run.toml:", "parallel.chunks", "from 2"],
-            {**PIPELINE, "schedule": "interleaved", "chunks": 1})
-    refused("scatter-drop-last", 2, ["run.toml:", "data.drop_last", "scatter", "true", 'parallel.mode = "data"'],
-            {"mode": "scatter"}, data={"drop_last": False})
-    refused("stage-memory", 2, ["parallel.stage_memory_gb", "1e-05 GB", "more stages", "higher limit"],
-            {**PIPELINE, "stage_memory_gb": 1e-5})
+@pytest.mark.parametrize("key, words, parallel", (
+    ("microbatches", ['"model"', "data", "pipeline"], {"mode": "model", "microbatches": 2}),
+    ("schedule", ['"data"', "pipeline"], {"mode": "data", "schedule": "1f1b"}),
+    ("schedule", ['"model"', "pipeline"], {"mode": "model", "schedule": "gpipe"}),
+    ("stages", ['"data"', "model", "pipeline"], {"stages": 2}),
+    ("partition", ['"scatter"', "model"], {"mode": "scatter", "partition": ["fc1", "fc2"]}),
+    ("stage_memory_gb", ['"data"', "model"], {"stage_memory_gb": 1.0}),
+    ("bucket_mb", ['"scatter"', "data"], {"mode": "scatter", "bucket_mb": 1.0}),
+    ("chunks", ['"1f1b"', "interleaved"], {**PIPELINE, "schedule": "1f1b", "chunks": 2})))
+def test_key_of_another_mode_is_a_usage_error(key, words, parallel):
+    """The message says whose it is."""
+    refused(2, ["run.toml:", "parallel." + key, "means nothing with", *words], parallel)
 
 
-def partitions():
-    for name, words, cuts in (
-            ("unknown", ["no unit", '"layer9.0"', "stem, layer1.0", "head"], ["stem", "layer9.0"]),
-            ("order", ['"layer1.0" does not come after "layer2.0"', "stem, layer1.0"], ["stem", "layer2.0", "layer1.0"]),
-            ("twice", ['"stem" does not come after "stem"'], ["stem", "stem"]),
-            ("not-first", ['begins with "layer1.0"', 'must begin with the first unit, "stem"'], ["layer1.0", "layer2.0"]),
-            ("backwards", ['begins with "layer2.0"', 'must begin with the first unit, "stem"'], ["layer2.0", "stem"]),
-            ("too-few", ["names 2 units for 3 stages", "3"], ["stem", "layer2.0"]),
-            ("too-many", ["names 3 units for 2 stages", "2"], ["stem", "layer2.0", "layer3.0"]),
-            ("one", ["names one unit"], ["stem"]),
-            ("word", ['"auto"', "list of unit names"], "stem")):
-        ranks = {"order": 3, "too-few": 3}.get(name, 2)
-        refused(f"partition-{name}", ranks, ["parallel.partition", *words], {"mode": "model", "partition": cuts}, RESNET)
-    refused("partition-stages", 2, ["run.toml:", "parallel.partition", "names 3 units for 2 stages"],
+@pytest.mark.parametrize("words, parallel, data", (
+    pytest.param(["run.toml:", "parallel.mode", "pipelin", "pipeline", "scatter"], {"mode": "pipelin"}, {}, id="mode"),
+    pytest.param(["run.toml:", "parallel.schedule", "1f1", 'did you mean "1f1b"'], {**PIPELINE, "schedule": "1f1"}, {},
+                 id="schedule"),
+    pytest.param(["run.toml:", "parallel.schedule", 'did you mean "zero_bubble"'],
+                 {**PIPELINE, "schedule": "zero-bubble"}, {}, id="schedule_hyphen"),
+    pytest.param(["run.toml:", "parallel.chunks", "from 2"], {**PIPELINE, "schedule": "interleaved", "chunks": 1}, {},
+                 id="chunks"),
+    pytest.param(["run.toml:", "data.drop_last", "scatter", "true", 'parallel.mode = "data"'], {"mode": "scatter"},
+                 {"drop_last": False}, id="scatter_drop_last"),
+    pytest.param(["parallel.stage_memory_gb", "1e-05 GB", "more stages", "higher limit"],
+                 {**PIPELINE, "stage_memory_gb": 1e-5}, {}, id="stage_memory")))
+def test_wrong_value_is_a_usage_error(words, parallel, data):
+    refused(2, words, parallel, data=data)
+
+
+@pytest.mark.parametrize("ranks, words, partition", (
+    pytest.param(2, ["no unit", '"layer9.0"', "stem, layer1.0", "head"], ["stem", "layer9.0"], id="unknown"),
+    pytest.param(3, ['"layer1.0" does not come after "layer2.0"', "stem, layer1.0"], ["stem", "layer2.0", "layer1.0"],
+                 id="order"),
+    pytest.param(2, ['"stem" does not come after "stem"'], ["stem", "stem"], id="twice"),
+    pytest.param(2, ['begins with "layer1.0"', 'must begin with the first unit, "stem"'], ["layer1.0", "layer2.0"],
+                 id="not_first"),
+    pytest.param(2, ['begins with "layer2.0"', 'must begin with the first unit, "stem"'], ["layer2.0", "stem"],
+                 id="backwards"),
+    pytest.param(3, ["names 2 units for 3 stages", "3"], ["stem", "layer2.0"], id="too_few"),
+    pytest.param(2, ["names 3 units for 2 stages", "2"], ["stem", "layer2.0", "layer3.0"], id="too_many"),
+    pytest.param(2, ["names one unit"], ["stem"], id="one"),
+    pytest.param(2, ['"auto"', "list of unit names"], "stem", id="word")))
+def test_wrong_partition_is_a_usage_error(ranks, words, partition):
+    refused(ranks, ["parallel.partition", *words], {"mode": "model", "partition": partition}, RESNET)
+
+
+def test_partition_of_other_stages_is_a_usage_error():
+    refused(2, ["run.toml:", "parallel.partition", "names 3 units for 2 stages"],
             {"mode": "model", "stages": 2, "partition": ["stem", "layer2.0", "layer3.0"]}, RESNET)
-    refused("partition-chunks", 2, ["parallel.partition", "names 2 units", "2 stages", "4"],
+
+
+def test_partition_of_other_chunks_is_a_usage_error():
+    refused(2, ["parallel.partition", "names 2 units", "2 stages", "4"],
             {**PIPELINE, "schedule": "zb_v", "partition": ["stem", "layer2.0"]}, RESNET)
 
 
-def explicit_partition():
-    """`train` says which layers each stage has, and where they are cut changes no bit."""
-    def run(name, ranks, **parallel):
-        folder = Folder(f"mode-errors-partition-{name}",
-                        config(RESNET, train={"steps": 3, "eval_every_epochs": 0}, checkpoint={"every_epochs": 0},
-                               parallel={"microbatches": 2, **parallel}))
-        folder.train(ranks)
-        return folder
+# ---- where layers are cut changes no bit
 
-    expected = run("single", 1).losses(str)
-    for name, stages, keys in (
-            ("1f1b", ["stem to layer1.1 (3 units", "layer2.0 to head (7 units"], {"partition": ["stem", "layer2.0"]}),
-            ("uneven", ["stem (1 unit", "layer1.0 to head (9 units"], {"partition": ["stem", "layer1.0"]}),
-            ("interleaved", ["stem to layer1.1 (3 units", "; layer3.0 to layer4.0 (3 units",
-                             "layer2.0 to layer2.1 (2 units", "; layer4.1 to head (2 units"],
-             {"schedule": "interleaved", "partition": ["stem", "layer2.0", "layer3.0", "layer4.1"]}),
-            ("zb_v", ["stem to layer1.1 (3 units", "; layer4.1 to head (2 units",
-                      "layer2.0 to layer2.1 (2 units", "; layer3.0 to layer4.0 (3 units"],
-             {"schedule": "zb_v", "partition": ["stem", "layer2.0", "layer3.0", "layer4.1"]})):
-        folder = run(name, 2, mode="pipeline", **keys)
-        same_series(f"partition, {name}", folder.losses(str), expected)
-        lines = [line for line in folder.stdout.splitlines() if line.startswith("stage ")]
-        each = len(stages) // 2
-        good = [line.split()[1] for line in lines] == ["0", "1"] and all(
-            words in line for rank, line in enumerate(lines) for words in stages[rank * each:(rank + 1) * each])
-        check(good, f"partition, {name}: {lines}")
-    automatic = run("auto", 2, mode="pipeline")
-    same_series("partition, auto", automatic.losses(str), expected)
-    lines = [line for line in automatic.stdout.splitlines() if line.startswith("stage ")]
-    check(len(lines) == 2 and "% of the time" in lines[0], f"partition, auto: {lines}")
+def partitioned(name, ranks, **parallel):
+    folder = Folder(name, config(RESNET, train={"steps": 3, "eval_every_epochs": 0}, checkpoint={"every_epochs": 0},
+                                 parallel={"microbatches": 2, **parallel}))
+    folder.train(ranks)
+    return folder
+
+
+@functools.lru_cache(maxsize=None)
+def losses_of_one_rank():
+    return partitioned("single", 1).losses(str)
+
+
+def stage_lines(folder):
+    return [line for line in folder.stdout.splitlines() if line.startswith("stage ")]
+
+
+@pytest.mark.parametrize("stages, keys", (
+    pytest.param(["stem to layer1.1 (3 units", "layer2.0 to head (7 units"], {"partition": ["stem", "layer2.0"]}, id="1f1b"),
+    pytest.param(["stem (1 unit", "layer1.0 to head (9 units"], {"partition": ["stem", "layer1.0"]}, id="uneven"),
+    pytest.param(["stem to layer1.1 (3 units", "; layer3.0 to layer4.0 (3 units",
+                  "layer2.0 to layer2.1 (2 units", "; layer4.1 to head (2 units"],
+                 {"schedule": "interleaved", "partition": ["stem", "layer2.0", "layer3.0", "layer4.1"]}, id="interleaved"),
+    pytest.param(["stem to layer1.1 (3 units", "; layer4.1 to head (2 units",
+                  "layer2.0 to layer2.1 (2 units", "; layer3.0 to layer4.0 (3 units"],
+                 {"schedule": "zb_v", "partition": ["stem", "layer2.0", "layer3.0", "layer4.1"]}, id="zb_v")))
+def test_explicit_partition(stages, keys):
+    """`train` says which layers each stage has."""
+    folder = partitioned("cut", 2, mode="pipeline", **keys)
+    same_series("partition", folder.losses(str), losses_of_one_rank())
+    lines = stage_lines(folder)
+    assert [line.split()[1] for line in lines] == ["0", "1"]
+    each = len(stages) // 2
+    for rank, line in enumerate(lines):
+        for words in stages[rank * each:(rank + 1) * each]:
+            assert words in line
+
+
+def test_automatic_partition():
+    folder = partitioned("auto", 2, mode="pipeline")
+    same_series("partition", folder.losses(str), losses_of_one_rank())
+    lines = stage_lines(folder)
+    assert len(lines) == 2 and "% of the time" in lines[0]
 
 
 # ---- a rank that is lost
 
-def long_pipeline(name, schedule, timeout):
+def long_pipeline(schedule, timeout):
     """A run of two stages that has begun; almost all of its time is spent within steps."""
-    folder = Folder(f"mode-errors-{name}", config(
+    folder = Folder("long", config(
         RESNET, train={"steps": 100000, "global_batch_size": 64, "eval_every_epochs": 0}, checkpoint={"every_epochs": 0},
         parallel={"mode": "pipeline", "microbatches": 4, "schedule": schedule, "timeout": timeout,
                   "partition": ["stem", "layer3.0"]}))
@@ -171,16 +215,15 @@ def long_pipeline(name, schedule, timeout):
     while process.poll() is None and len(folder.events("step")) < 3 and time.time() < deadline:
         time.sleep(0.01)
     ranks = rank_processes(process)
-    if not check(sorted(ranks) == [0, 1] and len(folder.events("step")) >= 3, f"{name}: did not start: {ranks}"):
+    if sorted(ranks) != [0, 1] or len(folder.events("step")) < 3:
         kill_tree(process)
         folder.read_outputs()
-        print(folder.stderr[-1500:])
-        return None
+        pytest.fail(f"did not start: {ranks}\n{folder.stderr[-1500:]}")
     return folder, process, ranks
 
 
-def ends(name, folder, process, ranks, seconds):
-    """Everything is gone after `seconds` at the latest; then says whether it ended with an error."""
+def ends_with_an_error(folder, process, ranks, seconds):
+    """Everything is gone after `seconds` at the latest."""
     start = time.time()
     while time.time() < start + seconds and (process.poll() is None or not all(zombie(pid) for pid in ranks.values())):
         time.sleep(0.05)
@@ -192,160 +235,59 @@ def ends(name, folder, process, ranks, seconds):
         except ProcessLookupError:
             pass
     folder.read_outputs()
-    print(f"{name}: over after {time.time() - start:.1f} s, exit code {code}", flush=True)
-    check(code is not None and not left, f"{name}: after {seconds} s ranks {left} were left, mpirun ended with {code}\n"
-          f"{folder.stderr[-1500:]}")
-    check(code != 0, f"{name}: exit code {code}")
+    print(f"over after {time.time() - start:.1f} s, exit code {code}\n{folder.stderr[-1500:]}", flush=True)
+    assert code is not None and not left, f"after {seconds} s"
+    assert code != 0
 
 
-def killed_rank():
-    for rank in (0, 1):
-        name = f"killed-rank-{rank}"
-        started = long_pipeline(name, "1f1b", 600)
-        if not started:
-            continue
-        folder, process, ranks = started
-        os.kill(ranks[rank], signal.SIGKILL)
-        ends(name, folder, process, ranks, 20)
-        check(f"rank {rank}" in folder.stderr, f"{name}: stderr does not name it:\n{folder.stderr[-1500:]}")
+@pytest.mark.parametrize("rank", (0, 1))
+def test_killed_rank(rank):
+    folder, process, ranks = long_pipeline("1f1b", 600)
+    os.kill(ranks[rank], signal.SIGKILL)
+    ends_with_an_error(folder, process, ranks, 20)
+    assert f"rank {rank}" in folder.stderr
 
 
-def stopped_rank():
+@pytest.mark.parametrize("rank, schedule", ((0, "1f1b"), (1, "1f1b"), (1, "zero_bubble")))
+def test_stopped_rank(rank, schedule):
     """A rank that hangs: the other says what it waited for, and for whom."""
-    for rank, schedule in ((0, "1f1b"), (1, "1f1b"), (1, "zero_bubble")):
-        name = f"stopped-rank-{rank}-{schedule}"
-        started = long_pipeline(name, schedule, 3)
-        if not started:
-            continue
-        folder, process, ranks = started
-        os.kill(ranks[rank], signal.SIGSTOP)
-        ends(name, folder, process, ranks, 20)
-        lines = [line for line in folder.stderr.splitlines() if line.startswith("convoy: error:")]
-        if not check(len(lines) == 1, f"{name}: {len(lines)} lines `convoy: error:`:\n{folder.stderr[-1500:]}"):
-            continue
-        print(f"{name}: {lines[0]}", flush=True)
-        # A message within the step, or, between steps, the exchange of losses, which has no partner.
-        message = [f"{verb} rank {rank} '{what} of microbatch" for verb, what in
-                   (("receive from", "activation"), ("receive from", "gradient"), ("send to", "activation"),
-                    ("send to", "gradient"))]
-        check(any(words in lines[0] for words in (*message, "all_reduce 'step loss'")),
-              f"{name}: neither the operation nor the partner is in: {lines[0]}")
-        check(f"is late: world rank {1 - rank} " in lines[0] and "waited 3 s" in lines[0],
-              f"{name}: who waited is not in: {lines[0]}")
+    folder, process, ranks = long_pipeline(schedule, 3)
+    os.kill(ranks[rank], signal.SIGSTOP)
+    ends_with_an_error(folder, process, ranks, 20)
+    lines = error_lines(folder.stderr)
+    assert len(lines) == 1, folder.stderr[-1500:]
+    # A message within the step, or, between steps, the exchange of losses, which has no partner.
+    message = [f"{verb} rank {rank} '{what} of microbatch" for verb, what in
+               (("receive from", "activation"), ("receive from", "gradient"), ("send to", "activation"),
+                ("send to", "gradient"))]
+    assert any(words in lines[0] for words in (*message, "all_reduce 'step loss'")), lines[0]
+    assert f"is late: world rank {1 - rank} " in lines[0] and "waited 3 s" in lines[0]
 
 
-# ---- bench and trace
+# ---- trace
 
-def bench(folder, ranks, *arguments):
-    code = folder.run(ranks, "bench", "run.toml", "--json", "bench.json", "--warmup", "1", *arguments, timeout=240)
-    if not check(code == 0, f"bench: exit code {code}\n{folder.stderr[-1500:]}"):
-        return []
-    with open(folder.file("bench.json")) as file:
-        return json.load(file)["results"]
-
-
-def bench_profile():
-    """Every operation of a step, with its unit; on two ranks the first one's."""
-    folder = Folder("mode-errors-profile", config(SMALL_NET))
-    for ranks in (1, 2):
-        result = bench(folder, ranks, "--steps", "4", "--profile")[0]
-        profile = result["profile"]
-        names = {line["name"]: line for line in profile["operations"]}
-        back = [names[name]["calls"] for name in ("conv2d_backward_input", "conv2d_backward_input_add")]
-        check(names["conv2d_forward"]["calls"] == 4 and back == [2, 1],
-              f"four convolutions, of which the first needs no input gradient and one is in a shortcut: {names}")
-        check(0 <= names["between operations"]["seconds"] < profile["step_seconds"], f"{names} of {profile}")
-        check(names["sgd_update"]["calls"] == 1, f"{list(names)}")
-        units = {line["unit"] for line in profile["layers"]}
-        check({"conv", "bn", "block"} <= units, f"units: {units}")
-        check(profile["convolution_bound_s"] > 0 and profile["matrix_flops_per_second"] > 0, f"{profile}")
-        check(profile["direct_convolution_bound_s"] > 0, f"{profile}")
-        check("convolution bound:" in folder.stdout, folder.stdout)
-
-
-def bench_cases():
-    """Points of other numbers of ranks in one run."""
-    folder = Folder("mode-errors-bench", config(DEEP_MLP))
-    cases = ("ranks=1", "ranks=2 parallel.mode=pipeline parallel.microbatches=2")
-    results = bench(folder, 2, "--steps", "4", *(word for case in cases for word in ("--case", case)))
-    check([(r["case"], r["ranks"]) for r in results] == [(cases[0], 1), (cases[1], 2)], f"bench: {results}")
-    for r in results:
-        check(len(r["step_seconds"]) == 4 and r["images_per_second"] > 0, f"bench, {r['case']}: {r}")
-        for key in ("peak_memory_bytes", "backend_memory_bytes"):
-            check(len(r[key]) == r["ranks"] and min(r[key]) > 0, f"bench, {r['case']}: {key} {r[key]}")
-        for peak, held in zip(r["peak_memory_bytes"], r["backend_memory_bytes"]):
-            check(peak >= held, f"bench, {r['case']}: peak {peak}, of which {held} the backend's")
-    check(results and results[-1]["overrides"] == {"parallel.mode": "pipeline", "parallel.microbatches": "2"},
-          f"bench: overrides {results[-1:]}")
-    code = folder.run(2, "bench", "run.toml", "--case", "ranks=3", timeout=TIMEOUT)
-    check(code == USAGE and "--case" in folder.stderr and "mpirun -n 3" in folder.stderr,
-          f"bench, too many ranks: exit code {code}, {folder.stderr}")
-
-
-def bench_reduction():
-    """Replicas that keep gradients say how fast these are summed: all of them, by 2 (n - 1) / n; one rank and stages of
-    one replica have nothing to sum."""
-    folder = Folder("mode-errors-reduction", config(DEEP_MLP))
-    cases = ("ranks=1", "ranks=2", "ranks=4 parallel.mode=pipeline parallel.stages=2 parallel.microbatches=2")
-    alone, pair, hybrid = bench(folder, 4, "--steps", "2", *(word for case in cases for word in ("--case", case)))
-    check("reduction" not in alone, f"one rank: {alone}")
-    speed = pair["reduction"]
-    check(speed["bytes"] >= 4 * sum(a * b + b for a, b in ((64, 64), (64, 64), (64, 64), (64, 10))), f"{speed}")
-    check(abs(speed["bus_bytes_per_second"] * speed["seconds"] / speed["bytes"] - 1) < 1e-9, f"2 (2 - 1) / 2 is 1: {speed}")
-    check(speed["copy_seconds"] > 0 and 0 <= speed["hidden"] <= 1, f"{speed}")
-    check("summed in" in folder.stdout and "GB/s on the bus" in folder.stdout, folder.stdout)
-    check(0 < hybrid["reduction"]["bytes"] < speed["bytes"] and "hidden" not in hybrid["reduction"], f"{hybrid}")
-
-
-def bench_memory():
-    """gpipe holds the activations of all 8 microbatches on both stages; 1f1b those of 2 on the first, 1 on the second."""
-    sections = config({**RESNET, "classes": 10}, train={"global_batch_size": 64},
-                      parallel={"mode": "pipeline", "microbatches": 8, "partition": ["stem", "layer2.0"]})
-    sections["data"] = {"kind": "synthetic", "samples": 256, "image_size": 32, "channels": 3}
-    results = bench(Folder("mode-errors-memory", sections), 2, "--steps", "1", "--sweep", "parallel.schedule=gpipe,1f1b")
-    held = {r["overrides"]["parallel.schedule"]: r["backend_memory_bytes"] for r in results}
-    print("bytes held by the backend of each rank:", held, flush=True)
-    if check(sorted(held) == ["1f1b", "gpipe"], f"bench: {results}"):
-        check(held["1f1b"][0] < 0.5 * held["gpipe"][0], f"memory of rank 0: {held}")
-        check(held["1f1b"][1] < held["gpipe"][1], f"memory of rank 1: {held}")
-
-
-def trace():
+@pytest.mark.parametrize("ranks, parallel, actions, chunks", (
+    pytest.param(2, {"microbatches": 2}, "FB", 1, id="data"),
+    pytest.param(2, {"mode": "model"}, "FB", 1, id="model"),
+    pytest.param(2, {"mode": "pipeline", "microbatches": 4}, "FB", 1, id="1f1b"),
+    pytest.param(2, {**PIPELINE, "schedule": "zero_bubble"}, "FIW", 1, id="zero_bubble"),
+    pytest.param(2, {**PIPELINE, "schedule": "interleaved"}, "FB", 2, id="interleaved"),
+    pytest.param(4, {**PIPELINE, "stages": 2}, "FB", 1, id="hybrid")))
+def test_trace(ranks, parallel, actions, chunks):
     """One process for each rank, and in its row `compute` every action of the schedule, each step."""
-    def expected(actions, microbatches, chunks):
-        return sorted(f"{action}{m}" + (f".{chunk}" if chunk else "") for action in actions for m in range(microbatches)
-                      for chunk in range(chunks))
-
     steps = 4
-    for name, ranks, parallel, actions, chunks in (
-            ("data", 2, {"microbatches": 2}, "FB", 1),
-            ("model", 2, {"mode": "model"}, "FB", 1),
-            ("1f1b", 2, {"mode": "pipeline", "microbatches": 4}, "FB", 1),
-            ("zero_bubble", 2, {**PIPELINE, "schedule": "zero_bubble"}, "FIW", 1),
-            ("interleaved", 2, {**PIPELINE, "schedule": "interleaved"}, "FB", 2),
-            ("hybrid", 4, {**PIPELINE, "stages": 2}, "FB", 1)):
-        folder = Folder(f"mode-errors-trace-{name}", config(DEEP_MLP, train={"steps": steps}, parallel=parallel,
-                                                            log={"trace": True}))
-        folder.train(ranks)
-        try:
-            with open(folder.file("runs", "run", "trace.json")) as file:
-                events = json.load(file)["traceEvents"]
-        except (OSError, ValueError, KeyError) as problem:
-            check(False, f"trace, {name}: {problem!r}")
-            continue
-        processes = {e["pid"]: e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == "process_name"}
-        check(sorted(processes) == list(range(ranks)) and all(processes[r].startswith(f"rank {r}") for r in processes),
-              f"trace, {name}: processes {processes}")
-        wanted = expected(actions, parallel.get("microbatches", 1), chunks)
-        for rank in range(ranks):
-            for step in range(1, steps + 1):
-                seen = sorted(e["name"] for e in events if e["ph"] == "X" and e["pid"] == rank and
-                              e["cat"] == "compute" and e["args"]["step"] == step and e["name"][0] in "FBIW" and
-                              e["name"][1:2].isdigit())
-                if not check(seen == wanted, f"trace, {name}: rank {rank} did {seen} in step {step}, not {wanted}"):
-                    break
-        check(all(e["dur"] >= 0 and e["ts"] >= 0 for e in events if e["ph"] == "X"), f"trace, {name}: negative times")
-
-
-main([resume_in_other_modes, stages_and_ranks, microbatches, keys_of_other_modes, values, partitions, explicit_partition,
-      killed_rank, stopped_rank, bench_profile, bench_cases, bench_reduction, bench_memory, trace])
+    folder = Folder("trace", config(DEEP_MLP, train={"steps": steps}, parallel=parallel, log={"trace": True}))
+    folder.train(ranks)
+    with open(folder.file("runs", "run", "trace.json")) as file:
+        events = json.load(file)["traceEvents"]
+    processes = {e["pid"]: e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == "process_name"}
+    assert sorted(processes) == list(range(ranks)) and all(processes[r].startswith(f"rank {r}") for r in processes)
+    wanted = sorted(f"{action}{m}" + (f".{chunk}" if chunk else "") for action in actions
+                    for m in range(parallel.get("microbatches", 1)) for chunk in range(chunks))
+    for rank in range(ranks):
+        for step in range(1, steps + 1):
+            seen = sorted(e["name"] for e in events if e["ph"] == "X" and e["pid"] == rank and
+                          e["cat"] == "compute" and e["args"]["step"] == step and e["name"][0] in "FBIW" and
+                          e["name"][1:2].isdigit())
+            assert seen == wanted, f"rank {rank}, step {step}"
+    assert all(e["dur"] >= 0 and e["ts"] >= 0 for e in events if e["ph"] == "X")

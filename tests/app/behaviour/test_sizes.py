@@ -81,12 +81,10 @@ def test_scatter_gives_the_same_bits():
     same_run(train("scatter", 2, mode="scatter"), two_ranks())
 
 
-@pytest.mark.slow
 def test_hybrid_gives_the_same_bits():
     same_run(train("hybrid", 4, mode="pipeline", stages=2, microbatches=1), two_ranks())
 
 
-@pytest.mark.slow
 def test_sync_batch_norm_gives_the_same_bits():
     same_run(train("sync", 4, mode="model", stages=2, sync_batch_norm=True), two_ranks(sync_batch_norm=True))
 

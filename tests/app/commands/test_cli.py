@@ -1,94 +1,143 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The built program from outside: exit codes, one line on stderr, output that is input again.
-
-Usage: cli_test.py CONVOY CONFIGS. Runs in the current folder, which it may fill.
-"""
+"""The built program from outside: exit codes, one line on stderr, output that is input again."""
+import os
 import pathlib
 import subprocess
-import sys
 
-CONVOY, CONFIGS = sys.argv[1], pathlib.Path(sys.argv[2])
-failures = []
+import pytest
+
+from programs import CONVOY, ROOT
+
+CONFIGS = pathlib.Path(ROOT, "app", "configs")
+TOY, DIGITS = CONFIGS / "toy.toml", CONFIGS / "mlp_digits.toml"
 
 
 def run(*words):
     return subprocess.run([CONVOY, *map(str, words)], capture_output=True, text=True, timeout=120, check=False)
 
 
-def expect(condition, what, result):
-    if not condition:
-        failures.append(what)
-        print(f"FAILED: {what}\n  exit {result.returncode}\n  stdout: {result.stdout[-800:]}\n  stderr: {result.stderr[-800:]}")
+def succeeds(*words):
+    """What it prints on stdout."""
+    result = run(*words)
+    assert result.returncode == 0 and not result.stderr, f"exit {result.returncode}: {result.stderr}"
+    return result.stdout
 
 
-def refused(what, start, *words):
+def refused(start, *words):
     """Exit 2, nothing on stdout, and one line on stderr that begins with `start`."""
     result = run(*words)
     lines = result.stderr.splitlines()
-    one = len(lines) == 1 and lines[0].startswith("convoy: error: " + start)
-    expect(result.returncode == 2 and one and not result.stdout, what, result)
+    assert len(lines) == 1 and lines[0].startswith("convoy: error: " + start), result.stderr
+    assert result.returncode == 2 and not result.stdout, result.stdout
 
 
-for command in ("train", "eval", "bench", "launch", "check", "inspect", "pack", "report", "doctor"):
-    result = run(command, "--help")
-    expect(result.returncode == 0 and command in result.stdout and not result.stderr, f"{command} --help", result)
-result = run("--help")
-expect(result.returncode == 0 and "inspect" in result.stdout, "--help", result)
-result = run("--version")
-WITHOUT_CUDA = "CUDA     off" in result.stdout
-expect(result.returncode == 0 and all(w in result.stdout for w in ("convoy", "MPI", "HDF5", "oneDNN", "CUDA     ")),
-       "--version", result)
-expect(WITHOUT_CUDA or all(w in result.stdout for w in ("cuDNN", "cuBLAS", "NCCL")), "--version with CUDA", result)
+@pytest.fixture(scope="module")
+def version():
+    result = run("--version")
+    assert result.returncode == 0
+    return result.stdout
 
-refused("no command", "no command given")
-refused("unknown command", 'unknown command "tran" (did you mean "train"?)', "tran")
-refused("unknown option", "", "train", "x.toml", "--fast")
-refused("no config", "nowhere.toml: the config cannot be opened", "check", "nowhere.toml")
-refused("no file to inspect", "", "inspect", "nowhere.h5")
 
-# Data that cannot be in the tree: `check` only looks whether it is there.
-for folder in ("mnist", "cifar-10-batches-bin", "imagenet/train", "imagenet/val"):
-    pathlib.Path("data", folder).mkdir(parents=True, exist_ok=True)
-for config in sorted(CONFIGS.glob("*.toml")):
-    first = run("check", config)
-    expect(first.returncode == 0 and not first.stderr, f"check {config.name}", first)
-    again = pathlib.Path(f"again-{config.name}")
-    again.write_text(first.stdout)
+@pytest.fixture(scope="module")
+def with_cuda(version):
+    return "CUDA     off" not in version
+
+
+# ---- help and version
+
+@pytest.mark.parametrize("command", ("train", "eval", "bench", "launch", "check", "inspect", "pack", "report", "doctor"))
+def test_help_of_a_command(command):
+    assert command in succeeds(command, "--help")
+
+
+def test_help():
+    result = run("--help")
+    assert result.returncode == 0 and "inspect" in result.stdout
+
+
+@pytest.mark.parametrize("word", ("convoy", "MPI", "HDF5", "oneDNN", "CUDA     "))
+def test_version(version, word):
+    assert word in version
+
+
+def test_version_with_cuda(version, with_cuda):
+    assert not with_cuda or all(word in version for word in ("cuDNN", "cuBLAS", "NCCL"))
+
+
+# ---- usage errors
+
+@pytest.mark.parametrize("start, words", (
+    pytest.param("no command given", [], id="no_command"),
+    pytest.param('unknown command "tran" (did you mean "train"?)', ["tran"], id="unknown_command"),
+    pytest.param("", ["train", "x.toml", "--fast"], id="unknown_option"),
+    pytest.param("nowhere.toml: the config cannot be opened", ["check", "nowhere.toml"], id="no_config"),
+    pytest.param("", ["inspect", "nowhere.h5"], id="no_file_to_inspect"),
+    pytest.param("--set: optimizer.lr: is a string", ["check", TOY, "--set", "optimizer.lr=fast"], id="bad_override"),
+    pytest.param("--set: data.train: there is no file",
+                 ["check", CONFIGS / "quickstart.toml", "--set", "data.train=no.h5"], id="missing_data"),
+    pytest.param('--set: model.freeze: no unit "fc4", did you mean "fc1"? (units: fc1, fc2, fc3)',
+                 ["check", DIGITS, "--set", 'model.freeze=["fc4"]'], id="freeze_of_an_unknown_unit"),
+    pytest.param("--set: model.freeze: names every unit",
+                 ["check", DIGITS, "--set", 'model.freeze=["fc1", "fc2", "fc3"]'], id="freeze_of_all")))
+def test_usage_error(start, words):
+    refused(start, *words)
+
+
+def test_unknown_key():
+    bad = pathlib.Path("bad.toml")
+    bad.write_text(TOY.read_text() + "\n[checkpoint]\nkeeep = 3\n")
+    line = bad.read_text().splitlines().index("keeep = 3") + 1
+    refused(f"bad.toml:{line}:1: checkpoint.keeep: unknown key (did you mean checkpoint.keep?)", "check", bad)
+
+
+# ---- check
+
+@pytest.mark.parametrize("config", sorted(CONFIGS.glob("*.toml")), ids=lambda path: path.stem)
+def test_check_prints_a_config_that_says_the_same(config):
+    # Data that cannot be in the tree: `check` only looks whether it is there.
+    for folder in ("mnist", "cifar-10-batches-bin", "imagenet/train", "imagenet/val"):
+        os.makedirs(os.path.join("data", folder))
+    first = succeeds("check", config)
+    again = pathlib.Path("again.toml")
+    again.write_text(first)
     second = run("check", again)
-    values = [[line.split("  #")[0] for line in text.splitlines()] for text in (first.stdout, second.stdout)]
-    expect(second.returncode == 0 and values[0] == values[1], f"check of its own output, {config.name}", second)
+    assert second.returncode == 0, second.stderr
+    values = [[line.split("  #")[0] for line in text.splitlines()] for text in (first, second.stdout)]
+    assert values[0] == values[1]
 
-toy = CONFIGS / "toy.toml"
-result = run("check", toy, "--set", "optimizer.lr=0.5")
-expect(any(line.startswith("lr = 0.5 ") and line.endswith("# --set") for line in result.stdout.splitlines()), "--set", result)
 
-bad = pathlib.Path("bad.toml")
-bad.write_text(toy.read_text() + "\n[checkpoint]\nkeeep = 3\n")
-line = bad.read_text().splitlines().index("keeep = 3") + 1
-refused("unknown key", f"bad.toml:{line}:1: checkpoint.keeep: unknown key (did you mean checkpoint.keep?)", "check", bad)
-refused("bad override", "--set: optimizer.lr: is a string", "check", toy, "--set", "optimizer.lr=fast")
-refused("missing data", "--set: data.train: there is no file", "check", CONFIGS / "quickstart.toml", "--set", "data.train=no.h5")
-digits = CONFIGS / "mlp_digits.toml"
-refused("freeze of an unknown unit", "--set: model.freeze: no unit \"fc4\", did you mean \"fc1\"? (units: fc1, fc2, fc3)",
-        "check", digits, "--set", 'model.freeze=["fc4"]')
-refused("freeze of all", "--set: model.freeze: names every unit", "check", digits, "--set", 'model.freeze=["fc1", "fc2", "fc3"]')
-result = run("check", CONFIGS / "resnet50_synthetic.toml", "--set", 'model.freeze=["stem", "layer1", "layer2.3"]')
-expect(result.returncode == 0 and 'freeze = ["stem", "layer1", "layer2.3"]' in result.stdout, "freeze", result)
-if WITHOUT_CUDA:
-    refused("no GPU", "--set: device.kind: this build has no CUDA backend", "check", toy, "--set", "device.kind=cuda")
-else:  # a config may be looked at where its GPU is not
-    result = run("check", toy, "--set", "device.kind=cuda", "--set", "train.precision=fp16")
-    expect(result.returncode == 0 and 'kind = "cuda"' in result.stdout, "check of a config for GPUs", result)
+def test_check_names_the_source_of_a_value():
+    lines = run("check", TOY, "--set", "optimizer.lr=0.5").stdout.splitlines()
+    assert any(line.startswith("lr = 0.5 ") and line.endswith("# --set") for line in lines)
 
-result = run("inspect", CONFIGS / "digits.h5")
-expect(result.returncode == 0 and "/train/images" in result.stdout and "10 different, 0 to 9" in result.stdout, "inspect", result)
-pathlib.Path("text.h5").write_text("this is no HDF5 file")
-refused("inspect of another file", "text.h5", "inspect", "text.h5")
 
-result = run("doctor")
-verdicts = {line.split()[0] for line in result.stdout.splitlines()}
-expect(result.returncode in (0, 1) and verdicts <= {"ok", "warn", "fail"} and "ok" in verdicts, "doctor", result)
+def test_check_of_frozen_units():
+    result = run("check", CONFIGS / "resnet50_synthetic.toml", "--set", 'model.freeze=["stem", "layer1", "layer2.3"]')
+    assert result.returncode == 0 and 'freeze = ["stem", "layer1", "layer2.3"]' in result.stdout, result.stderr
 
-print(f"{len(failures)} failures")
-sys.exit(1 if failures else 0)
+
+def test_check_of_a_config_for_gpus(with_cuda):
+    """A config may be looked at where its GPU is not, by a build that has the backend."""
+    if with_cuda:
+        result = run("check", TOY, "--set", "device.kind=cuda", "--set", "train.precision=fp16")
+        assert result.returncode == 0 and 'kind = "cuda"' in result.stdout, result.stderr
+    else:
+        refused("--set: device.kind: this build has no CUDA backend", "check", TOY, "--set", "device.kind=cuda")
+
+
+# ---- inspect and doctor
+
+def test_inspect():
+    result = run("inspect", CONFIGS / "digits.h5")
+    assert result.returncode == 0 and "/train/images" in result.stdout and "10 different, 0 to 9" in result.stdout
+
+
+def test_inspect_of_another_file():
+    pathlib.Path("text.h5").write_text("this is no HDF5 file")
+    refused("text.h5", "inspect", "text.h5")
+
+
+def test_doctor():
+    result = run("doctor")
+    verdicts = {line.split()[0] for line in result.stdout.splitlines()}
+    assert result.returncode in (0, 1) and verdicts <= {"ok", "warn", "fail"} and "ok" in verdicts, result.stdout

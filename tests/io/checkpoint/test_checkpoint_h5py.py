@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Opens a checkpoint with h5py: names, shapes, types, values, checksums and attributes are as docs/interface.md says.
 
-Usage: test_checkpoint_h5py.py IO_FILES. Exit code 77 when h5py is missing."""
+Skipped when h5py is missing.
+"""
+import os
+import shutil
 import subprocess
-import sys
 
-try:
-    import h5py
-    import numpy
-except ImportError as missing:
-    print(f"skipped: {missing}")
-    sys.exit(77)
+import pytest
 
+from programs import helper_program
+
+h5py = pytest.importorskip("h5py")
+numpy = pytest.importorskip("numpy")
+
+IO_FILES = helper_program("io", "io_files")
 SHAPES = {
     "/model/conv1/weight": (64, 3, 7, 7),
     "/model/bn1/running_mean": (64,),
@@ -20,6 +23,8 @@ SHAPES = {
     "/model/fc/weight": (1000, 2048),
     "/optimizer/momentum/fc/weight": (1000, 2048),
 }
+SCALARS = [name for name, shape in SHAPES.items() if shape == ()]
+ARRAYS = [name for name, shape in SHAPES.items() if shape != ()]
 ATTRIBUTES = {
     "format": "convoy-checkpoint",
     "format_version": 1,
@@ -37,62 +42,93 @@ ATTRIBUTES = {
 }
 
 
-def datasets(file):
-    found = {}
-    file.visititems(lambda name, item: found.update({"/" + name: item}) if isinstance(item, h5py.Dataset) else None)
-    return found
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    path = str(tmp_path_factory.mktemp("checkpoint") / "sample.h5")
+    subprocess.run([IO_FILES, "checkpoint", path], check=True)
+    return path
+
+
+@pytest.fixture
+def file(written):
+    with h5py.File(written, "r") as file:
+        yield file
+
+
+@pytest.fixture
+def sample(written):
+    """A copy that a test may change, in its folder."""
+    return shutil.copy(written, os.path.abspath("sample.h5"))
 
 
 def problem(path):
-    return subprocess.run([sys.argv[1], "check", path], check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run([IO_FILES, "check", path], check=True, capture_output=True, text=True).stdout.strip()
 
 
-def main():
-    subprocess.run([sys.argv[1], "checkpoint", "sample.h5"], check=True)
-    with h5py.File("sample.h5", "r") as file:
-        found = datasets(file)
-        assert set(found) == set(SHAPES), sorted(found)
-        for name, shape in SHAPES.items():
-            data = found[name]
-            assert data.shape == shape, (name, data.shape)
-            if shape == ():  # HDF5 cannot filter a scalar: it lies in its header, which has a checksum
-                assert data.dtype == numpy.int64 and data[()] == 1000
-                continue
-            assert data.fletcher32, name
-            assert data.dtype == numpy.float32, (name, data.dtype)
-            count = int(numpy.prod(shape))
-            expected = (numpy.arange(count, dtype=numpy.float32) / 4).reshape(shape)
-            assert numpy.array_equal(data[...], expected), name
-        for name, value in ATTRIBUTES.items():
-            assert file.attrs[name] == value, (name, file.attrs[name])
-        assert file.attrs["created"].endswith("Z")
+def test_names(file):
+    found = set()
+    file.visititems(lambda name, item: found.add("/" + name) if isinstance(item, h5py.Dataset) else None)
+    assert found == set(SHAPES)
 
-    # Changed with h5py and closed: no longer sealed, but still a checkpoint, as long as it is complete.
-    assert problem("sample.h5") == "", problem("sample.h5")
-    with h5py.File("sample.h5", "r+") as file:
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_shape(file, name):
+    assert file[name].shape == SHAPES[name]
+
+
+@pytest.mark.parametrize("name", SCALARS)
+def test_scalar(file, name):
+    """HDF5 cannot filter a scalar: it lies in its header, which has a checksum."""
+    assert file[name].dtype == numpy.int64 and file[name][()] == 1000
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_checksum(file, name):
+    assert file[name].fletcher32
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_elements(file, name):
+    assert file[name].dtype == numpy.float32
+    count = int(numpy.prod(SHAPES[name]))
+    expected = (numpy.arange(count, dtype=numpy.float32) / 4).reshape(SHAPES[name])
+    assert numpy.array_equal(file[name][...], expected)
+
+
+@pytest.mark.parametrize("name", ATTRIBUTES)
+def test_attribute(file, name):
+    assert file.attrs[name] == ATTRIBUTES[name]
+
+
+def test_time_is_utc(file):
+    assert file.attrs["created"].endswith("Z")
+
+
+def test_written_file_is_good(sample):
+    assert problem(sample) == ""
+
+
+def test_changed_with_h5py_is_good(sample):
+    """Changed with h5py and closed: no longer sealed, but still a checkpoint, as long as it is complete."""
+    with h5py.File(sample, "r+") as file:
         file.attrs["step"] = 121
         file["/model/bn1/running_mean"][...] = 0
-    assert problem("sample.h5") == "", problem("sample.h5")
-    with h5py.File("sample.h5", "r+") as file:
-        del file.attrs["complete"]
-    assert "incomplete" in problem("sample.h5"), problem("sample.h5")
+    assert problem(sample) == ""
 
-    # A byte of the elements changed: h5py must refuse to read it, too.
-    with h5py.File("sample.h5", "r") as file:
+
+def test_without_its_last_attribute_is_incomplete(sample):
+    with h5py.File(sample, "r+") as file:
+        del file.attrs["complete"]
+    assert "incomplete" in problem(sample)
+
+
+def test_h5py_refuses_a_changed_byte(sample):
+    with h5py.File(sample, "r") as file:
         offset = file["/model/conv1/weight"].id.get_chunk_info(0).byte_offset
-    with open("sample.h5", "r+b") as raw:
+    with open(sample, "r+b") as raw:
         raw.seek(offset + 1000)
         byte = raw.read(1)[0]
         raw.seek(offset + 1000)
         raw.write(bytes([byte ^ 1]))
-    with h5py.File("sample.h5", "r") as file:
-        try:
-            file["/model/conv1/weight"][...]
-        except OSError:
-            pass
-        else:
-            raise AssertionError("a changed byte was not noticed")
-    print("checkpoint reads well with h5py")
-
-
-main()
+    with h5py.File(sample, "r") as file, pytest.raises(OSError):
+        file["/model/conv1/weight"][...]

@@ -1,20 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """scripts/plot_trace.py: it draws a small trace, chooses the right step, and says in a line what is wrong with others.
 
-Exit code 77 when matplotlib is missing."""
+Skipped when matplotlib is missing (Debian: python3-matplotlib).
+"""
 import json
 import os
 import subprocess
 import sys
-import tempfile
 
-try:
-    import matplotlib  # noqa: F401
-except ImportError as missing:
-    print(f"skipped: {missing} (Debian: python3-matplotlib)")
-    sys.exit(77)
+import pytest
 
-ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), *[".."] * 3))
+from programs import ROOT
+
+pytest.importorskip("matplotlib")
+
 PLOT = os.path.join(ROOT, "scripts", "plot_trace.py")
 
 
@@ -84,37 +83,57 @@ def is_error(part, *arguments):
     assert part in result.stderr, (part, result.stderr)
 
 
-def main():
-    with tempfile.TemporaryDirectory() as folder:
-        def at(name):
-            return os.path.join(folder, name)
-
-        good = write(at("trace.json"), trace([3, 4, 5], cut=True))
-        svg, notes = draws(at("trace"), good)
-        assert "Measured: step 4, 60.0 ms" in svg  # the last complete one, without the evaluation after it
-        assert "3 events are missing" in notes, notes
-        assert "Measured: step 3, 60.0 ms" in draws(at("out"), good, "--step", "3", "-o", at("out"))[0]
-        assert "Measured: step 5" in draws(at("out"), good, "--step", "5", "-o", at("out.png"))[0]
-        simulated = write(at("simulated.json"), trace([0], length=58))
-        svg = draws(at("both"), good, "--simulated", simulated, "-o", at("both"))[0]
-        assert "Simulated: 58.0 ms (measured takes 3.4% longer)" in svg
-
-        is_error("No such file", at("absent.json"))
-        is_error("No such file", good, "--simulated", at("absent.json"))
-        is_error("has no step 9; it has 3 to 5", good, "--step", "9")
-        is_error("invalid int value", good, "--step", "last")
-        is_error("required", "--step", "3")
-        is_error("cannot write", good, "-o", at("absent/out"))
-        is_error("not JSON", write(at("text.json"), "no JSON"))
-        is_error("not JSON", write(at("cut.json"), json.dumps(trace([1]))[:-100]))
-        is_error("traceEvents", write(at("list.json"), []))
-        is_error("traceEvents", write(at("other.json"), {"steps": 3}))
-        is_error("nothing to draw", write(at("empty.json"), {"traceEvents": []}))
-        right = event(0, "compute", "F0", 0, 0, 1)
-        for wrong in ({"ph": "X"}, 7, {**right, "ts": "soon"}, {**right, "dur": -1}, {**right, "pid": []}):
-            is_error("an event", write(at("wrong.json"), {"traceEvents": [wrong]}))
-        is_error("takes no time", write(at("point.json"), {"traceEvents": [event(0, "compute", "F0", 0, 1, 1)]}))
-    print("traces are drawn, and what is no trace is refused")
+@pytest.fixture
+def good():
+    return write("trace.json", trace([3, 4, 5], cut=True))
 
 
-main()
+def test_draws_the_last_complete_step(good):
+    """The last one that all ranks completed, without the evaluation after it."""
+    svg, notes = draws("trace", good)
+    assert "Measured: step 4, 60.0 ms" in svg
+    assert "3 events are missing" in notes
+
+
+def test_draws_a_chosen_step(good):
+    assert "Measured: step 3, 60.0 ms" in draws("out", good, "--step", "3", "-o", "out")[0]
+
+
+def test_output_with_a_suffix(good):
+    assert "Measured: step 5" in draws("out", good, "--step", "5", "-o", "out.png")[0]
+
+
+def test_draws_measured_and_simulated(good):
+    simulated = write("simulated.json", trace([0], length=58))
+    svg = draws("both", good, "--simulated", simulated, "-o", "both")[0]
+    assert "Simulated: 58.0 ms (measured takes 3.4% longer)" in svg
+
+
+@pytest.mark.parametrize("words, arguments", (
+    pytest.param("No such file", ["absent.json"], id="no_trace"),
+    pytest.param("No such file", ["trace.json", "--simulated", "absent.json"], id="no_simulation"),
+    pytest.param("has no step 9; it has 3 to 5", ["trace.json", "--step", "9"], id="no_such_step"),
+    pytest.param("invalid int value", ["trace.json", "--step", "last"], id="step_is_a_word"),
+    pytest.param("required", ["--step", "3"], id="no_arguments"),
+    pytest.param("cannot write", ["trace.json", "-o", "absent/out"], id="no_folder")))
+def test_wrong_arguments_are_an_error(good, words, arguments):
+    is_error(words, *arguments)
+
+
+RIGHT = event(0, "compute", "F0", 0, 0, 1)
+
+
+@pytest.mark.parametrize("words, content", (
+    pytest.param("not JSON", "no JSON", id="text"),
+    pytest.param("not JSON", json.dumps(trace([1]))[:-100], id="cut"),
+    pytest.param("traceEvents", [], id="list"),
+    pytest.param("traceEvents", {"steps": 3}, id="other"),
+    pytest.param("nothing to draw", {"traceEvents": []}, id="empty"),
+    pytest.param("an event", {"traceEvents": [{"ph": "X"}]}, id="event_without_name"),
+    pytest.param("an event", {"traceEvents": [7]}, id="event_is_a_number"),
+    pytest.param("an event", {"traceEvents": [{**RIGHT, "ts": "soon"}]}, id="time_is_a_word"),
+    pytest.param("an event", {"traceEvents": [{**RIGHT, "dur": -1}]}, id="negative_duration"),
+    pytest.param("an event", {"traceEvents": [{**RIGHT, "pid": []}]}, id="rank_is_a_list"),
+    pytest.param("takes no time", {"traceEvents": [event(0, "compute", "F0", 0, 1, 1)]}, id="no_time")))
+def test_what_is_no_trace_is_an_error(words, content):
+    is_error(words, write("wrong.json", content))

@@ -2,17 +2,16 @@
 """Ten training steps of ResNet-18 against PyTorch's, five on images of 24 x 24 and five of 32 x 32, then an evaluation
 at 40 x 40: the losses and the model within the tolerances of test_training.py. Pictures are JPEGs of random sizes; both
 sides train on the same random crops, which convoy's reader gives out one epoch at a time.
-Usage: test_sizes.py CONVOY IMAGE_SAMPLES
 """
 import os
-import sys
+import types
 
-from interop import (Report, as_input, base_config, last_checkpoint, np, read_group, read_metrics, run_convoy,
+import pytest
+
+from interop import (as_input, assert_close, base_config, last_checkpoint, np, read_group, read_metrics, run_convoy,
                      temporary_folder, torch, write_config, write_weights)
-from test_images import draw, samples
-from test_training import CASES, DEFAULTS, STEPS, compare, make_loss, make_model, train_torch
-
-from PIL import Image
+from jpegs import Image, draw, read_samples
+from reference import CASES, DEFAULTS, STEPS, make_loss, make_model, same_losses, same_model, same_slots, train_torch
 
 SIZES, EVALUATED = [24, 32], 40
 CASE = {**DEFAULTS, **CASES["resnet18_small"], "lr": 3e-4}  # at 5e-3 the loss rises, and rounding grows with it
@@ -28,8 +27,8 @@ def make_pictures(folder):
         Image.fromarray(draw(40 + i % 13, 36 + i % 17, i)).save(os.path.join(path, f"{i:03}.jpg"), quality=95)
 
 
-def pixels(program, size, *words):
-    bytes_read = np.frombuffer(samples(program, *words), np.uint8)
+def pixels(size, *words):
+    bytes_read = np.frombuffer(read_samples(*words), np.uint8)
     return bytes_read.reshape(-1, size, size, 3)
 
 
@@ -43,7 +42,7 @@ class Steps:
         return self.batches[samples_of_step.start // CASE["batch"]]
 
 
-def train_convoy(program, folder, model):
+def train_convoy(folder, model):
     write_weights(os.path.join(folder, "weights.h5"), model.state_dict())
     config = base_config(
         {"name": CASE["model"], "stem": CASE["stem"], "weights": "weights.h5", "classes": CLASSES},
@@ -53,38 +52,50 @@ def train_convoy(program, folder, model):
         {"steps": STEPS, "global_batch_size": CASE["batch"], "eval_every_epochs": 0},
         {"name": "sgd", "lr": CASE["lr"], "momentum": CASE["momentum"], "weight_decay": CASE["weight_decay"]})
     write_config(os.path.join(folder, "run.toml"), config)
-    run_convoy(program, ["train", "run.toml"], folder)
+    run_convoy(["train", "run.toml"], folder)
     steps = read_metrics(folder, "step")
     sizes = [step["image_size"] for step in steps]
-    if sizes != [size for size in SIZES for _ in range(STEPS // len(SIZES))]:
-        sys.exit(f"FAILED: image_size of the steps: {sizes}")
+    assert sizes == [size for size in SIZES for _ in range(STEPS // len(SIZES))]
     return [step["loss"] for step in steps], last_checkpoint(folder), read_metrics(folder, "eval")[-1]["loss"]
 
 
-def main():
-    program, image_samples = map(os.path.abspath, sys.argv[1:3])
+@pytest.fixture(scope="module")
+def trained():
+    """Both trainings, and both evaluations of what each has trained."""
     with temporary_folder() as folder:
         pictures = os.path.join(folder, "pictures")
         make_pictures(pictures)
-        labels = [int(line.split("\t")[1]) for line in samples(image_samples, "list", pictures).decode().splitlines()]
+        labels = [int(line.split("\t")[1]) for line in read_samples("list", pictures).decode().splitlines()]
         truth = torch.tensor(labels)
-        epochs = [pixels(image_samples, size, "train", pictures, size, SEED, epoch) for epoch, size in enumerate(SIZES)]
+        epochs = [pixels(size, "train", pictures, size, SEED, epoch) for epoch, size in enumerate(SIZES)]
         resize = round(EVALUATED * 256 / 224)
-        evaluated = as_input(pixels(image_samples, EVALUATED, "eval", pictures, EVALUATED, resize))
+        evaluated = as_input(pixels(EVALUATED, "eval", pictures, EVALUATED, resize))
 
         model = make_model(CASE)
-        losses, checkpoint, loss = train_convoy(program, folder, model)
-        expected, slots = train_torch(model, CASE, Steps(epochs), truth.repeat(len(SIZES)))
-        compare(CASE, losses, read_group(checkpoint, "model"),
-                {slot: read_group(checkpoint, f"optimizer/{slot}") for slot in slots}, expected, model.state_dict(), slots)
-        model.eval()
-        with torch.no_grad():
-            reference = make_loss(CASE)(model(evaluated), truth).item()
-        report = Report()
-        # The model's own tolerance: running statistics are part of it.
-        report.close(f"evaluation at {EVALUATED} pixels", loss, reference, 1e-3)
-        report.finish()
+        losses, checkpoint, loss = train_convoy(folder, model)
+        expected, expected_slots = train_torch(model, CASE, Steps(epochs), truth.repeat(len(SIZES)))
+        slots = {slot: read_group(checkpoint, f"optimizer/{slot}") for slot in expected_slots}
+        values = read_group(checkpoint, "model")
+    model.eval()
+    with torch.no_grad():
+        reference = make_loss(CASE)(model(evaluated), truth).item()
+    return types.SimpleNamespace(losses=losses, values=values, slots=slots, evaluation=loss, expected_losses=expected,
+                                 expected_values=model.state_dict(), expected_slots=expected_slots,
+                                 expected_evaluation=reference)
 
 
-if __name__ == "__main__":
-    main()
+def test_losses(trained):
+    same_losses(trained.losses, trained.expected_losses)
+
+
+def test_model(trained):
+    same_model(trained.values, trained.expected_values)
+
+
+def test_optimizer_state(trained):
+    same_slots(CASE, trained.slots, trained.expected_slots)
+
+
+def test_evaluation_at_another_size(trained):
+    """The model's own tolerance: running statistics are part of it."""
+    assert_close(f"evaluation at {EVALUATED} pixels", trained.evaluation, trained.expected_evaluation, 1e-3)
