@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Relies on hdf5.h for the file's contents, atomic_file.h for its way to disk, and seal.h for the checksum over all of
-// it: elements carry Fletcher32 besides, so that other programs notice damage, too. Invariant: `complete` is written
-// after everything else.
+// hdf5.h builds the file, atomic_file.h writes it, checksum_trailer.h covers all of it. Checkpoints of earlier versions
+// also carry Fletcher32, which the HDF5 library checks as it reads. `complete` is the last attribute written.
 #include "io/checkpoint/checkpoint.h"
 
 #include <algorithm>

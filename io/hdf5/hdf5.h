@@ -114,8 +114,7 @@ class RowReader {
   std::vector<std::int64_t> dims_;
 };
 
-/// A file that is built in memory. Data sets are chunked and carry Fletcher32; a scalar, which HDF5 cannot chunk, lies
-/// in its object header, which carries a checksum of its own.
+/// A file that is built in memory. Data sets are contiguous; a scalar is in its object header.
 class FileImage {
  public:
   /// `name` is for messages; `expected_bytes` sizes the steps in which the memory grows. It lives in `memory`, if
@@ -138,7 +137,6 @@ class FileImage {
 
   std::string name_;
   Handle handle_;
-  std::vector<std::byte> chunk_;  // with its checksum, on its way
 };
 
 /// Runs `body`; an Error in it becomes one with the exit code of bad input.

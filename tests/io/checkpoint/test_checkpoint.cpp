@@ -107,7 +107,7 @@ TEST_CASE("a changed byte anywhere is noticed or harmless") {
   CHECK(noticed > 0);
 }
 
-TEST_CASE("a changed byte in the elements names the data set") {
+TEST_CASE("a changed byte in the elements breaks the checksum trailer") {
   const TemporaryFolder folder;
   const std::string path = folder / "a.h5";
   const Checkpoint written = sample_checkpoint(7);
@@ -123,14 +123,45 @@ TEST_CASE("a changed byte in the elements names the data set") {
   CHECK(contains(error, path + ": damaged: the checksum"));
   CHECK(code == ExitCode::kUsage);
   CHECK(checkpoint_problem(path) == error);
-  int bad = 0;
+  for (const auto& check : check_datasets(path)) CHECK(!check.verifiable);
+}
+
+// fletcher32.h5 is a checkpoint of a version that gave each data set a Fletcher32 checksum as well: two steps of a
+// linear layer from 3 to 2 features.
+TEST_CASE("a checkpoint of an earlier version is read, and its Fletcher32 checksums are checked") {
+  const std::string good = read_text(CONVOY_TEST_DATA "/fletcher32.h5");
+  const TemporaryFolder folder;
+  const std::string path = folder / "old.h5";
+  write_text(path, good);
+  CHECK(checkpoint_problem(path).empty());
+  const Checkpoint old = read_checkpoint(path);
+  CHECK(old.step == 2);
+  REQUIRE(old.model.size() == 2);
+  CHECK(old.model[1].name == "fc.weight");
+  const float* weight = old.model[1].data<float>();
+  const std::vector<float> expected{0x1.b9c604p-2F,  0x1.a6e958p-6F,  0x1.5f14c4p-2F,
+                                    -0x1.102dc2p-1F, -0x1.87842cp-2F, 0x1.4d49e2p-7F};
+  CHECK(std::vector<float>(weight, weight + 6) == expected);
+  REQUIRE(old.optimizer.size() == 1);
+  CHECK(old.optimizer[0].first == "momentum");
+  CHECK(old.optimizer[0].second[0].data<float>()[0] == -0x1.6b9d42p-3F);
   for (const auto& check : check_datasets(path)) {
-    bad += !check.problem.empty();
+    CHECK(check.info.checksummed);
+    CHECK(check.verifiable);
+    CHECK(check.problem.empty());
+  }
+
+  std::string bad = good;
+  const auto at = bad.find(std::string(old.model[1].data<char>(), 24));
+  REQUIRE(at != std::string::npos);
+  bad[at + 5] = static_cast<char>(~bad[at + 5]);
+  write_text(path, bad);
+  CHECK(contains(checkpoint_problem(path), path + ": damaged: the checksum"));
+  for (const auto& check : check_datasets(path)) {
     CHECK(check.problem.empty() == (check.info.path != "/model/fc/weight"));
   }
-  CHECK(bad == 1);
-  // Without the seal, HDF5's own checksum still says so.
-  write_text(path, bytes.substr(0, bytes.rfind("\nconvoy-seal")));
+  // Without the trailer, the checksum of the data set still shows it.
+  write_text(path, bad.substr(0, bad.rfind("\nconvoy-seal")));
   CHECK(check_trailer(path).seal == Trailer::kNone);
   CHECK(contains(error_of([&] { (void)read_checkpoint(path); }), path + ":/model/fc/weight: "));
   CHECK(contains(checkpoint_problem(path), "checksum"));
