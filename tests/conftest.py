@@ -2,7 +2,7 @@
 """What all Python tests share: the options that name the programs under test, a folder for each test, and the exit code
 77 when every test was skipped (ctest's SKIP_RETURN_CODE).
 
-    /usr/bin/python3 -m pytest tests/app/behaviour/test_resume.py -k two_ranks
+    /usr/bin/python3 -m pytest tests/app/behaviour/test_resume.py -k finished_run
 """
 import os
 

@@ -12,23 +12,17 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
+
+from programs import CONVOY, DIGITS, MPI_AS_ROOT, MPIRUN
 
 try:
     import h5py
 except ImportError:
     h5py = None
 
-if "pytest" in sys.modules:
-    from programs import CONVOY, DIGITS, MPIRUN
-else:
-    CONVOY, DIGITS, MPIRUN = (os.path.abspath(path) for path in sys.argv[1:4])
-ONLY = sys.argv[4:]
-SKIPPED = 77
 USAGE, FAILURE = 2, 1  # exit codes
-ENVIRONMENT = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-               "OMP_NUM_THREADS": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
+ENVIRONMENT = {**os.environ, **MPI_AS_ROOT, "OMP_NUM_THREADS": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
 
 # Convolutions, batch norm and a residual block: everything that has state, and quick. 42,000 parameters.
 SMALL_NET = {
@@ -285,18 +279,6 @@ def close_series(what, actual, expected, tolerance):
     assert worst <= tolerance, f"{what}: losses differ by {worst:.1e} relative > {tolerance:.0e}"
 
 
-# ---- cases
-
-failures = []
-
-
-def check(holds, text):
-    if not holds:
-        failures.append(text)
-        print("FAILED: " + text, flush=True)
-    return holds
-
-
 def part_of(folder, group, count):
     """The first digits of "train" or "validation" as a data file; the whole group without h5py."""
     if h5py is None:
@@ -306,21 +288,3 @@ def part_of(folder, group, count):
         for name in ("images", "labels"):
             file[name] = source[group][name][:count]
     return path
-
-
-def main(cases):
-    """Runs the functions in `cases` (those named on the command line, if any) and ends the program."""
-    skipped = []
-    for case in cases:
-        name = case.__name__
-        if ONLY and name not in ONLY:
-            continue
-        start, before = time.time(), len(failures)
-        reason = case()
-        if reason:
-            skipped.append(name)
-        state = f"skipped: {reason}" if reason else "passed" if len(failures) == before else "FAILED"
-        print(f"{name}: {state} ({time.time() - start:.1f} s)", flush=True)
-    if failures:
-        sys.exit(f"{len(failures)} checks failed")
-    sys.exit(SKIPPED if skipped and len(skipped) == len(cases) else 0)

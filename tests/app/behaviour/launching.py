@@ -13,7 +13,9 @@ import stat
 import subprocess
 import time
 
-from behaviour import CONVOY, ENVIRONMENT, MPIRUN, check, kill_tree, process_parents, zombie
+import pytest
+
+from behaviour import CONVOY, ENVIRONMENT, MPIRUN, kill_tree, process_parents, zombie
 
 LIMIT = 60  # seconds for anything to happen
 LAUNCH_ENVIRONMENT = {**ENVIRONMENT, "OMPI_MCA_hwloc_base_binding_policy": "none",
@@ -21,15 +23,14 @@ LAUNCH_ENVIRONMENT = {**ENVIRONMENT, "OMPI_MCA_hwloc_base_binding_policy": "none
 
 
 def wait_for(what, condition, limit=LIMIT):
-    """The condition's value, once it is true; None, and a failed check, when it does not become so."""
+    """The condition's value, once it is true."""
     deadline = time.time() + limit
     while time.time() < deadline:
         value = condition()
         if value:
             return value
         time.sleep(0.01)
-    check(False, f"{what}: not within {limit} s")
-    return None
+    pytest.fail(f"{what}: not within {limit} s")
 
 
 def processes():
@@ -79,8 +80,7 @@ class Launch:
             return file.read()
 
     def ends_with(self, code, limit=LIMIT):
-        got = self.wait(limit)
-        return check(got == code, f"{self.folder.path}: exit code {got}, not {code}\n{self.stderr()[-2500:]}")
+        assert self.wait(limit) == code, self.stderr()[-2500:]
 
     # -- its processes
 
@@ -99,7 +99,7 @@ class Launch:
         deadline = time.time() + limit
         while left() and time.time() < deadline:
             time.sleep(0.02)
-        check(not left(), f"{self.folder.path}: still running: {left()}")
+        assert not left(), "still running"
 
     # -- what it leaves
 

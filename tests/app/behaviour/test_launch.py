@@ -2,11 +2,13 @@
 """`convoy launch` on one host: what is killed is started again, what is hopeless is given up, and what is computed is
 what an undisturbed run computes.
 """
+import functools
 import os
-import shutil
 import signal
 
-from behaviour import SMALL_NET, Folder, check, config, main, same_series
+import pytest
+
+from behaviour import SMALL_NET, USAGE, Folder, config, error_lines, same_series
 from launching import Launch, kill, wait_for
 
 RANKS = ("--nproc-per-node", "2")
@@ -16,25 +18,25 @@ LONG = config(SMALL_NET, train={"steps": STEPS, "eval_every_epochs": 0}, checkpo
 ENDLESS = config(SMALL_NET, train={"steps": 10000000, "eval_every_epochs": 0}, checkpoint=OFTEN)
 
 
+@functools.lru_cache(maxsize=None)
 def undisturbed():
     """Losses by step of a run that nobody kills."""
-    if not hasattr(undisturbed, "losses"):
-        whole = Folder("launch-whole", LONG)
-        whole.train(2)
-        undisturbed.losses = whole.losses(str)
-        check(sorted(undisturbed.losses) == list(range(1, STEPS + 1)), "the undisturbed run has not all steps")
-    return undisturbed.losses
+    whole = Folder("whole", LONG)
+    whole.train(2)
+    losses = whole.losses(str)
+    assert sorted(losses) == list(range(1, STEPS + 1))
+    return losses
 
 
 def one_line(launch, *words):
-    lines = [line for line in launch.stderr().splitlines() if line.startswith("convoy: error:")]
-    if check(len(lines) == 1, f"{launch.folder.path}: {len(lines)} lines `convoy: error:`\n{launch.stderr()[-2000:]}"):
-        check(all(word in lines[0] for word in words), f"{launch.folder.path}: {words} are not all in: {lines[0]}")
+    lines = error_lines(launch.stderr())
+    assert len(lines) == 1, launch.stderr()[-2000:]
+    for word in words:
+        assert word in lines[0]
 
 
-def killed_rank_and_mpirun():
-    expected = undisturbed()
-    folder = Folder("launch-kills", LONG)
+def test_restarts_after_a_killed_rank_and_a_killed_mpirun():
+    folder = Folder("kills", LONG)
     with Launch(folder, *RANKS, "--max-restarts", "3") as launch:
         launch.reached(300)
         kill(launch.ranks()[-1])
@@ -44,22 +46,20 @@ def killed_rank_and_mpirun():
         launch.ends_with(0)
         launch.nothing_left()
         state = launch.state()
-        check(state["status"] == "done" and state["restarts"] == 2, f"state: {state}")
-        first, second, third = state["generations"]
-        check(first["exit"] == "a rank was killed by SIGKILL" and second["exit"] == "mpirun was killed by SIGKILL",
-              f"exits: {first['exit']}, {second['exit']}")
-        check(second["reason"] == first["exit"], f"reason: {second['reason']}")
-        check(first["seconds_lost"] == 0 and second["seconds_lost"] > 0 and third["seconds_lost"] > 0, f"lost: {state}")
-        check(0 < second["step_at_start"] <= third["step_at_start"] <= third["step_at_end"] == STEPS, f"steps: {state}")
-        check(all(g["ranks"] == 2 and g["start"] and g["end"] for g in state["generations"]), f"state: {state}")
-        log = open(folder.file("runs", "run", "launch", "launch.log")).read()
-        check(log.count("failed: ") == 2 and "restart 2 of 3" in log, log)
-    same_series("after two kills", folder.losses(str), expected)
+    assert state["status"] == "done" and state["restarts"] == 2
+    first, second, third = state["generations"]
+    assert first["exit"] == "a rank was killed by SIGKILL" and second["exit"] == "mpirun was killed by SIGKILL"
+    assert second["reason"] == first["exit"]
+    assert first["seconds_lost"] == 0 and second["seconds_lost"] > 0 and third["seconds_lost"] > 0
+    assert 0 < second["step_at_start"] <= third["step_at_start"] <= third["step_at_end"] == STEPS
+    assert all(g["ranks"] == 2 and g["start"] and g["end"] for g in state["generations"])
+    log = open(folder.file("runs", "run", "launch", "launch.log")).read()
+    assert log.count("failed: ") == 2 and "restart 2 of 3" in log
+    same_series("after two kills", folder.losses(str), undisturbed())
 
 
-def killed_launch():
-    expected = undisturbed()
-    folder = Folder("launch-launch-killed", LONG)
+def test_goes_on_after_launch_was_killed():
+    folder = Folder("launch-killed", LONG)
     with Launch(folder, *RANKS) as launch:
         launch.reached(300)
         kill(launch.ranks()[0])
@@ -68,69 +68,80 @@ def killed_launch():
         launch.wait()
         launch.nothing_left(5)  # the ranks go with it, though nobody tells them to
         before = launch.state()
-        check(before["status"] == "running" and before["restarts"] == 1, f"state of the killed launch: {before}")
+        assert before["status"] == "running" and before["restarts"] == 1
     with Launch(folder, *RANKS) as launch:
         launch.ends_with(0)
         state = launch.state()
-        check([g["number"] for g in state["generations"]] == [1, 2, 3], f"history: {state}")
-        check(state["restarts"] == 1 and state["generations"][1]["exit"] == "its launch ended", f"history: {state}")
-        check(state["generations"][2]["seconds_lost"] > 0, f"history: {state}")
+        assert [g["number"] for g in state["generations"]] == [1, 2, 3]
+        assert state["restarts"] == 1 and state["generations"][1]["exit"] == "its launch ended"
+        assert state["generations"][2]["seconds_lost"] > 0
         launch.nothing_left()
-    same_series("after the launch was killed", folder.losses(str), expected)
+    same_series("after the launch was killed", folder.losses(str), undisturbed())
 
 
-def gives_up_after_restarts():
-    folder = Folder("launch-give-up", ENDLESS)
+def test_gives_up_after_max_restarts():
+    folder = Folder("give-up", ENDLESS)
     with Launch(folder, *RANKS, "--max-restarts", "2") as launch:
         for generation in (1, 2, 3):
             launch.generation(generation)
             kill(launch.ranks()[generation % 2])
         launch.ends_with(1)
         one_line(launch, "gives up", "2 restarts", "--max-restarts", "checkpoint")
-        check(launch.state()["status"] == "failed" and len(launch.state()["generations"]) == 3, f"{launch.state()}")
+        assert launch.state()["status"] == "failed" and len(launch.state()["generations"]) == 3
         launch.nothing_left()
 
 
-def same_checkpoint_twice():
+def test_gives_up_after_two_failures_at_one_checkpoint():
     """A loss that is not finite every time, right after step 400's checkpoint, is not tried a hundred times."""
-    folder = Folder("launch-hopeless", config(train={"steps": 400, "eval_every_epochs": 0}))
+    folder = Folder("hopeless", config(train={"steps": 400, "eval_every_epochs": 0}))
     folder.train(2)
     folder.configure(config(train={"steps": 1000, "eval_every_epochs": 0}, optimizer={"lr": 1e30}))
     with Launch(folder, *RANKS, "--max-restarts", "100") as launch:
         launch.ends_with(1)
         state = launch.state()
-        check(len(state["generations"]) == 2 and state["restarts"] == 1, f"{state}")
-        check(all(g["program_error"] and g["step_at_start"] == 400 for g in state["generations"]), f"{state}")
-        check("the loss is" in state["generations"][0]["exit"], f"{state}")
-        check("two generations in a row failed after the checkpoint of step 400" in launch.stderr(), launch.stderr())
+        assert len(state["generations"]) == 2 and state["restarts"] == 1
+        assert all(g["program_error"] and g["step_at_start"] == 400 for g in state["generations"])
+        assert "the loss is" in state["generations"][0]["exit"]
+        assert "two generations in a row failed after the checkpoint of step 400" in launch.stderr()
 
 
-def usage_error_is_not_restarted():
-    folder = Folder("launch-usage", config(train={"global_batch_size": "32"}))
-    with Launch(folder, *RANKS) as launch:
-        launch.ends_with(2)
-        one_line(launch, "train.global_batch_size")
-        check(not os.path.exists(folder.file("runs")), "a launch that cannot start leaves a run folder")
-    folder = Folder("launch-usage-rank", config(checkpoint={"resume": "auto"}))  # found by the ranks, not by launch
+# ---- usage errors are not restarted
+
+def refused(folder, options, *words):
+    with Launch(folder, *options) as launch:
+        launch.ends_with(USAGE)
+        one_line(launch, *words)
+        return launch.state()
+
+
+def test_wrong_config_is_a_usage_error():
+    folder = Folder("config", config(train={"global_batch_size": "32"}))
+    refused(folder, RANKS, "train.global_batch_size")
+    assert not os.path.exists(folder.file("runs"))
+
+
+def test_usage_error_of_the_ranks_is_not_restarted():
+    """Found by the ranks, not by launch."""
+    folder = Folder("seed", config(checkpoint={"resume": "auto"}))
     folder.train(2)
     folder.configure(config(run={"seed": 4}, train={"steps": 40}))
-    with Launch(folder, *RANKS) as launch:
-        launch.ends_with(2)
-        one_line(launch, "run.seed")
-        check(len(launch.state()["generations"]) == 1, f"{launch.state()}")
-    folder = Folder("launch-usage-ranks", config(train={"global_batch_size": 32}))
-    with Launch(folder, "--nproc-per-node", "3", "--nodes", "1") as launch:
-        launch.ends_with(2)
-        one_line(launch, "3 ranks", "does not divide", "1, 2, 4, 8")
-    folder = Folder("launch-usage-signals", config(run={"stop_signals": ["SIGTERM"]}))
-    with Launch(folder, *RANKS) as launch:
-        launch.ends_with(2)
-        one_line(launch, "run.stop_signals", "SIGUSR2")
+    assert len(refused(folder, RANKS, "run.seed")["generations"]) == 1
 
 
-def stopped_and_interrupted():
-    expected = undisturbed()
-    folder = Folder("launch-stopped", LONG)
+def test_ranks_that_do_not_divide_the_batch_are_a_usage_error():
+    folder = Folder("ranks", config(train={"global_batch_size": 32}))
+    refused(folder, ("--nproc-per-node", "3", "--nodes", "1"), "3 ranks", "does not divide", "1, 2, 4, 8")
+
+
+def test_stop_signals_without_launchs_own_are_a_usage_error():
+    folder = Folder("signals", config(run={"stop_signals": ["SIGTERM"]}))
+    refused(folder, RANKS, "run.stop_signals", "SIGUSR2")
+
+
+# ---- stops
+
+def test_stopped_and_interrupted():
+    folder = Folder("stopped", LONG)
     for number, code in ((signal.SIGTERM, 75), (signal.SIGUSR2, 75), (signal.SIGINT, 130)):
         at = folder.events("step")[-1]["step"] if folder.events("step") else 0
         with Launch(folder, *RANKS) as launch:
@@ -138,17 +149,17 @@ def stopped_and_interrupted():
             kill(launch.process.pid, number)
             launch.ends_with(code, 20)
             launch.nothing_left(5)
-            check(launch.state()["status"] == "stopped" and launch.state()["exit_code"] == code, f"{launch.state()}")
+            assert launch.state()["status"] == "stopped" and launch.state()["exit_code"] == code
     reasons = [event["reason"] for event in folder.events("end")]
-    check(reasons[:2] == ["signal", "signal"], f"ends: {reasons}")
+    assert reasons[:2] == ["signal", "signal"]
     with Launch(folder, *RANKS) as launch:
         launch.ends_with(0)
-    same_series("after three stops", folder.losses(str), expected)
+    same_series("after three stops", folder.losses(str), undisturbed())
 
 
-def begins_once():
+def test_begins_again_only_once():
     """checkpoint.resume = "never" is for the first generation: those after it go on."""
-    folder = Folder("launch-never", config(SMALL_NET, train={"steps": 300, "eval_every_epochs": 0}))
+    folder = Folder("never", config(SMALL_NET, train={"steps": 300, "eval_every_epochs": 0}))
     folder.train(2)
     folder.configure({**ENDLESS, "checkpoint": {**OFTEN, "resume": "never"}})
     with Launch(folder, *RANKS) as launch:
@@ -159,60 +170,81 @@ def begins_once():
     with Launch(folder, *RANKS) as launch:
         launch.generation(3)
         starts = [event["step"] for event in folder.events("start")]
-        check(starts[:2] == [0, 0] and starts[2] >= 100, f"starts: {starts}")
+        assert starts[:2] == [0, 0] and starts[2] >= 100
         kill(launch.ranks()[0])
         launch.generation(4)
         starts = [event["step"] for event in folder.events("start")]
-        check(starts[3] >= starts[2], f"starts: {starts}")
+        assert starts[3] >= starts[2]
         kill(launch.process.pid, signal.SIGTERM)
         launch.ends_with(75)
 
 
-def one_at_a_time():
-    folder = Folder("launch-one", ENDLESS)
-    with Launch(folder, *RANKS) as first:
-        first.reached(50)
-        with Launch(folder, *RANKS, name="second", alone=False) as second:
-            second.ends_with(2, 20)
-            one_line(second, "leads this run already", str(first.process.pid))
-        code = folder.run(1, timeout=50)  # a plain training on the same folder
-        check(code == 2, f"a second training: exit code {code}\n{folder.stderr}")
-        check("another training writes to runs/run" in folder.stderr and folder.stderr.count("convoy: error:") == 1,
-              folder.stderr)
-        check(first.process.poll() is None, "the first launch has ended")
-        at = folder.events("step")[-1]["step"]
-        first.reached(at + 50)  # undisturbed
-        # A lock that somebody removes is a lock lost: the run ends rather than write beside another.
-        os.remove(folder.file("runs", "run", "run.lock"))
-        first.generation(2)
-        check("the run's lock is lost" in first.stderr(), first.stderr())
-        check("the run's lock is lost" in first.state()["generations"][0]["exit"], f"{first.state()}")
+# ---- one at a time
+
+@pytest.fixture
+def first():
+    """A launch that trains."""
+    folder = Folder("one", ENDLESS)
+    with Launch(folder, *RANKS) as launch:
+        launch.reached(50)
+        yield launch
 
 
-def bad_state_and_folders():
-    folder = Folder("launch-bad-state", config())
+def still_trains(launch):
+    assert launch.process.poll() is None
+    at = launch.folder.events("step")[-1]["step"]
+    launch.reached(at + 50)
+
+
+def test_second_launch_is_a_usage_error(first):
+    with Launch(first.folder, *RANKS, name="second", alone=False) as second:
+        second.ends_with(USAGE, 20)
+        one_line(second, "leads this run already", str(first.process.pid))
+    still_trains(first)
+
+
+def test_training_beside_a_launch_is_a_usage_error(first):
+    """A plain training on the same folder."""
+    folder = first.folder
+    assert folder.run(1, timeout=50) == USAGE, folder.stderr
+    assert "another training writes to runs/run" in folder.stderr and folder.stderr.count("convoy: error:") == 1
+    still_trains(first)
+
+
+def test_run_without_its_lock_ends(first):
+    """A lock that somebody removes is a lock lost: the run ends rather than write beside another."""
+    os.remove(first.folder.file("runs", "run", "run.lock"))
+    first.generation(2)
+    assert "the run's lock is lost" in first.stderr()
+    assert "the run's lock is lost" in first.state()["generations"][0]["exit"]
+
+
+# ---- bad state and folders
+
+def test_bad_state_is_a_usage_error():
+    folder = Folder("bad-state", config())
     os.makedirs(folder.file("runs", "run", "launch"))
     with open(folder.file("runs", "run", "launch", "state.json"), "w") as file:
         file.write("{")
-    with Launch(folder, *RANKS) as launch:
-        launch.ends_with(2)
-        one_line(launch, "state.json", "is no state of a launch")
-    shutil.rmtree(folder.file("runs"))
+    refused(folder, RANKS, "state.json", "is no state of a launch")
+
+
+def test_file_in_place_of_the_run_folder_is_a_usage_error():
+    folder = Folder("file", config())
     with open(folder.file("runs"), "w"):
         pass
-    with Launch(folder, *RANKS, name="file") as launch:
-        launch.ends_with(2)
-        one_line(launch, "cannot make the folder")
-    os.remove(folder.file("runs"))
-    for option, words in ((("--hosts", "nowhere.txt"), ("--hosts", "nowhere.txt")),
-                          (("--hosts-from", "exit 3"), ("--hosts-from", "exit code 3")),
-                          (("--hosts-from", "echo a slots=x"), ("--hosts-from", ":1:")),
-                          (("--launcher", "srun"), ("--launcher", "Slurm"))):
-        with Launch(folder, *RANKS, *option, name="-".join(option[0:1])) as launch:
-            launch.ends_with(2)
-            check(all(word in launch.stderr().splitlines()[-1] for word in words), launch.stderr())
+    refused(folder, RANKS, "cannot make the folder")
 
 
-if __name__ == "__main__":
-    main([killed_rank_and_mpirun, killed_launch, gives_up_after_restarts, same_checkpoint_twice,
-          usage_error_is_not_restarted, stopped_and_interrupted, begins_once, one_at_a_time, bad_state_and_folders])
+@pytest.mark.parametrize("option, words", (
+    (("--hosts", "nowhere.txt"), ("--hosts", "nowhere.txt")),
+    (("--hosts-from", "exit 3"), ("--hosts-from", "exit code 3")),
+    (("--hosts-from", "echo a slots=x"), ("--hosts-from", ":1:")),
+    (("--launcher", "srun"), ("--launcher", "Slurm"))))
+def test_wrong_option_is_a_usage_error(option, words):
+    folder = Folder("option", config())
+    with Launch(folder, *RANKS, *option) as launch:
+        launch.ends_with(USAGE)
+        last = launch.stderr().splitlines()[-1]
+        for word in words:
+            assert word in last
