@@ -128,6 +128,7 @@ def test_data_parallel_gives_the_same_bits_on_two_ranks():
     same_run(train(2), train(1, microbatches=2))
 
 
+@slow
 @pytest.mark.parametrize("ranks", (2, 4))
 @pytest.mark.parametrize("keys", ROUNDING)
 def test_data_parallel_with_four_parts_agrees_to_rounding(keys, ranks):
@@ -135,7 +136,8 @@ def test_data_parallel_with_four_parts_agrees_to_rounding(keys, ranks):
     close_run(train(ranks, microbatches=4 // ranks, **keys), train(1, microbatches=4, **keys))
 
 
-@pytest.mark.parametrize("schedule", ("1f1b", pytest.param("zb_v", marks=slow)))
+@slow
+@pytest.mark.parametrize("schedule", ("1f1b", "zb_v"))
 def test_hybrid_pipeline_gives_the_same_bits(schedule):
     """Two replicas of two stages add the same two sums as two ranks with the whole model each."""
     same_run(train(4, "pipeline", schedule=schedule, stages=2, microbatches=2), train(2, microbatches=2))
@@ -158,6 +160,7 @@ def test_scatter_gives_the_same_bits_on_two_ranks():
     same_run(train(2, "scatter"), train(2))
 
 
+@slow
 @pytest.mark.parametrize("keys", ROUNDING)
 def test_scatter_on_four_ranks_agrees_to_rounding(keys):
     """Sums may be grouped otherwise."""
