@@ -71,7 +71,7 @@ void CudaBackend::refresh_compute(Weight& weight) {
     return;
   }
   if (!weight.compute) weight.compute = tensor({weight.layout->elements()}, options_.compute);
-  cast(weight.master, weight.compute);
+  run(ops::Cast{weight.master, weight.compute});
   weight.backward = weight.compute;
 }
 

@@ -65,8 +65,9 @@ def test_flipped_byte_is_noticed(whole, name):
     folder = whole.copy("damaged")
     newest = folder.checkpoints()[-1]
     with h5py.File(newest, "r") as file:
-        chunk = file[name].id.get_chunk_info(0)
-    flip(newest, chunk.byte_offset + chunk.size // 2)
+        data = file[name].id
+        middle = data.get_offset() + data.get_storage_size() // 2
+    flip(newest, middle)
     resumes(whole, folder, [newest], 20, 1)
 
 
