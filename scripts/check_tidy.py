@@ -21,6 +21,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 EXTRA = ["--extra-arg=" + flag for flag in ("-Wno-unknown-warning-option", "-DFMT_CONSTEVAL=",
                                             "-include" + os.path.join(ROOT, "scripts", "tidy", "source_location.h"))]
 FOLDERS = ("layers", "parallel", "io", "app")
+# GCC's precompiled headers mean nothing to clang, and each source includes what it needs.
+PRECOMPILED = re.compile(r" -Winvalid-pch| -include \S*/cmake_pch\.hxx| -fpch-preprocess")
 INCLUDE = re.compile(rb'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 
 
@@ -66,18 +68,22 @@ def main():
         print("check_tidy: skipped: " + ("no clang-tidy 14 here" if tidy is None else "no " + database))
         return 77
     with open(database) as file:
-        commands = {os.path.abspath(os.path.join(entry["directory"], entry["file"])): entry["command"]
-                    for entry in json.load(file)}
+        entries = json.load(file)
+    for entry in entries:
+        entry["command"] = PRECOMPILED.sub("", entry["command"])
+    commands = {os.path.abspath(os.path.join(entry["directory"], entry["file"])): entry["command"] for entry in entries}
     sources = [path for path in sorted(commands)
                if os.path.relpath(path, ROOT).split(os.sep)[0] in FOLDERS and (not only or path in only)]
     cache = os.path.join(build, "tidy")
     os.makedirs(cache, exist_ok=True)
+    with open(os.path.join(cache, "compile_commands.json"), "w") as file:
+        json.dump(entries, file)
 
     def check(source):
         marker = os.path.join(cache, key_of(source, commands[source]))
         if os.path.exists(marker):
             return None
-        result = subprocess.run([tidy, "-p", build, "--quiet", "--warnings-as-errors=*",
+        result = subprocess.run([tidy, "-p", cache, "--quiet", "--warnings-as-errors=*",
                                  *EXTRA, source], capture_output=True, text=True)
         if result.returncode == 0:
             open(marker, "w").close()

@@ -12,7 +12,7 @@ from behaviour import SMALL_NET, USAGE, Folder, config, error_lines, same_series
 from launching import Launch, kill, wait_for
 
 RANKS = ("--nproc-per-node", "2")
-STEPS = 3000  # several seconds, more than ranks need to end after their launcher
+STEPS = 6000  # several seconds, more than ranks need to end after their launcher
 OFTEN = {"every_steps": 100, "every_epochs": 0, "keep": 3}
 LONG = config(SMALL_NET, train={"steps": STEPS, "eval_every_epochs": 0}, checkpoint=OFTEN)
 ENDLESS = config(SMALL_NET, train={"steps": 10000000, "eval_every_epochs": 0}, checkpoint=OFTEN)
