@@ -36,7 +36,6 @@ class CompareBackend final : public ObservingBackend<CompareBackend> {
   void copy_from_host(const void* source, const Tensor& destination) override;
   void zero(const Tensor& x) override;
   bool all_finite(const Tensor& x) override;
-  std::unique_ptr<TimeMark> mark() override { return Backend::mark(); }
 
   std::unique_ptr<WeightLayout> conv2d_layout(const Conv2dSpec& spec, const Shape& input) override;
   std::unique_ptr<WeightLayout> linear_layout(std::int64_t in, std::int64_t out, std::int64_t batch) override;
