@@ -8,6 +8,10 @@
 // on a torch.nn.BatchNorm2d).
 #pragma once
 
+#include <memory>
+#include <string_view>
+
+#include "layers/base/options.h"
 #include "layers/layer.h"
 
 namespace convoy {
@@ -45,6 +49,16 @@ class BatchNorm2d final : public Layer {
   StatisticsReducer* reducer_ = nullptr;
   std::string path_;
   std::vector<double> host_;  // sums on their way through the reducer
+};
+
+struct BatchNorm2dOptions {
+  static constexpr std::string_view kName = "batch_norm2d";
+  template <class Visitor, class Self>
+  static void visit(Visitor& /*v*/, Self& /*o*/) {}
+  [[nodiscard]] std::unique_ptr<Layer> make(bool relu_follows) const {
+    return std::make_unique<BatchNorm2d>(relu_follows);
+  }
+  bool operator==(const BatchNorm2dOptions&) const = default;
 };
 
 }  // namespace convoy

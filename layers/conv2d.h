@@ -3,6 +3,10 @@
 // 2-d convolution with a square kernel. Parameters weight [out, in, k, k] and, when asked for, bias [out].
 #pragma once
 
+#include <memory>
+#include <string_view>
+
+#include "layers/base/options.h"
 #include "layers/layer.h"
 
 namespace convoy {
@@ -26,6 +30,28 @@ class Conv2d final : public Layer {
   bool has_bias_;
   Parameter* weight_ = nullptr;
   Parameter* bias_ = nullptr;
+};
+
+struct Conv2dOptions {
+  static constexpr std::string_view kName = "conv2d";
+  std::int64_t out_channels = 0;
+  std::int64_t kernel_size = 0;
+  std::int64_t stride = 1;
+  std::int64_t padding = 0;
+  bool bias = true;
+
+  template <class Visitor, class Self>
+  static void visit(Visitor& v, Self& o) {
+    v.key("out_channels", o.out_channels, between(1, 65536).required(), "channels of the output");
+    v.key("kernel_size", o.kernel_size, between(1, 1024).required(), "height and width");
+    v.key("stride", o.stride, between(1, 1024), "step of the window; default of max_pool2d: kernel_size");
+    v.key("padding", o.padding, between(0, 1024), "added on each side");
+    v.key("bias", o.bias, anything(), "whether a bias is added");
+  }
+  [[nodiscard]] std::unique_ptr<Layer> make() const {
+    return std::make_unique<Conv2d>(Conv2dSpec{0, out_channels, kernel_size, stride, padding}, bias);
+  }
+  bool operator==(const Conv2dOptions&) const = default;
 };
 
 }  // namespace convoy

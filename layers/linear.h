@@ -3,6 +3,10 @@
 // y = x W^T + b, optionally max(0, y) in the same pass. Parameters weight [out, in] and bias [out].
 #pragma once
 
+#include <memory>
+#include <string_view>
+
+#include "layers/base/options.h"
 #include "layers/layer.h"
 
 namespace convoy {
@@ -22,6 +26,22 @@ class Linear final : public Layer {
   bool has_bias_, relu_;
   Parameter* weight_ = nullptr;
   Parameter* bias_ = nullptr;
+};
+
+struct LinearOptions {
+  static constexpr std::string_view kName = "linear";
+  std::int64_t out_features = 0;
+  bool bias = true;
+
+  template <class Visitor, class Self>
+  static void visit(Visitor& v, Self& o) {
+    v.key("out_features", o.out_features, between(1, 1e7).required(), "length of the output");
+    v.key("bias", o.bias, anything(), "whether a bias is added");
+  }
+  [[nodiscard]] std::unique_ptr<Layer> make(bool relu_follows) const {
+    return std::make_unique<Linear>(out_features, bias, relu_follows);
+  }
+  bool operator==(const LinearOptions&) const = default;
 };
 
 }  // namespace convoy

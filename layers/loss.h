@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The losses. Each adds its per-sample sums to `totals` and, in training, leaves the gradient of the mean over the
-// global batch, so that gradients only ever need summing.
+// The losses and their options. Each adds its per-sample sums to `totals` and, in training, leaves the gradient of the
+// mean over the global batch, so that gradients only ever need summing.
 #pragma once
 
 #include "layers/backend/backend.h"
+#include "layers/base/options.h"
 
 namespace convoy {
 
@@ -13,7 +14,15 @@ struct Loss {
     kCrossEntropy,  ///< softmax cross-entropy against class labels (torch.nn.CrossEntropyLoss)
     kMse            ///< mean squared error (torch.nn.MSELoss) against targets, or against one-hot class labels
   } kind = Kind::kCrossEntropy;
-  float label_smoothing = 0;  ///< training only; evaluation reports the plain loss
+  double label_smoothing = 0;  ///< training only; evaluation reports the plain loss
+
+  template <class Visitor, class Self>
+  static void visit(Visitor& v, Self& o) {
+    v.key("loss", o.kind, anything(), "mse also takes class labels, as one-hot targets");
+    v.key("label_smoothing", o.label_smoothing, below(0, 1).only_for("train.loss", o.kind, {Kind::kCrossEntropy}),
+          "share of the target spread over all classes");
+  }
+  bool operator==(const Loss&) const = default;
 
   /// outputs [n, K]; targets: int64 [n] labels or float32 [n, K] targets; totals float64 [3], see Backend.
   /// doutputs (set): gradient of loss_scale * sum / global_samples; empty in evaluation.
@@ -23,10 +32,11 @@ struct Loss {
     if (kind == Kind::kMse) {
       backend.run(ops::Mse{outputs, targets, scale, doutputs, totals});
     } else {
-      backend.run(
-          ops::SoftmaxCrossEntropy{outputs, targets, doutputs ? label_smoothing : 0.0F, scale, doutputs, totals});
+      backend.run(ops::SoftmaxCrossEntropy{outputs, targets, doutputs ? static_cast<float>(label_smoothing) : 0.0F,
+                                           scale, doutputs, totals});
     }
   }
 };
+CONVOY_OPTION_ENUM(Loss::Kind, "cross_entropy", "mse");
 
 }  // namespace convoy

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "layers/base/error.h"
+#include "layers/base/option_error.h"
 #include "layers/base/profile_range.h"
 
 namespace convoy {
@@ -32,7 +33,7 @@ int lowest_learning(const std::vector<UnitInfo>& units) {
   const auto found = std::find_if(units.begin(), units.end(), learns);
   if (found != units.end()) return static_cast<int>(found - units.begin());
   if (std::any_of(units.begin(), units.end(), [](const UnitInfo& unit) { return unit.frozen; })) {
-    fail_usage("model.freeze: names every unit that has parameters: there is nothing to train (leave out one)");
+    fail_option("model.freeze", "names every unit that has parameters: there is nothing to train (leave out one)");
   }
   fail_usage("the model has no parameters: there is nothing to train");
 }

@@ -3,6 +3,10 @@
 // Max pooling, global average pooling, and flattening: layers without parameters that change an image's extent.
 #pragma once
 
+#include <memory>
+#include <string_view>
+
+#include "layers/base/options.h"
 #include "layers/layer.h"
 
 namespace convoy {
@@ -36,6 +40,41 @@ class Flatten final : public Layer {
   [[nodiscard]] Shape output_shape(const Shape& input) const override;
   Tensor forward(const Tensor& x, Cache& cache, Mode mode) override;
   Tensor backward_input(const Tensor& dy, Cache& cache) override;
+};
+
+struct MaxPool2dOptions {
+  static constexpr std::string_view kName = "max_pool2d";
+  std::int64_t kernel_size = 0;
+  std::int64_t stride = 1;
+  std::int64_t padding = 0;
+
+  template <class Visitor, class Self>
+  static void visit(Visitor& v, Self& o) {
+    v.key("kernel_size", o.kernel_size, between(1, 1024).required(), "height and width");
+    v.fallback(o.stride, o.kernel_size);
+    v.key("stride", o.stride, between(1, 1024), "step of the window; default of max_pool2d: kernel_size");
+    v.key("padding", o.padding, between(0, 1024), "added on each side");
+  }
+  [[nodiscard]] std::unique_ptr<Layer> make() const {
+    return std::make_unique<MaxPool2d>(PoolSpec{kernel_size, stride, padding});
+  }
+  bool operator==(const MaxPool2dOptions&) const = default;
+};
+
+struct GlobalAvgPoolOptions {
+  static constexpr std::string_view kName = "global_avg_pool";
+  template <class Visitor, class Self>
+  static void visit(Visitor& /*v*/, Self& /*o*/) {}
+  [[nodiscard]] std::unique_ptr<Layer> make() const { return std::make_unique<GlobalAvgPool>(); }
+  bool operator==(const GlobalAvgPoolOptions&) const = default;
+};
+
+struct FlattenOptions {
+  static constexpr std::string_view kName = "flatten";
+  template <class Visitor, class Self>
+  static void visit(Visitor& /*v*/, Self& /*o*/) {}
+  [[nodiscard]] std::unique_ptr<Layer> make() const { return std::make_unique<Flatten>(); }
+  bool operator==(const FlattenOptions&) const = default;
 };
 
 }  // namespace convoy

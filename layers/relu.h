@@ -3,6 +3,10 @@
 // y = max(0, x), any shape. No parameters.
 #pragma once
 
+#include <memory>
+#include <string_view>
+
+#include "layers/base/options.h"
 #include "layers/layer.h"
 
 namespace convoy {
@@ -13,6 +17,14 @@ class Relu final : public Layer {
   [[nodiscard]] Shape output_shape(const Shape& input) const override { return input; }
   Tensor forward(const Tensor& x, Cache& cache, Mode mode) override;
   Tensor backward_input(const Tensor& dy, Cache& cache) override;
+};
+
+struct ReluOptions {
+  static constexpr std::string_view kName = "relu";
+  template <class Visitor, class Self>
+  static void visit(Visitor& /*v*/, Self& /*o*/) {}
+  [[nodiscard]] std::unique_ptr<Layer> make() const { return std::make_unique<Relu>(); }
+  bool operator==(const ReluOptions&) const = default;
 };
 
 }  // namespace convoy

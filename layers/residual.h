@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 
 #include "layers/batch_norm2d.h"
 #include "layers/conv2d.h"
@@ -49,5 +50,23 @@ class ResidualBlock final : public Layer {
   std::vector<std::unique_ptr<ConvNorm>> path_;
   std::unique_ptr<ConvNorm> downsample_;
 };
+
+template <ResidualBlock::Kind kKind>
+struct BlockOptions {
+  static constexpr std::string_view kName = kKind == ResidualBlock::Kind::kBasic ? "basic_block" : "bottleneck";
+  std::int64_t channels = 0;  ///< torchvision's "planes"
+  std::int64_t stride = 1;
+
+  template <class Visitor, class Self>
+  static void visit(Visitor& v, Self& o) {
+    v.key("channels", o.channels, between(1, 65536).required(),
+          "width of the block; a bottleneck puts out four times as many");
+    v.key("stride", o.stride, between(1, 1024), "step of the window; default of max_pool2d: kernel_size");
+  }
+  [[nodiscard]] std::unique_ptr<Layer> make() const { return std::make_unique<ResidualBlock>(kKind, channels, stride); }
+  bool operator==(const BlockOptions&) const = default;
+};
+using BasicBlockOptions = BlockOptions<ResidualBlock::Kind::kBasic>;
+using BottleneckOptions = BlockOptions<ResidualBlock::Kind::kBottleneck>;
 
 }  // namespace convoy

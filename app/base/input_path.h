@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include "layers/base/options.h"
+
 namespace convoy {
 
 /// A file that was found, or why not.
@@ -12,9 +14,6 @@ struct InputPath {
   std::string path;     ///< as written, or below the config file's folder; with the group, if one was named
   std::string problem;  ///< empty when found; else what is wrong (what would be right)
 };
-
-/// What an input may be.
-enum class InputForm { kFile, kFileOrFolder, kFileOrShards };
 
 /// Looks for `written`, FILE or FILE:/GROUP, from the current folder and, if it is not there, from the folder of the
 /// config file `config`. Of shards (io/data/shards.h) it is PATTERN or PATTERN:/GROUP, and they must be a whole set.

@@ -13,12 +13,12 @@ namespace convoy {
 
 namespace {
 
-DType compute_type(PrecisionKind precision) {
+DType compute_type(Precision precision) {
   switch (precision) {
-    case PrecisionKind::kFp32:
-    case PrecisionKind::kTf32: return DType::kF32;
-    case PrecisionKind::kBf16: return DType::kBF16;
-    case PrecisionKind::kFp16: return DType::kF16;
+    case Precision::kFp32:
+    case Precision::kTf32: return DType::kF32;
+    case Precision::kBf16: return DType::kBF16;
+    case Precision::kFp16: return DType::kF16;
   }
   fail("train.precision: unknown");
 }
@@ -28,11 +28,11 @@ DType compute_type(PrecisionKind precision) {
 #ifdef CONVOY_CUDA
 
 std::unique_ptr<Backend> build_backend(const Config& config, const DeviceChoice& device) {
-  const PrecisionKind precision = config.train.precision;
+  const Precision precision = config.train.precision;
   const DType compute = compute_type(precision);
   if (!device.on_gpu()) return std::make_unique<OnednnBackend>(device.threads, compute);
   return std::make_unique<CudaBackend>(
-      CudaOptions{device.gpu, compute, precision == PrecisionKind::kTf32, config.device.deterministic});
+      CudaOptions{device.gpu, compute, precision == Precision::kTf32, config.device.deterministic});
 }
 
 std::string compute_library(const DeviceChoice& device) {

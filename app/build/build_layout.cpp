@@ -3,7 +3,6 @@
 
 #include "app/build/build_backend.h"
 #include "app/build/build_model.h"
-#include "app/build/config_checks.h"
 #include "layers/base/error.h"
 #include "parallel/comm/agree.h"
 
@@ -30,13 +29,13 @@ double range_seconds(const UnitRange& range, const std::vector<UnitCost>& costs)
 }  // namespace
 
 Layout plan_layout(const Config& config, int ranks) {
-  const ParallelConfig& p = config.parallel;
+  const ParallelOptions& p = config.parallel;
   const bool cuts = p.mode == ParallelMode::kModel || p.mode == ParallelMode::kPipeline;
   const int stages = !cuts ? 1 : p.stages > 0 ? static_cast<int>(p.stages) : ranks;
   Layout layout;
   layout.mesh = Mesh(ranks, stages);
   const ScheduleChoice choice = schedule_choice(p, stages);
-  layout.schedule = make_schedule(choice.name, choice.stages, choice.microbatches, choice.chunks);
+  layout.schedule = choice.make();
   check_batch(config.train.global_batch_size, layout.mesh.replicas(), choice.microbatches);
   return layout;
 }
@@ -70,14 +69,14 @@ std::vector<UnitCost> measure_costs(const Config& config, const Dataset& data, s
 }
 
 void cut_model(Layout& layout, const Config& config, const std::vector<UnitInfo>& units, double memory_bytes) {
-  const ParallelConfig& p = config.parallel;
+  const ParallelOptions& p = config.parallel;
   if (layout.schedule.virtual_stages() == 1) {
     layout.partition = {{0, static_cast<int>(units.size())}};
   } else if (!p.partition.first_units.empty()) {
     layout.partition = cut_at_units(layout.schedule, units, p.partition.first_units);
   } else {
     const double bytes = p.stage_memory_gb > 0 ? p.stage_memory_gb * 1e9 : memory_bytes;
-    layout.partition = cut_by_cost(layout.schedule, layout.costs, {bytes, optimizer_slots(config.optimizer)});
+    layout.partition = cut_by_cost(layout.schedule, layout.costs, {bytes, config.optimizer.slots()});
   }
 }
 

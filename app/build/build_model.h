@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From the [model], [optimizer], [lr_schedule] and [train] sections to the objects of layers/.
+// From the [model], [lr_schedule] and [data] sections to the objects of layers/.
 #pragma once
 
 #include <vector>
@@ -8,10 +8,8 @@
 #include "app/config/config.h"
 #include "io/data/dataset.h"
 #include "layers/base/batch.h"
-#include "layers/loss.h"
 #include "layers/model.h"
 #include "layers/optim/lr_schedule.h"
-#include "layers/optim/optimizer.h"
 
 namespace convoy {
 
@@ -33,11 +31,7 @@ void check_image_size(const Config& config, Backend& backend, const Dataset& dat
 /// Throws a usage Error unless the last unit puts out what the data has.
 void check_outputs(const Config& config, const Dataset& data, const Shape& output);
 
-[[nodiscard]] OptimizerSpec optimizer_spec(const OptimizerConfig& config);
-/// Floats of state per parameter.
-[[nodiscard]] double optimizer_slots(const OptimizerConfig& config);
 [[nodiscard]] LrSchedule lr_schedule(const Config& config, std::int64_t steps_per_epoch, std::int64_t total_steps);
-[[nodiscard]] Loss build_loss(const TrainConfig& config);
-[[nodiscard]] Normalization normalization(const DataConfig& data);
+[[nodiscard]] Normalization normalization(const DataOptions& data);
 
 }  // namespace convoy

@@ -39,7 +39,7 @@ void build_basics(Run& run, const World& world, int ranks, const DataPlaces& dat
 }
 
 void build_communicators(Run& run, const RankGroup& ranks) {
-  const ParallelConfig& c = run.config.parallel;
+  const ParallelOptions& c = run.config.parallel;
   const int replica = run.replica();
   const int stage = run.stage();
   const auto of_device = [&](std::unique_ptr<Communicator> host, Traffic traffic, const char* name) {
@@ -88,15 +88,15 @@ void place_gradients(Run& run) {
 
 void build_runner(Run& run) {
   const Config& c = run.config;
-  run.optimizer = make_optimizer(optimizer_spec(c.optimizer), *run.backend, run.model->parameters());
+  run.optimizer = make_optimizer(c.optimizer.update, *run.backend, run.model->parameters());
   run.loss_scaler = LossScaler(run.backend->compute_type() == DType::kF16);
   if (c.parallel.mode == ParallelMode::kScatter) {
-    run.runner = std::make_unique<ScatterRunner>(*run.model, *run.optimizer, build_loss(c.train), normalization(c.data),
+    run.runner = std::make_unique<ScatterRunner>(*run.model, *run.optimizer, c.train.loss, normalization(c.data),
                                                  *run.replicas, run.loss_scaler);
     return;
   }
   run.runner = std::make_unique<Executor>(
-      *run.model, *run.optimizer, build_loss(c.train), normalization(c.data), run.layout.schedule,
+      *run.model, *run.optimizer, c.train.loss, normalization(c.data), run.layout.schedule,
       Executor::Coordinates{run.stage(), run.stages.get(), run.replicas.get()},
       Executor::Buckets{c.parallel.first_bucket_mb, c.parallel.bucket_mb}, run.loss_scaler, recorder(run));
 }

@@ -3,16 +3,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <memory>
 #include <span>
 
 #include "app/base/expand_variables.h"
-#include "io/data/cifar10.h"
-#include "io/data/idx.h"
-#include "io/data/shards.h"
+#include "io/data/datasets.h"
 #include "io/files/file_stage.h"
-#include "io/hdf5/hdf5_source.h"
 #include "layers/base/clock.h"
 #include "layers/base/error.h"
 #include "layers/base/format_bytes.h"
@@ -22,32 +18,8 @@ namespace convoy {
 
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr double kSlice = 5;  // seconds: ranks that wait hear that often that the copy goes on
 constexpr const char* kWhat = "staging the data";
-
-/// The files that a source of samples is read from.
-std::vector<std::string> files_of(DataKind kind, const std::string& source, bool training) {
-  if (kind == DataKind::kIdx) return idx_files(source, training);
-  if (kind == DataKind::kCifar10) return cifar10_files(source, training);
-  std::vector<std::string> files = shard_sources(source);
-  for (std::string& file : files) file = Hdf5Source(file).path;
-  return files;
-}
-
-/// What the source is called when its files lie in `folder`.
-std::string moved_source(DataKind kind, const std::string& source, const std::string& first_file,
-                         const std::string& folder) {
-  const auto in_folder = [&](const std::string& path) {
-    return (fs::path(folder) / fs::path(path).filename()).string();
-  };
-  if (kind == DataKind::kIdx) return in_folder(first_file);
-  if (kind == DataKind::kCifar10) return fs::is_directory(source) ? folder : in_folder(source);
-  Hdf5Source place(source);
-  place.path = in_folder(place.path);
-  return place.name_of();
-}
 
 /// One data set on its way.
 struct Staged {
@@ -79,7 +51,7 @@ void copy(std::vector<Staged>& sets, double slice) {
 }  // namespace
 
 DataPlaces stage_data(const Config& config, const World& world, Communicator& all) {
-  const DataConfig& d = config.data;
+  const DataOptions& d = config.data;
   DataPlaces places{d.train, d.validation, {}};
   if (d.stage_dir.empty()) return places;
   // agree() names the host of every rank but the first.
@@ -94,7 +66,7 @@ DataPlaces stage_data(const Config& config, const World& world, Communicator& al
   std::vector<Staged> sets;
   const auto add = [&](const std::string& source, bool training, std::string& place) {
     if (source.empty()) return;
-    const std::vector<std::string> files = files_of(d.kind, source, training);
+    const std::vector<std::string> files = dataset_files(d.kind, source, training);
     auto stage = std::make_unique<FileStage>(expand_variables(d.stage_dir, process_variable), files);
     place = moved_source(d.kind, source, files.front(), stage->folder());
     sets.push_back({source, &place, std::move(stage), false, 0});

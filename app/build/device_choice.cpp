@@ -9,6 +9,7 @@
 
 #include "layers/backend/cuda_devices.h"
 #include "layers/base/error.h"
+#include "layers/base/option_error.h"
 
 namespace convoy {
 
@@ -60,7 +61,7 @@ int choose_loader_threads(const Config& config, const RankPlace& place, const De
 namespace {
 
 DeviceChoice choose_computing(const Config& config, const RankPlace& place) {
-  const DeviceConfig& wanted = config.device;
+  const DeviceOptions& wanted = config.device;
   DeviceChoice choice;
   choice.threads = wanted.threads > 0 ? static_cast<int>(wanted.threads) : place.thread_share;
   choice.memory_bytes = node_memory() / place.local_size;
@@ -77,14 +78,14 @@ DeviceChoice choose_computing(const Config& config, const RankPlace& place) {
     choice.memory_bytes = kTensorShare * static_cast<double>(device.memory_bytes) / sharers;
     return choice;
   }
-  const PrecisionKind precision = config.train.precision;
+  const Precision precision = config.train.precision;
   if (wanted.kind == DeviceKind::kCuda) {
-    fail_usage("device.kind: \"cuda\", but CUDA finds no GPU on {}: {} ({}; or compute on the CPU with \"cpu\")",
-               place.host, report.problem, report.remedy);
+    fail_option("device.kind", "\"cuda\", but CUDA finds no GPU on {}: {} ({}; or compute on the CPU with \"cpu\")",
+                place.host, report.problem, report.remedy);
   }
-  if (precision == PrecisionKind::kTf32 || precision == PrecisionKind::kFp16) {
-    fail_usage("train.precision: \"{}\" needs a GPU, and CUDA finds none on {}: {} ({}; on the CPU: fp32 or bf16)",
-               to_string(precision), place.host, report.problem, report.remedy);
+  if (precision == Precision::kTf32 || precision == Precision::kFp16) {
+    fail_option("train.precision", "\"{}\" needs a GPU, and CUDA finds none on {}: {} ({}; on the CPU: fp32 or bf16)",
+                to_string(precision), place.host, report.problem, report.remedy);
   }
   if (kCudaBuilt) choice.no_gpu = report.problem;
   return choice;

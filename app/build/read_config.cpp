@@ -2,13 +2,19 @@
 #include "app/build/read_config.h"
 
 #include "app/build/config_checks.h"
+#include "layers/base/error.h"
+#include "layers/base/option_error.h"
 
 namespace convoy {
 
 Config parse_config(std::string_view text, const std::string& path, const std::vector<std::string>& overrides,
                     InputFiles files) {
   ParsedConfig parsed = parse_keys(text, path, overrides, files);
-  check_config(parsed.config, parsed.place);
+  try {
+    check_config(parsed.config);
+  } catch (const OptionError& error) {
+    throw Error(fmt::format("{}: {}", parsed.place(error.key()), error.what()), error.code());
+  }
   return std::move(parsed.config);
 }
 

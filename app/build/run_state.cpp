@@ -40,12 +40,12 @@ void check_checkpoint(const Run& run, const Checkpoint& checkpoint, const std::s
   }
   if (checkpoint.optimizer.size() != slots.size()) {
     fail_usage("{}: holds state of another optimizer than optimizer.name = {} (use the one it was written with)", file,
-               to_string(run.config.optimizer.name));
+               run.config.optimizer.name());
   }
 }
 
 std::string file_to_resume(const Run& run) {
-  const CheckpointConfig& c = run.config.checkpoint;
+  const CheckpointOptions& c = run.config.checkpoint;
   if (c.resume == "never") return "";
   if (c.resume != "auto") return c.resume;
   const auto found = find_newest_checkpoint(checkpoint_folder(run.config), [](const std::string& warning) {
@@ -122,7 +122,7 @@ RunState restore_run(Run& run) {
 void load_model(Run& run, const std::string& file) { load_weights(run, file, ""); }
 
 void load_start_weights(Run& run) {
-  const ModelConfig& model = run.config.model;
+  const ModelOptions& model = run.config.model;
   if (!model.weights.empty()) load_weights(run, model.weights, model.reset_head ? head_prefix(*run.model) : "");
 }
 

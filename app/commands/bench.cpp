@@ -86,7 +86,7 @@ void check_whole_batches(const Run& run) {
 /// Steps are timed at one size of images, the largest.
 LoadedConfig load_point(const RankGroup& ranks, const std::string& path, const std::vector<std::string>& overrides) {
   LoadedConfig loaded = load_config(ranks, path, overrides);
-  DataConfig& d = loaded.config.data;
+  DataOptions& d = loaded.config.data;
   if (d.train_sizes.empty()) return loaded;
   d.train_sizes = {*std::max_element(d.train_sizes.begin(), d.train_sizes.end())};
   d.size_milestones.clear();

@@ -18,7 +18,7 @@ namespace {
 
 // As comments, so that the output stays a config. The costs are measured here, as at the start of a run.
 void print_stages(const Config& config) {
-  const ParallelConfig& p = config.parallel;
+  const ParallelOptions& p = config.parallel;
   if (p.mode != ParallelMode::kModel && p.mode != ParallelMode::kPipeline) return;
   if (p.stages == 0) {
     std::cout << "\n# as many stages as ranks: `convoy train --dry-run` under mpirun shows the cut\n";

@@ -7,11 +7,11 @@
 #include <array>
 #include <iostream>
 
-#include "app/base/did_you_mean.h"
 #include "app/commands/launch_options.h"
 #include "app/commands/version_text.h"
 #include "app/config/config_keys.h"
 #include "io/data/shards.h"
+#include "layers/base/did_you_mean.h"
 #include "layers/base/error.h"
 
 namespace convoy {

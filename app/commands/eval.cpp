@@ -14,7 +14,7 @@ namespace convoy {
 
 int eval_command(World& world, const EvalArguments& arguments) {
   LoadedConfig loaded = load_config(world.ranks(), arguments.config, arguments.overrides);
-  DataConfig& read = loaded.config.data;  // as validation is, should it evaluate on the training data
+  DataOptions& read = loaded.config.data;  // as validation is, should it evaluate on the training data
   read.augment.clear();
   read.train_sizes.clear();
   read.size_milestones.clear();

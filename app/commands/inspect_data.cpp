@@ -42,7 +42,7 @@ void describe(const char* key, const std::string& source, const Dataset& data) {
   if (!names.empty()) std::cout << fmt::format("{:<16} {}\n", "  class names", fmt::join(names, ", "));
 }
 
-void print_sizes(const DataConfig& d) {
+void print_sizes(const DataOptions& d) {
   for (std::size_t i = 0; i < d.size_milestones.size(); ++i) {
     std::cout << fmt::format("{:<16} {}: images of {}x{}\n", i == 0 ? "  after epoch" : "", d.size_milestones[i],
                              d.train_sizes[i + 1], d.train_sizes[i + 1]);

@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // The first of run.stop_signals that mpirun and srun pass on to ranks.
-int launcher_stop_signal(const RunConfig& run) {
+int launcher_stop_signal(const RunOptions& run) {
   for (const std::string& name : run.stop_signals) {
     const int signal = signal_number(name);
     if (signal == SIGUSR1 || signal == SIGUSR2) return signal;
@@ -34,7 +34,7 @@ int launcher_stop_signal(const RunConfig& run) {
       "those");
 }
 
-std::vector<int> caught_signals(const RunConfig& run) {
+std::vector<int> caught_signals(const RunOptions& run) {
   std::vector<int> signals{SIGINT, SIGTERM, SIGHUP};
   for (const std::string& name : run.stop_signals) signals.push_back(signal_number(name));
   std::sort(signals.begin(), signals.end());
@@ -75,7 +75,7 @@ Launcher make_launcher(const LaunchArguments& arguments, HostKind hosts) {
   return launcher;
 }
 
-SupervisorOptions supervisor_options(const LaunchArguments& arguments, const RunConfig& run, std::string folder,
+SupervisorOptions supervisor_options(const LaunchArguments& arguments, const RunOptions& run, std::string folder,
                                      Launcher launcher) {
   SupervisorOptions options;
   options.nodes = {arguments.min_nodes, arguments.max_nodes};

@@ -27,7 +27,7 @@ void print_plan(Run& run, const RunState& state) {
   const Config& c = run.config;
   const Mesh& mesh = run.layout.mesh;
   const auto parts = mesh.replicas() * run.layout.schedule.microbatches;
-  std::cout << fmt::format("model      {}: {} units, {} parameters, {} -> {}\n", to_string(c.model.name),
+  std::cout << fmt::format("model      {}: {} units, {} parameters, {} -> {}\n", c.model.name,
                            run.model->units().size(), run.model->parameter_count(), run.model->input_shape().str(),
                            run.model->output_shape().str())
             << fmt::format("device     {}{}\n", run.backend->description(),

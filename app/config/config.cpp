@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What follows from a Config alone: the folders of a run, the signals that it names, and whether its
-// batch divides.
+// What follows from a Config alone: the folders of a run and the signals that it names.
 #include "app/config/config.h"
 
 #include <algorithm>
 #include <csignal>
-
-#include "layers/base/error.h"
 
 namespace convoy {
 
@@ -32,22 +29,5 @@ int signal_number(std::string_view name) {
 }
 
 std::span<const std::string_view> signal_names() { return kSignalNames; }
-
-std::string batch_problem(std::int64_t global_batch, std::int64_t replicas, std::int64_t microbatches) {
-  const std::int64_t parts = replicas * microbatches;
-  if (global_batch % parts == 0) return {};
-  const std::string split = replicas == 1       ? fmt::format("{} microbatches", microbatches)
-                            : microbatches == 1 ? fmt::format("{} replicas", replicas)
-                                                : fmt::format("{} replicas x {} microbatches", replicas, microbatches);
-  const std::int64_t below = global_batch / parts * parts;
-  const std::string sizes =
-      below == 0 ? fmt::format("{} does", parts) : fmt::format("{} or {} do", below, below + parts);
-  return fmt::format("train.global_batch_size: {} does not divide into {} ({})", global_batch, split, sizes);
-}
-
-void check_batch(std::int64_t global_batch, std::int64_t replicas, std::int64_t microbatches) {
-  const std::string problem = batch_problem(global_batch, replicas, microbatches);
-  if (!problem.empty()) fail_usage("{}", problem);
-}
 
 }  // namespace convoy

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "app/config/config_schema.h"
+#include "app/config/config.h"
 #include "app/config/toml_text.h"
 #include "layers/base/error.h"
 
@@ -12,32 +12,34 @@ namespace convoy {
 namespace {
 
 struct Section {
-  std::string_view name;
+  std::string name;
   std::vector<std::string_view> keys;
 };
 
-/// A visitor that only collects names; those of a layer come as the last section, "model.layers".
+/// A visitor that collects names. A list of tables is a section of its own, "model.layers".
 class Names {
  public:
   Names() {
-    Config config;
+    const Config config;
     visit_config(*this, config);
-    LayerConfig layer;
-    section("model.layers", "");
-    visit_layer(*this, layer);
   }
-  void section(std::string_view name, std::string_view /*help*/) { sections.push_back({name, {}}); }
+  void section(std::string_view name, std::string_view /*help*/) { sections.push_back({std::string(name), {}}); }
   template <class T>
   void key(std::string_view name, const T& /*field*/, const Rule& /*rule*/, std::string_view /*help*/) {
     sections.back().keys.push_back(name);
   }
   template <class T, class U>
   void fallback(const T& /*field*/, const U& /*value*/) {}
-  void layers(const std::vector<LayerConfig>& /*layers*/, const Rule& /*rule*/) {
-    sections.back().keys.push_back("layers");
+  template <class T>
+  void tables(std::string_view name, const std::vector<T>& /*items*/, const Rule& /*rule*/, std::string_view /*help*/) {
+    sections.back().keys.push_back(name);
+    choices::NameCollector collector;
+    const T item;
+    visit_options(collector, item);
+    lists.push_back({fmt::format("{}.{}", sections.back().name, name), collector.names});
   }
 
-  std::vector<Section> sections;
+  std::vector<Section> sections, lists;
 };
 
 /// "did you mean train.epochs?", "its keys: ..."
@@ -45,7 +47,7 @@ std::string right_key(const Section& section, std::string_view key, const std::v
   const std::string near = did_you_mean(key, section.keys);
   if (!near.empty()) return fmt::format("did you mean {}.{}?", section.name, near);
   for (const Section& other : all) {
-    if (other.name != "model.layers" && std::find(other.keys.begin(), other.keys.end(), key) != other.keys.end()) {
+    if (std::find(other.keys.begin(), other.keys.end(), key) != other.keys.end()) {
       return fmt::format("did you mean {}.{}?", other.name, key);
     }
   }
@@ -65,24 +67,27 @@ void refuse_unknown(const ConfigSource& source, const toml::table& table, const 
              right_key(section, first->str(), all));
 }
 
-void refuse_unknown_layer_keys(const ConfigSource& source, const toml::node& layers, const Section& section,
-                               const std::vector<Section>& all) {
-  const toml::array* list = layers.as_array();
-  const bool tables =
+void refuse_unknown_in_tables(const ConfigSource& source, const toml::node& tables, const Section& section,
+                              const std::vector<Section>& all) {
+  const toml::array* list = tables.as_array();
+  const bool good =
       list != nullptr && std::all_of(list->begin(), list->end(), [](const toml::node& n) { return n.is_table(); });
-  if (!tables) {
-    fail_usage("{}: model.layers: is {} (must be a list of tables, [[model.layers]])", source.place("model.layers"),
-               list != nullptr ? "a list with something else than tables" : type_name(layers));
+  if (!good) {
+    fail_usage("{}: {}: is {} (must be a list of tables, [[{}]])", source.place(section.name), section.name,
+               list != nullptr ? "a list with something else than tables" : type_name(tables), section.name);
   }
   for (std::size_t i = 0; i < list->size(); ++i) {
-    refuse_unknown(source, *list->get(i)->as_table(), section, fmt::format("model.layers[{}]", i), all);
+    refuse_unknown(source, *list->get(i)->as_table(), section, fmt::format("{}[{}]", section.name, i), all);
   }
 }
 
 /// A visitor that writes one line for each key.
 class Lister {
  public:
-  void section(std::string_view name, std::string_view help) { text += fmt::format("\n[{}]  {}\n", name, help); }
+  void section(std::string_view name, std::string_view help) {
+    section_ = name;
+    text += fmt::format("\n[{}]  {}\n", name, help);
+  }
   template <class T>
   void key(std::string_view name, const T& field, const Rule& rule, std::string_view help) {
     const std::string value = rule.must_be_there ? "required" : toml_text(field);
@@ -92,13 +97,17 @@ class Lister {
   void fallback(T& field, const std::type_identity_t<T>& value) {
     field = value;
   }
-  void layers(const std::vector<LayerConfig>& /*layers*/, const Rule& /*rule*/) {
-    LayerConfig layer;
-    section("[model.layers]", "one for each layer of a sequential model");
-    visit_layer(*this, layer);
+  template <class T>
+  void tables(std::string_view name, const std::vector<T>& /*items*/, const Rule& /*rule*/, std::string_view help) {
+    text += fmt::format("\n[[{}.{}]]  {}\n", section_, name, help);
+    T item;
+    visit_options(*this, item);
   }
 
   std::string text = "Config keys, with their defaults:\n";
+
+ private:
+  std::string_view section_;
 };
 
 }  // namespace
@@ -106,9 +115,7 @@ class Lister {
 void refuse_unknown_keys(const ConfigSource& source) {
   const Names names;
   std::vector<std::string_view> sections;
-  for (const Section& section : names.sections) {
-    if (section.name != "model.layers") sections.push_back(section.name);
-  }
+  for (const Section& section : names.sections) sections.push_back(section.name);
   std::vector<const toml::key*> keys;
   for (const auto& [key, value] : source.root()) keys.push_back(&key);
   std::sort(keys.begin(), keys.end(),
@@ -130,15 +137,18 @@ void refuse_unknown_keys(const ConfigSource& source) {
     }
     const Section& section = names.sections[static_cast<std::size_t>(known - sections.begin())];
     refuse_unknown(source, *node.as_table(), section, std::string(name), names.sections);
-    const toml::node* layers = name == "model" ? node.as_table()->get("layers") : nullptr;
-    if (layers != nullptr) refuse_unknown_layer_keys(source, *layers, names.sections.back(), names.sections);
+    for (const Section& list : names.lists) {
+      const auto tables = toml::at_path(source.root(), list.name);
+      if (tables && list.name.starts_with(section.name + ".")) {
+        refuse_unknown_in_tables(source, *tables.node(), list, names.sections);
+      }
+    }
   }
 }
 
 std::string config_key_list() {
   Lister lister;
   Config config;
-  config.data.kind = DataKind::kSynthetic;
   visit_config(lister, config);
   return lister.text;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The names of all config keys, taken from the table in config_schema.h: to refuse unknown ones with the nearest
-// known name, and to list them all for people.
+// The names of all config keys, as the options are visited: unknown names are refused with the nearest known one, and
+// all keys are listed for help.
 #pragma once
 
 #include <string>

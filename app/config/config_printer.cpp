@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/config/config_printer.h"
 
-#include "app/config/config_schema.h"
 #include "app/config/toml_text.h"
 
 namespace convoy {
@@ -29,12 +28,14 @@ class Printer {
   template <class T, class U>
   void fallback(const T& /*field*/, const U& /*value*/) {}
 
-  void layers(const std::vector<LayerConfig>& layers, const Rule& rule) {
+  template <class T>
+  void tables(std::string_view name, const std::vector<T>& items, const Rule& rule, std::string_view /*help*/) {
     if (!rule.applies) return;
-    for (std::size_t i = 0; i < layers.size(); ++i) {
-      text += "\n[[model.layers]]\n";
-      prefix_ = fmt::format("model.layers[{}]", i);
-      visit_layer(*this, layers[i]);
+    const std::string path = fmt::format("{}.{}", prefix_, name);
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      text += fmt::format("\n[[{}]]\n", path);
+      prefix_ = fmt::format("{}[{}]", path, i);
+      visit_options(*this, items[i]);
     }
   }
 

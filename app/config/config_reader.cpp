@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Walks the table of keys (config_schema.h) over the TOML: first every name in the file must be a known one, then
-// every known key is read into its field, then keys are held against each other.
+// Visits the options of a Config: first every name in the file must be a known one, then every key that is there is
+// read into its field.
 #include "app/config/config_reader.h"
 
 #include <cerrno>
@@ -13,7 +13,6 @@
 #include <type_traits>
 
 #include "app/config/config_keys.h"
-#include "app/config/config_schema.h"
 #include "app/config/config_source.h"
 #include "app/config/config_value.h"
 #include "layers/base/error.h"
@@ -53,18 +52,21 @@ class Reader {
     config_.origins[path] = source_.origin(path);
   }
 
-  void layers(std::vector<LayerConfig>& layers, const Rule& rule) {
-    const toml::node* node = table_ == nullptr ? nullptr : table_->get("layers");
+  /// Each item is called by its index unless it says otherwise.
+  template <class T>
+  void tables(std::string_view name, std::vector<T>& items, const Rule& rule, std::string_view /*help*/) {
+    const toml::node* node = table_ == nullptr ? nullptr : table_->get(name);
     if (node == nullptr) return;
-    if (!rule.applies) values_.refuse("model.layers", rule.why_not);
+    const std::string path = fmt::format("{}.{}", prefix_, name);
+    if (!rule.applies) values_.refuse(path, rule.why_not);
     const toml::array& list = *node->as_array();
     for (std::size_t i = 0; i < list.size(); ++i) {
-      prefix_ = fmt::format("model.layers[{}]", i);
+      prefix_ = fmt::format("{}[{}]", path, i);
       table_ = list.get(i)->as_table();
-      LayerConfig layer;
-      layer.name = std::to_string(i);
-      visit_layer(*this, layer);
-      layers.push_back(layer);
+      T item;
+      item.name = std::to_string(i);
+      visit_options(*this, item);
+      items.push_back(item);
     }
   }
 

@@ -97,9 +97,9 @@ void ValueReader::read(const toml::node& node, std::array<double, 2>& field, con
   std::copy(values.begin(), values.end(), field.begin());
 }
 
-void ValueReader::read(const toml::node& node, PartitionConfig& field, const Rule& rule,
+void ValueReader::read(const toml::node& node, PartitionOptions& field, const Rule& rule,
                        const std::string& path) const {
-  const std::string wanted = describe<PartitionConfig>(rule);
+  const std::string wanted = describe<PartitionOptions>(rule);
   field.first_units.clear();
   if (node.is_string()) {
     const std::string& word = node.as_string()->get();

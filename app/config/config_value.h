@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "app/config/config_reader.h"
-#include "app/config/config_rule.h"
 #include "app/config/config_source.h"
+#include "layers/base/options.h"
 
 namespace convoy {
 
@@ -33,13 +33,13 @@ class ValueReader {
   void read(const toml::node& node, std::string& field, const Rule& rule, const std::string& path) const;
   void read(const toml::node& node, std::array<double, 2>& field, const Rule& rule, const std::string& path) const;
   /// "auto" or a list of names.
-  void read(const toml::node& node, PartitionConfig& field, const Rule& rule, const std::string& path) const;
+  void read(const toml::node& node, PartitionOptions& field, const Rule& rule, const std::string& path) const;
   void read(const toml::node& node, std::optional<std::int64_t>& field, const Rule& rule,
             const std::string& path) const;
   void read(const toml::node& node, std::optional<std::chrono::seconds>& field, const Rule& rule,
             const std::string& path) const;
 
-  template <ConfigEnum E>
+  template <OptionEnum E>
   void read(const toml::node& node, E& field, const Rule& rule, const std::string& path) const {
     if (!node.is_string()) refuse_type(path, node, describe<E>(rule));
     const std::string& word = node.as_string()->get();

@@ -21,13 +21,13 @@ namespace convoy {
 [[nodiscard]] std::string toml_text(double value);
 [[nodiscard]] std::string toml_text(const std::string& value);
 [[nodiscard]] std::string toml_text(const std::array<double, 2>& value);
-[[nodiscard]] std::string toml_text(const PartitionConfig& value);
+[[nodiscard]] std::string toml_text(const PartitionOptions& value);
 /// "" for no time.
 [[nodiscard]] std::string toml_text(const std::optional<std::chrono::seconds>& value);
 /// Empty text, which is no TOML, for no number.
 [[nodiscard]] std::string toml_text(const std::optional<std::int64_t>& value);
 
-template <ConfigEnum E>
+template <OptionEnum E>
 [[nodiscard]] std::string toml_text(E value) {
   return toml_text(std::string(to_string(value)));
 }

@@ -50,7 +50,7 @@ CostModel cost_model(const Layout& layout, const MachineModel& machine, double s
 }
 
 // What could be tried for these numbers; make_schedule() says what suits.
-std::vector<ScheduleChoice> choices(int stages, int microbatches) {
+std::vector<ScheduleChoice> schedule_choices(int stages, int microbatches) {
   if (stages == 1) return {{"one_stage", 1, microbatches, 1}};
   if (microbatches == 1) return {{"model", stages, 1, 1}};
   std::vector<ScheduleChoice> all{{"gpipe", stages, microbatches, 1},
@@ -67,7 +67,7 @@ std::vector<ScheduleChoice> choices(int stages, int microbatches) {
 
 Prediction predict(Layout layout, const Config& config, const MachineModel& machine, std::int64_t global_batch) {
   const std::int64_t samples = layout.microbatch(global_batch);
-  const double slots = optimizer_slots(config.optimizer);
+  const double slots = config.optimizer.slots();
   layout.costs = machine.costs(samples);
   layout.costs.front().forward += machine.input_seconds * static_cast<double>(samples);
   if (layout.partition.empty()) {
@@ -93,7 +93,7 @@ std::vector<Prediction> best_layouts(const Config& config, const MachineModel& m
     const std::int64_t share = global_batch / replicas;
     for (int microbatches = 1; microbatches <= std::min<std::int64_t>(share, kMaxMicrobatches); ++microbatches) {
       if (share % microbatches != 0) continue;
-      for (const ScheduleChoice& choice : choices(stages, microbatches)) {
+      for (const ScheduleChoice& choice : schedule_choices(stages, microbatches)) {
         if (choice.stages * choice.chunks > units) continue;
         Layout layout;
         layout.mesh = Mesh(ranks, stages);

@@ -15,6 +15,11 @@ namespace convoy {
 
 namespace {
 
+constexpr auto kAugmentNames = std::to_array<std::string_view>({"crop", "flip", "jitter"});
+constexpr auto kAugmentMembers =
+    std::to_array<bool Augmentation::*>({&Augmentation::crop, &Augmentation::flip, &Augmentation::jitter});
+static_assert(kAugmentNames.size() == kAugmentMembers.size());
+
 constexpr int kTries = 10;
 
 int rounded(double value) { return static_cast<int>(std::nearbyint(value)); }
@@ -47,6 +52,13 @@ void blend_with_grey(std::uint8_t* image, std::int64_t pixels, float factor) {
 }
 
 }  // namespace
+
+std::span<const std::string_view> augment_names() { return kAugmentNames; }
+
+bool Augmentation::*augment_member(std::string_view name) {
+  const auto at = std::find(kAugmentNames.begin(), kAugmentNames.end(), name);
+  return at == kAugmentNames.end() ? nullptr : kAugmentMembers[static_cast<std::size_t>(at - kAugmentNames.begin())];
+}
 
 SampleRandom::SampleRandom(std::uint64_t seed, const SampleId& sample)
     : key_(random_bits(random_bits(random_key(seed, "augment"), static_cast<std::uint64_t>(sample.epoch)),

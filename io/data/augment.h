@@ -7,6 +7,8 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
+#include <string_view>
 
 #include "io/data/dataset.h"
 #include "io/images/jpeg.h"
@@ -26,6 +28,11 @@ struct Augmentation {
 
   [[nodiscard]] bool any() const { return crop || flip || jitter; }
 };
+
+/// The names of the random changes, which data.augment lists.
+[[nodiscard]] std::span<const std::string_view> augment_names();
+/// The change of that name; nullptr for an unknown name.
+[[nodiscard]] bool Augmentation::*augment_member(std::string_view name);
 
 /// The random numbers of one sample in one epoch, one after the other.
 class SampleRandom {

@@ -4,17 +4,20 @@
 #include <cstring>
 #include <utility>
 
+#include "layers/base/option_error.h"
+
 namespace convoy {
 
 AugmentedDataset::AugmentedDataset(std::unique_ptr<Dataset> data, const Augmentation& augmentation, std::uint64_t seed)
     : data_(std::move(data)), augmentation_(augmentation), seed_(seed) {
   const Shape shape = data_->sample_shape();
   if (data_->input_dtype() != DType::kU8 || shape.rank() != 3) {
-    fail_usage("data.augment: samples are {} {}, and only uint8 images can be augmented (leave it out)",
-               dtype_name(data_->input_dtype()), shape.str());
+    fail_option("data.augment", "samples are {} {}, and only uint8 images can be augmented (leave it out)",
+                dtype_name(data_->input_dtype()), shape.str());
   }
   if (augmentation_.jitter && shape[0] != 1 && shape[0] != 3) {
-    fail_usage("data.augment: \"jitter\" is for images of 1 or 3 channels, and these have {} (leave it out)", shape[0]);
+    fail_option("data.augment", "\"jitter\" is for images of 1 or 3 channels, and these have {} (leave it out)",
+                shape[0]);
   }
 }
 

@@ -7,20 +7,32 @@
 
 namespace convoy {
 
+namespace {
+
+std::int64_t steps_of(double epochs, std::int64_t steps_per_epoch) {
+  return std::llround(epochs * static_cast<double>(steps_per_epoch));
+}
+
+}  // namespace
+
+double StepLr::at(const LrMoment& m) const {
+  const auto passed = std::count_if(milestones.begin(), milestones.end(),
+                                    [&](double epoch) { return m.step >= steps_of(epoch, m.steps_per_epoch); });
+  return m.lr * std::pow(gamma, static_cast<double>(passed));
+}
+
+double CosineLr::at(const LrMoment& m) const {
+  return final_lr + (m.lr - final_lr) * 0.5 * (1 + std::cos(std::numbers::pi * m.time));
+}
+
+double PolynomialLr::at(const LrMoment& m) const { return final_lr + (m.lr - final_lr) * std::pow(1 - m.time, power); }
+
 double LrSchedule::at(std::int64_t step) const {
+  const std::int64_t warmup_steps = steps_of(options.warmup_epochs, steps_per_epoch);
   if (step < warmup_steps) return lr * static_cast<double>(step + 1) / static_cast<double>(warmup_steps);
   const auto length = static_cast<double>(std::max<std::int64_t>(1, total_steps - warmup_steps));
-  const double t = std::min(1.0, static_cast<double>(step - warmup_steps) / length);
-  switch (kind) {
-    case Kind::kStep: {
-      const auto passed = std::count_if(milestones.begin(), milestones.end(), [&](auto m) { return step >= m; });
-      return lr * std::pow(gamma, static_cast<double>(passed));
-    }
-    case Kind::kCosine: return final_lr + (lr - final_lr) * 0.5 * (1 + std::cos(std::numbers::pi * t));
-    case Kind::kPolynomial: return final_lr + (lr - final_lr) * std::pow(1 - t, power);
-    case Kind::kConstant: break;
-  }
-  return lr;
+  const double time = std::min(1.0, static_cast<double>(step - warmup_steps) / length);
+  return std::visit([&](const auto& curve) { return curve.at({lr, time, step, steps_per_epoch}); }, options.curve);
 }
 
 }  // namespace convoy

@@ -16,69 +16,79 @@ namespace {
 
 class Sgd final : public Optimizer {
  public:
-  Sgd(const OptimizerSpec& spec, Backend& backend, ParameterStore& store)
-      : Optimizer(backend, store), spec_(spec), momentum_(add_slot("momentum")) {}
+  Sgd(const SgdOptions& options, Backend& backend, ParameterStore& store)
+      : Optimizer(backend, store), options_(options), momentum_(add_slot("momentum")) {}
   void step(double lr, std::int64_t /*update*/) override {
-    backend_.run(ops::SgdUpdate{{static_cast<float>(lr), spec_.momentum, spec_.weight_decay, spec_.nesterov},
+    backend_.run(ops::SgdUpdate{{static_cast<float>(lr), static_cast<float>(options_.momentum),
+                                 static_cast<float>(options_.weight_decay), options_.nesterov},
                                 store_.learned_values(),
                                 store_.gradients(),
                                 momentum_});
   }
 
  private:
-  OptimizerSpec spec_;
+  SgdOptions options_;
   Tensor momentum_;
 };
 
 class Adamw final : public Optimizer {
  public:
-  Adamw(const OptimizerSpec& spec, Backend& backend, ParameterStore& store)
-      : Optimizer(backend, store), spec_(spec), first_(add_slot("exp_avg")), second_(add_slot("exp_avg_sq")) {}
+  Adamw(const AdamwOptions& options, Backend& backend, ParameterStore& store)
+      : Optimizer(backend, store), options_(options), first_(add_slot("exp_avg")), second_(add_slot("exp_avg_sq")) {}
   void step(double lr, std::int64_t update) override {
     const auto t = static_cast<double>(update + 1);
+    const auto [beta1, beta2] = options_.betas;
     const ops::AdamwUpdate::Hyperparameters u{static_cast<float>(lr),
-                                              spec_.epsilon,
-                                              spec_.weight_decay,
-                                              spec_.beta1,
-                                              spec_.beta2,
-                                              1 - std::pow(spec_.beta1, t),
-                                              1 - std::pow(spec_.beta2, t)};
+                                              static_cast<float>(options_.epsilon),
+                                              static_cast<float>(options_.weight_decay),
+                                              beta1,
+                                              beta2,
+                                              1 - std::pow(beta1, t),
+                                              1 - std::pow(beta2, t)};
     backend_.run(ops::AdamwUpdate{u, store_.learned_values(), store_.gradients(), first_, second_});
   }
 
  private:
-  OptimizerSpec spec_;
+  AdamwOptions options_;
   Tensor first_, second_;
 };
 
 class Lars final : public Optimizer {
  public:
-  Lars(const OptimizerSpec& spec, Backend& backend, ParameterStore& store)
-      : Optimizer(backend, store), spec_(spec), momentum_(add_slot("momentum")), segments_(store.segments()) {}
+  Lars(const LarsOptions& options, Backend& backend, ParameterStore& store)
+      : Optimizer(backend, store), options_(options), momentum_(add_slot("momentum")), segments_(store.segments()) {}
   void step(double lr, std::int64_t /*update*/) override {
-    backend_.run(
-        ops::LarsUpdate{{static_cast<float>(lr), spec_.momentum, spec_.weight_decay, spec_.trust, spec_.epsilon},
-                        segments_,
-                        store_.learned_values(),
-                        store_.gradients(),
-                        momentum_});
+    backend_.run(ops::LarsUpdate{
+        {static_cast<float>(lr), static_cast<float>(options_.momentum), static_cast<float>(options_.weight_decay),
+         static_cast<float>(options_.trust), static_cast<float>(options_.epsilon)},
+        segments_,
+        store_.learned_values(),
+        store_.gradients(),
+        momentum_});
   }
 
  private:
-  OptimizerSpec spec_;
+  LarsOptions options_;
   Tensor momentum_;
   std::vector<Segment> segments_;
 };
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_optimizer(const OptimizerSpec& spec, Backend& backend, ParameterStore& store) {
-  switch (spec.kind) {
-    case OptimizerSpec::Kind::kAdamw: return std::make_unique<Adamw>(spec, backend, store);
-    case OptimizerSpec::Kind::kLars: return std::make_unique<Lars>(spec, backend, store);
-    case OptimizerSpec::Kind::kSgd: break;
-  }
-  return std::make_unique<Sgd>(spec, backend, store);
+std::unique_ptr<Optimizer> SgdOptions::make(Backend& backend, ParameterStore& store) const {
+  return std::make_unique<Sgd>(*this, backend, store);
+}
+
+std::unique_ptr<Optimizer> LarsOptions::make(Backend& backend, ParameterStore& store) const {
+  return std::make_unique<Lars>(*this, backend, store);
+}
+
+std::unique_ptr<Optimizer> AdamwOptions::make(Backend& backend, ParameterStore& store) const {
+  return std::make_unique<Adamw>(*this, backend, store);
+}
+
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerChoice& choice, Backend& backend, ParameterStore& store) {
+  return std::visit([&](const auto& options) { return options.make(backend, store); }, choice);
 }
 
 }  // namespace convoy

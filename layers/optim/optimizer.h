@@ -1,26 +1,101 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Optimizers over the flat buffers of the parameters that learn: one backend call a step. State lies in slots, flat
-// buffers of the same layout as the parameters, which checkpoints store under the parameters' names.
+// Optimizers and their options. An optimizer updates the flat buffers of the parameters that learn, with one backend
+// call a step. Its state lies in slots: flat buffers of the same layout as the parameters, which checkpoints store
+// under the parameters' names.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
+#include "layers/base/option_choice.h"
 #include "layers/parameters.h"
 
 namespace convoy {
 
-struct OptimizerSpec {
-  enum class Kind { kSgd, kLars, kAdamw } kind = Kind::kSgd;
-  float momentum = 0.9F;
+class Optimizer;
+
+/// Stochastic gradient descent with momentum (torch.optim.SGD).
+struct SgdOptions {
+  static constexpr std::string_view kName = "sgd";
+  static constexpr double kSlots = 1;  ///< floats of state per parameter
+  double momentum = 0.9;
   bool nesterov = false;
-  float weight_decay = 0;
-  double beta1 = 0.9, beta2 = 0.999;
-  float epsilon = 1e-8F;
-  float trust = 0.001F;
+  double weight_decay = 0;
+
+  template <class Visitor, class Self>
+  static void visit(Visitor& v, Self& o) {
+    v.key("momentum", o.momentum, below(0, 1), "share of the last step kept");
+    v.key("nesterov", o.nesterov, anything(), "look ahead along the momentum");
+    v.key("weight_decay", o.weight_decay, at_least(0), "pull of the weights to zero");
+  }
+  [[nodiscard]] std::unique_ptr<Optimizer> make(Backend& backend, ParameterStore& store) const;
+  bool operator==(const SgdOptions&) const = default;
+};
+
+/// Layer-wise adaptive rates (You et al. 2017).
+struct LarsOptions {
+  static constexpr std::string_view kName = "lars";
+  static constexpr double kSlots = 1;
+  double momentum = 0.9;
+  double weight_decay = 0;
+  double epsilon = 1e-9;
+  double trust = 0.001;
+
+  template <class Visitor, class Self>
+  static void visit(Visitor& v, Self& o) {
+    v.key("momentum", o.momentum, below(0, 1), "share of the last step kept");
+    v.key("weight_decay", o.weight_decay, at_least(0), "pull of the weights to zero");
+    v.key("epsilon", o.epsilon, above(0), "added to divisors; default 1e-8, lars 1e-9");
+    v.key("trust", o.trust, above(0), "a layer's step as a share of its weights' norm");
+  }
+  [[nodiscard]] std::unique_ptr<Optimizer> make(Backend& backend, ParameterStore& store) const;
+  bool operator==(const LarsOptions&) const = default;
+};
+
+/// Adam with decoupled weight decay (torch.optim.AdamW).
+struct AdamwOptions {
+  static constexpr std::string_view kName = "adamw";
+  static constexpr double kSlots = 2;
+  double weight_decay = 0;
+  std::array<double, 2> betas = {0.9, 0.999};
+  double epsilon = 1e-8;
+
+  template <class Visitor, class Self>
+  static void visit(Visitor& v, Self& o) {
+    v.key("weight_decay", o.weight_decay, at_least(0), "pull of the weights to zero");
+    v.key("betas", o.betas, below(0, 1), "decay of the first and second moment");
+    v.key("epsilon", o.epsilon, above(0), "added to divisors; default 1e-8, lars 1e-9");
+  }
+  [[nodiscard]] std::unique_ptr<Optimizer> make(Backend& backend, ParameterStore& store) const;
+  bool operator==(const AdamwOptions&) const = default;
+};
+
+/// The optimizers by name.
+using OptimizerChoice = std::variant<SgdOptions, LarsOptions, AdamwOptions>;
+
+/// [optimizer]
+struct OptimizerOptions {
+  double lr = 0.1;
+  OptimizerChoice update;
+
+  [[nodiscard]] std::string_view name() const { return choice_name(update); }
+  /// Floats of state per parameter.
+  [[nodiscard]] double slots() const {
+    return std::visit([](const auto& o) { return o.kSlots; }, update);
+  }
+  template <class Visitor, class Self>
+  static void visit(Visitor& v, Self& o) {
+    visit_choice_name(v, "name", o.update, anything(), "which update");
+    v.key("lr", o.lr, above(0), "learning rate, after warm-up");
+    visit_choice_options(v, "optimizer.name", o.update);
+  }
+  bool operator==(const OptimizerOptions&) const = default;
 };
 
 class Optimizer {
@@ -40,6 +115,6 @@ class Optimizer {
   std::vector<std::pair<std::string, Tensor>> slots_;
 };
 
-std::unique_ptr<Optimizer> make_optimizer(const OptimizerSpec& spec, Backend& backend, ParameterStore& store);
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerChoice& choice, Backend& backend, ParameterStore& store);
 
 }  // namespace convoy

@@ -6,6 +6,7 @@
 #include <exception>
 
 #include "layers/base/error.h"
+#include "layers/base/option_error.h"
 #include "parallel/base/mpi_check.h"
 
 namespace convoy {
@@ -60,7 +61,7 @@ MpiCommunicator::MpiCommunicator(MPI_Comm owned, const std::string& name, double
     : comm_(owned), max_count_(max_count) {
   if (!(timeout > 0)) {
     MPI_Comm_free(&comm_);  // it is ours already, and a constructor that throws has no destructor
-    fail_usage("parallel.timeout: {:g} s is not a time to wait (it must be above 0)", timeout);
+    fail_option("parallel.timeout", "{:g} s is not a time to wait (it must be above 0)", timeout);
   }
   CONVOY_MPI_CHECK(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN));
   identity_ = std::make_shared<CommunicatorIdentity>(comm_, name, timeout);

@@ -8,7 +8,7 @@
 #include <limits>
 #include <tuple>
 
-#include "layers/base/error.h"
+#include "layers/base/option_error.h"
 
 namespace convoy {
 
@@ -118,10 +118,11 @@ class Cutter {
 
   [[noreturn]] void refuse_memory() const {
     const double one = limit_.bytes / 1e9;
-    fail_usage(
-        "parallel.stage_memory_gb: no cut into {} stages of {} keeps each within {:.3g} GB (more stages, more "
-        "microbatches with schedule = \"1f1b\", a smaller train.global_batch_size, or a higher limit)",
-        schedule_.stages, schedule_.chunks == 1 ? "one stretch" : fmt::format("{} stretches", schedule_.chunks), one);
+    fail_option("parallel.stage_memory_gb",
+                "no cut into {} stages of {} keeps each within {:.3g} GB (more stages, more "
+                "microbatches with schedule = \"1f1b\", a smaller train.global_batch_size, or a higher limit)",
+                schedule_.stages, schedule_.chunks == 1 ? "one stretch" : fmt::format("{} stretches", schedule_.chunks),
+                one);
   }
 
   const Schedule& schedule_;
@@ -133,11 +134,11 @@ class Cutter {
 void refuse_too_many_stages(const Schedule& schedule, int units) {
   if (schedule.virtual_stages() <= units) return;
   const int most = units / schedule.chunks;
-  fail_usage(
-      "parallel.stages: {} stages of {} {} need {} units, and the model has {} (at most {} stages; fewer ranks, or set "
-      "parallel.stages for several replicas)",
-      schedule.stages, schedule.chunks, schedule.chunks == 1 ? "stretch" : "stretches", schedule.virtual_stages(),
-      units, most);
+  fail_option("parallel.stages",
+              "{} stages of {} {} need {} units, and the model has {} (at most {} stages; fewer ranks, or set "
+              "parallel.stages for several replicas)",
+              schedule.stages, schedule.chunks, schedule.chunks == 1 ? "stretch" : "stretches",
+              schedule.virtual_stages(), units, most);
 }
 
 }  // namespace
@@ -154,23 +155,23 @@ Partition cut_at_units(const Schedule& schedule, std::span<const UnitInfo> units
   std::string known;
   for (const UnitInfo& unit : units) known += (known.empty() ? "" : ", ") + unit.name;
   if (first_units.size() != wanted) {
-    fail_usage("parallel.partition: names {} units for {} stages with {} {} each (name the first unit of each of {})",
-               first_units.size(), schedule.stages, schedule.chunks, schedule.chunks == 1 ? "stretch" : "stretches",
-               wanted);
+    fail_option("parallel.partition",
+                "names {} units for {} stages with {} {} each (name the first unit of each of {})", first_units.size(),
+                schedule.stages, schedule.chunks, schedule.chunks == 1 ? "stretch" : "stretches", wanted);
   }
   Partition cut;
   for (const std::string& name : first_units) {
     const auto at = std::find_if(units.begin(), units.end(), [&](const UnitInfo& unit) { return unit.name == name; });
-    if (at == units.end()) fail_usage("parallel.partition: the model has no unit \"{}\" (it has {})", name, known);
+    if (at == units.end()) fail_option("parallel.partition", "the model has no unit \"{}\" (it has {})", name, known);
     const int first = static_cast<int>(at - units.begin());
     if (cut.empty() && first != 0) {
-      fail_usage("parallel.partition: begins with \"{}\" (it must begin with the first unit, \"{}\")", name,
-                 units.front().name);
+      fail_option("parallel.partition", "begins with \"{}\" (it must begin with the first unit, \"{}\")", name,
+                  units.front().name);
     }
     if (!cut.empty()) {
       if (first <= cut.back().first) {
-        fail_usage("parallel.partition: \"{}\" does not come after \"{}\" (the model's order is {})", name,
-                   units[static_cast<std::size_t>(cut.back().first)].name, known);
+        fail_option("parallel.partition", "\"{}\" does not come after \"{}\" (the model's order is {})", name,
+                    units[static_cast<std::size_t>(cut.back().first)].name, known);
       }
       cut.back().end = first;
     }

@@ -2,8 +2,9 @@
 #include "parallel/schedule/schedule.h"
 
 #include <algorithm>
+#include <array>
 
-#include "layers/base/error.h"
+#include "layers/base/option_error.h"
 #include "parallel/schedule/schedule_check.h"
 #include "parallel/schedule/schedule_communication.h"
 #include "parallel/schedule/schedule_generators.h"
@@ -12,55 +13,74 @@ namespace convoy {
 
 namespace {
 
-constexpr std::string_view kInterleaved = "interleaved";
-constexpr std::string_view kZbV = "zb_v";
+/// How many chunks a stage has.
+enum class Chunks { kOne, kTwo, kSeveral };
 
-void check_name(std::string_view name) {
-  const std::vector<std::string_view>& names = schedule_names();
-  if (std::find(names.begin(), names.end(), name) != names.end()) return;
-  fail_usage("parallel.schedule: '{}' is not a schedule ({})", name, fmt::join(names, ", "));
+struct Entry {
+  std::string_view name;
+  ComputeLists (*order)(int stages, int microbatches, int chunks);
+  Chunks chunks = Chunks::kOne;
+  Placement placement = Placement::kLoop;
+};
+
+ComputeLists in_turn(int stages, int microbatches, int /*chunks*/) { return one_after_another(stages, microbatches); }
+
+/// The schedules by name; those from kFirstPipeline on are what parallel.schedule chooses from.
+constexpr auto kSchedules = std::to_array<Entry>({
+    {"one_stage", in_turn},
+    {"model", in_turn},
+    {"gpipe", [](int stages, int microbatches, int) { return gpipe_order(stages, microbatches); }},
+    {"1f1b", [](int stages, int microbatches, int) { return one_forward_one_backward(stages, microbatches); }},
+    {"interleaved", interleaved_order, Chunks::kSeveral},
+    {"zero_bubble", [](int stages, int microbatches, int) { return zero_bubble_order(stages, microbatches); }},
+    {"zb_v", [](int stages, int microbatches, int) { return zb_v_order(stages, microbatches); }, Chunks::kTwo,
+     Placement::kV},
+});
+constexpr std::size_t kFirstPipeline = 2;
+
+const Entry& schedule_entry(std::string_view name) {
+  for (const Entry& entry : kSchedules) {
+    if (entry.name == name) return entry;
+  }
+  fail_option("parallel.schedule", "'{}' is not a schedule ({})", name, fmt::join(schedule_names(), ", "));
 }
 
 void check_at_least_one(std::string_view key, int value) {
-  if (value < 1) fail_usage("parallel.{0}: {1} is not a number of {0} (it must be at least 1)", key, value);
-}
-
-void check_chunks(std::string_view name, int chunks) {
-  if (name == kZbV) {
-    if (chunks != 2) fail_usage("parallel.chunks: zb_v has 2 chunks, not {}", chunks);
-  } else if (name == kInterleaved) {
-    if (chunks < 2) fail_usage("parallel.chunks: interleaved needs at least 2 chunks, not {} (1f1b has 1)", chunks);
-  } else if (chunks != 1) {
-    fail_usage("parallel.chunks: {} has 1 chunk, not {} (interleaved has several)", name, chunks);
+  if (value < 1) {
+    fail_option(fmt::format("parallel.{}", key), "{1} is not a number of {0} (it must be at least 1)", key, value);
   }
 }
 
-void check_numbers(std::string_view name, int stages, int microbatches, int chunks) {
+void check_chunks(const Entry& entry, int chunks) {
+  constexpr const char* kKey = "parallel.chunks";
+  if (entry.chunks == Chunks::kTwo && chunks != 2) {
+    fail_option(kKey, "{} has 2 chunks, not {}", entry.name, chunks);
+  }
+  if (entry.chunks == Chunks::kSeveral && chunks < 2) {
+    fail_option(kKey, "{} needs at least 2 chunks, not {} (1f1b has 1)", entry.name, chunks);
+  }
+  if (entry.chunks == Chunks::kOne && chunks != 1) {
+    fail_option(kKey, "{} has 1 chunk, not {} (interleaved has several)", entry.name, chunks);
+  }
+}
+
+void check_numbers(const Entry& entry, int stages, int microbatches, int chunks) {
   check_at_least_one("stages", stages);
   check_at_least_one("microbatches", microbatches);
   check_at_least_one("chunks", chunks);
-  check_chunks(name, chunks);
-  if (name == "one_stage" && stages != 1) {
-    fail_usage("parallel.stages: one_stage has 1 stage, not {} (gpipe and 1f1b have several)", stages);
+  check_chunks(entry, chunks);
+  if (entry.name == "one_stage" && stages != 1) {
+    fail_option("parallel.stages", "one_stage has 1 stage, not {} (gpipe and 1f1b have several)", stages);
   }
-  if (name == "model" && microbatches != 1) {
-    fail_usage("parallel.microbatches: model has 1 microbatch, not {} (gpipe and 1f1b have several)", microbatches);
+  if (entry.name == "model" && microbatches != 1) {
+    fail_option("parallel.microbatches", "model has 1 microbatch, not {} (gpipe and 1f1b have several)", microbatches);
   }
-  if (name == kInterleaved && microbatches % stages != 0) {
+  if (entry.chunks == Chunks::kSeveral && microbatches % stages != 0) {
     const int below = microbatches / stages * stages;
     const std::string good = below == 0 ? fmt::format("{}", stages) : fmt::format("{} or {}", below, below + stages);
-    fail_usage("parallel.microbatches: interleaved needs a multiple of the {} stages, not {} ({})", stages,
-               microbatches, good);
+    fail_option("parallel.microbatches", "{} needs a multiple of the {} stages, not {} ({})", entry.name, stages,
+                microbatches, good);
   }
-}
-
-ComputeLists compute_lists(std::string_view name, int stages, int microbatches, int chunks) {
-  if (name == "gpipe") return gpipe_order(stages, microbatches);
-  if (name == "1f1b") return one_forward_one_backward(stages, microbatches);
-  if (name == kInterleaved) return interleaved_order(stages, microbatches, chunks);
-  if (name == "zero_bubble") return zero_bubble_order(stages, microbatches);
-  if (name == kZbV) return zb_v_order(stages, microbatches);
-  return one_after_another(stages, microbatches);  // one_stage, model
 }
 
 }  // namespace
@@ -88,20 +108,36 @@ int Schedule::stage_of(int virtual_stage) const {
 int Schedule::chunk_of(int virtual_stage) const { return virtual_stage / stages; }
 
 const std::vector<std::string_view>& schedule_names() {
-  static const std::vector<std::string_view> names = {"one_stage",  "model",       "gpipe", "1f1b",
-                                                      kInterleaved, "zero_bubble", kZbV};
+  static const std::vector<std::string_view> names = [] {
+    std::vector<std::string_view> result;
+    for (const Entry& entry : kSchedules) result.push_back(entry.name);
+    return result;
+  }();
   return names;
 }
 
+std::span<const std::string_view> pipeline_schedule_names() {
+  return std::span<const std::string_view>(schedule_names()).subspan(kFirstPipeline);
+}
+
+int schedule_chunks(std::string_view name, int wanted) {
+  switch (schedule_entry(name).chunks) {
+    case Chunks::kOne: return 1;
+    case Chunks::kTwo: return 2;
+    case Chunks::kSeveral: break;
+  }
+  return wanted;
+}
+
 Schedule make_schedule(std::string_view name, int stages, int microbatches, int chunks) {
-  check_name(name);
-  check_numbers(name, stages, microbatches, chunks);
+  const Entry& entry = schedule_entry(name);
+  check_numbers(entry, stages, microbatches, chunks);
   Schedule schedule{.name = std::string(name),
                     .stages = stages,
                     .microbatches = microbatches,
                     .chunks = chunks,
-                    .placement = name == kZbV ? Placement::kV : Placement::kLoop,
-                    .actions = compute_lists(name, stages, microbatches, chunks)};
+                    .placement = entry.placement,
+                    .actions = entry.order(stages, microbatches, chunks)};
   for (std::vector<Action>& list : schedule.actions) {
     list.push_back({ActionKind::kReduceGradients});
     list.push_back({ActionKind::kOptimizerStep});

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -66,8 +67,12 @@ struct Schedule {
 
 /// The names that make_schedule() knows: one_stage, model, gpipe, 1f1b, interleaved, zero_bubble, zb_v.
 [[nodiscard]] const std::vector<std::string_view>& schedule_names();
+/// Those of several stages, which parallel.schedule chooses from.
+[[nodiscard]] std::span<const std::string_view> pipeline_schedule_names();
+/// The chunks per stage of that schedule, where `wanted` are asked for.
+[[nodiscard]] int schedule_chunks(std::string_view name, int wanted);
 
-/// The schedule of that name with its sends and receives, checked. Throws a usage Error that says what would do when
+/// The schedule of that name with its sends and receives, checked. Throws an OptionError that says what would do when
 /// the numbers do not suit it: one_stage has one stage, model one microbatch, interleaved at least two chunks and
 /// microbatches in multiples of the stages, zb_v two chunks; all others one chunk.
 ///   one_stage     F0 B0 F1 B1 ...: gradient accumulation

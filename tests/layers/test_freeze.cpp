@@ -20,14 +20,14 @@ const Shape kInput{4, 3, 8, 8};
 
 // No batch norm: frozen units then compute what they would compute anyway.
 std::vector<Unit> plain_net(const std::vector<std::string>& frozen) {
-  auto units = sequential_model({{"conv2d", "a", 8, 3, 1, 1},
-                                 {"relu", "a_relu"},
-                                 {"conv2d", "b", 8, 3, 2, 1},
-                                 {"relu", "b_relu"},
-                                 {"flatten", "flat"},
-                                 {"linear", "c", 16},
-                                 {"relu", "c_relu"},
-                                 {"linear", "d", 5}});
+  auto units = sequential_model({{"a", Conv2dOptions{.out_channels = 8, .kernel_size = 3, .stride = 1, .padding = 1}},
+                                 {"a_relu", ReluOptions{}},
+                                 {"b", Conv2dOptions{.out_channels = 8, .kernel_size = 3, .stride = 2, .padding = 1}},
+                                 {"b_relu", ReluOptions{}},
+                                 {"flat", FlattenOptions{}},
+                                 {"c", LinearOptions{.out_features = 16}},
+                                 {"c_relu", ReluOptions{}},
+                                 {"d", LinearOptions{.out_features = 5}}});
   for (Unit& unit : units) unit.frozen = std::find(frozen.begin(), frozen.end(), unit.name) != frozen.end();
   return units;
 }
@@ -89,14 +89,13 @@ TEST_CASE("what learns has the gradients of a model without frozen units") {
 }
 
 TEST_CASE("frozen parameters and statistics keep every bit under every optimizer") {
-  using Kind = OptimizerSpec::Kind;
+  constexpr double kDecay = 0.1;
   const std::vector<std::string> frozen{"conv1", "bn1", "layer1", "layer3.0"};
-  for (const Kind kind : {Kind::kSgd, Kind::kAdamw, Kind::kLars}) {
+  for (const OptimizerChoice& optimizer :
+       {OptimizerChoice(SgdOptions{.weight_decay = kDecay}), OptimizerChoice(AdamwOptions{.weight_decay = kDecay}),
+        OptimizerChoice(LarsOptions{.weight_decay = kDecay, .epsilon = 1e-8})}) {
     OnednnBackend backend(1, DType::kF32);
-    OptimizerSpec spec;
-    spec.kind = kind;
-    spec.weight_decay = 0.1F;
-    Training training(backend, small_resnet({"stem", "layer1", "layer3.0"}), kInput, spec);
+    Training training(backend, small_resnet({"stem", "layer1", "layer3.0"}), kInput, optimizer);
     const Values before = values_of(training);
     for (int step = 0; step < 3; ++step) {
       training.load(static_cast<std::uint64_t>(step));
@@ -175,12 +174,12 @@ TEST_CASE("the lowest layer that learns makes no gradient of its input, also abo
   CHECK(calls["unflatten"] == 0);
 
   Training apart(backend,
-                 sequential_model({{"flatten", "flat"},
-                                   {"linear", "fc1", 16},
-                                   {"relu", "fc1_relu"},
-                                   {"linear", "fc2", 8},
-                                   {"relu", "fc2_relu"},
-                                   {"linear", "fc3", 5}}),
+                 sequential_model({{"flat", FlattenOptions{}},
+                                   {"fc1", LinearOptions{.out_features = 16}},
+                                   {"fc1_relu", ReluOptions{}},
+                                   {"fc2", LinearOptions{.out_features = 8}},
+                                   {"fc2_relu", ReluOptions{}},
+                                   {"fc3", LinearOptions{.out_features = 5}}}),
                  kInput);
   apart.load(7);
   apart.forward_backward();

@@ -59,14 +59,15 @@ double difference(const HostTensor& a, const HostTensor& b) {
 }
 
 // All layers that see images, beside the two kinds of blocks.
-const std::vector<LayerSpec> kLayers = {{"conv2d", "a", 4, 5, 2, 1},
-                                        {"relu", "b"},
-                                        {"max_pool2d", "c", 0, 3, 2, 1},
-                                        {"batch_norm2d", "d"},
-                                        {"basic_block", "e", 8, 1, 2},
-                                        {"global_avg_pool", "f"},
-                                        {"flatten", "g"},
-                                        {"linear", "h", 3}};
+const std::vector<LayerOptions> kLayers = {
+    {"a", Conv2dOptions{.out_channels = 4, .kernel_size = 5, .stride = 2, .padding = 1}},
+    {"b", ReluOptions{}},
+    {"c", MaxPool2dOptions{.kernel_size = 3, .stride = 2, .padding = 1}},
+    {"d", BatchNorm2dOptions{}},
+    {"e", BasicBlockOptions{.channels = 8, .stride = 2}},
+    {"f", GlobalAvgPoolOptions{}},
+    {"g", FlattenOptions{}},
+    {"h", LinearOptions{.out_features = 3}}};
 
 std::vector<Unit> network(int which) {
   if (which == 2) return sequential_model(kLayers);

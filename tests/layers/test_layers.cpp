@@ -26,7 +26,7 @@ std::vector<float> normals(std::int64_t count, std::uint64_t key) {
 /// gradient.
 class Probe {
  public:
-  Probe(std::vector<LayerSpec> layers, const Shape& input)
+  Probe(std::vector<LayerOptions> layers, const Shape& input)
       : backend_(1, DType::kF32),
         model_(backend_, sequential_model(layers), input, 11),
         cache_(model_.make_cache()),
@@ -98,16 +98,13 @@ const GradientCheckOptions kBlock{.step = 3e-4, .tolerance = 3e-2, .kink = 1e-1,
 
 TEST_CASE("linear, with and without bias") {
   for (const bool bias : {true, false}) {
-    Probe({{.type = "linear", .name = "a", .outputs = 7, .bias = bias}, {.type = "linear", .name = "b", .outputs = 5}},
-          {6, 9})
+    Probe({{"a", LinearOptions{.out_features = 7, .bias = bias}}, {"b", LinearOptions{.out_features = 5}}}, {6, 9})
         .check(kLinear);
   }
 }
 
 TEST_CASE("linear fused with relu equals linear, then relu") {
-  Probe fused({{.type = "linear", .name = "a", .outputs = 16},
-               {.type = "relu", .name = "r"},
-               {.type = "linear", .name = "b", .outputs = 3}},
+  Probe fused({{"a", LinearOptions{.out_features = 16}}, {"r", ReluOptions{}}, {"b", LinearOptions{.out_features = 3}}},
               {5, 8});
   fused.check({.step = 1e-2, .tolerance = 5e-3, .kink = 1e-2, .skipped_share = 0.3, .entries = 60});
 }
@@ -118,13 +115,10 @@ TEST_CASE("conv2d: kernels 1, 3, 5, 7, strides, paddings, odd channels") {
   };
   for (const Case c : {Case{4, 1, 1, 0}, Case{8, 3, 1, 1}, Case{5, 3, 2, 1}, Case{16, 5, 1, 2}, Case{3, 7, 2, 3}}) {
     CAPTURE(c.kernel);
-    Probe({{.type = "conv2d", .name = "a", .outputs = 6, .kernel = 1},
-           {.type = "conv2d",
-            .name = "b",
-            .outputs = c.channels,
-            .kernel = c.kernel,
-            .stride = c.stride,
-            .padding = c.padding}},
+    Probe({{"a", Conv2dOptions{.out_channels = 6, .kernel_size = 1}},
+           {"b",
+            Conv2dOptions{
+                .out_channels = c.channels, .kernel_size = c.kernel, .stride = c.stride, .padding = c.padding}}},
           {2, 3, 9, 9})
         .check(kLinear);
   }
@@ -133,41 +127,38 @@ TEST_CASE("conv2d: kernels 1, 3, 5, 7, strides, paddings, odd channels") {
 // Convolutions before a batch norm have no bias here: its gradient is zero by construction.
 TEST_CASE("batch norm, alone and fused with relu") {
   for (const bool relu : {false, true}) {
-    std::vector<LayerSpec> layers{{.type = "conv2d", .name = "a", .outputs = 5, .kernel = 1, .bias = false},
-                                  {.type = "batch_norm2d", .name = "n"}};
-    if (relu) layers.push_back({.type = "relu", .name = "r"});
+    std::vector<LayerOptions> layers{{"a", Conv2dOptions{.out_channels = 5, .kernel_size = 1, .bias = false}},
+                                     {"n", BatchNorm2dOptions{}}};
+    if (relu) layers.push_back({"r", ReluOptions{}});
     Probe(layers, {4, 3, 5, 5}).check(kCurved);
   }
 }
 
 // The batch norm's input is what the ReLU keeps for itself too, so the one's gradient must not take its place.
 TEST_CASE("batch norm after a relu") {
-  Probe({{.type = "conv2d", .name = "a", .outputs = 5, .kernel = 1},
-         {.type = "relu", .name = "r"},
-         {.type = "batch_norm2d", .name = "n"}},
+  Probe({{"a", Conv2dOptions{.out_channels = 5, .kernel_size = 1}}, {"r", ReluOptions{}}, {"n", BatchNorm2dOptions{}}},
         {4, 3, 5, 5})
       .check(kBlock);
 }
 
 TEST_CASE("relu on its own, after a convolution") {
-  Probe({{.type = "conv2d", .name = "a", .outputs = 4, .kernel = 3}, {.type = "relu", .name = "r"}}, {2, 3, 8, 8})
+  Probe({{"a", Conv2dOptions{.out_channels = 4, .kernel_size = 3}}, {"r", ReluOptions{}}}, {2, 3, 8, 8})
       .check({.step = 1e-3, .tolerance = 2e-2, .kink = 2e-2, .skipped_share = 0.4, .entries = 60});
 }
 
 TEST_CASE("max pooling, overlapping windows with padding") {
-  Probe({{.type = "conv2d", .name = "a", .outputs = 4, .kernel = 1},
-         {.type = "max_pool2d", .name = "p", .kernel = 3, .stride = 2, .padding = 1}},
+  Probe({{"a", Conv2dOptions{.out_channels = 4, .kernel_size = 1}},
+         {"p", MaxPool2dOptions{.kernel_size = 3, .stride = 2, .padding = 1}}},
         {2, 3, 9, 9})
       .check({.step = 1e-3, .tolerance = 1e-2, .kink = 1e-2, .skipped_share = 0.3, .entries = 60});
 }
 
 TEST_CASE("global average pooling and flatten") {
-  Probe({{.type = "conv2d", .name = "a", .outputs = 4, .kernel = 1}, {.type = "global_avg_pool", .name = "g"}},
-        {2, 3, 5, 7})
+  Probe({{"a", Conv2dOptions{.out_channels = 4, .kernel_size = 1}}, {"g", GlobalAvgPoolOptions{}}}, {2, 3, 5, 7})
       .check(kLinear);
-  Probe({{.type = "conv2d", .name = "a", .outputs = 4, .kernel = 1},
-         {.type = "flatten", .name = "f"},
-         {.type = "linear", .name = "l", .outputs = 3}},
+  Probe({{"a", Conv2dOptions{.out_channels = 4, .kernel_size = 1}},
+         {"f", FlattenOptions{}},
+         {"l", LinearOptions{.out_features = 3}}},
         {2, 3, 3, 5})
       .check(kLinear);
 }
@@ -178,9 +169,9 @@ TEST_CASE("residual blocks, with identity and with downsample") {
       CAPTURE(type);
       CAPTURE(stride);
       const std::int64_t width = std::strcmp(type, "bottleneck") == 0 ? 16 : 4;
-      Probe({{.type = "conv2d", .name = "a", .outputs = width, .kernel = 1, .bias = false},
-             {.type = type, .name = "b", .outputs = 4, .stride = stride}},
-            {4, 3, 6, 6})
+      LayerChoice block = BasicBlockOptions{.channels = 4, .stride = stride};
+      if (width == 16) block = BottleneckOptions{.channels = 4, .stride = stride};
+      Probe({{"a", Conv2dOptions{.out_channels = width, .kernel_size = 1, .bias = false}}, {"b", block}}, {4, 3, 6, 6})
           .check(kBlock);
     }
   }
@@ -228,8 +219,7 @@ TEST_CASE("the two halves of backward give the whole, bit for bit") {
 }
 
 TEST_CASE("running statistics converge to the batch's, and evaluation uses them") {
-  Probe probe({{.type = "conv2d", .name = "a", .outputs = 4, .kernel = 1}, {.type = "batch_norm2d", .name = "n"}},
-              {4, 3, 5, 5});
+  Probe probe({{"a", Conv2dOptions{.out_channels = 4, .kernel_size = 1}}, {"n", BatchNorm2dOptions{}}}, {4, 3, 5, 5});
   const auto evaluate = [&] {
     const Tensor y = probe.model_.forward(probe.input(), probe.cache_, Mode::kEvaluation);
     return std::vector<float>(y.data<float>(), y.data<float>() + y.size());

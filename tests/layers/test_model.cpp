@@ -265,11 +265,13 @@ TEST_CASE("what does not fit is a usage error that names the layer") {
   const auto build = [](std::vector<Unit> units, const Shape& input) { Trainee t(std::move(units), input); };
   CHECK_THROWS_WITH_AS(build(resnet_model(18, Stem::kImagenet, 10), {2, 10}),
                        doctest::Contains("conv1: a convolution takes images"), Error);
-  CHECK_THROWS_WITH_AS(build(sequential_model({{"linear", "0", 4}}), {2, 3, 8, 8}),
+  CHECK_THROWS_WITH_AS(build(sequential_model({{"0", LinearOptions{.out_features = 4}}}), {2, 3, 8, 8}),
                        doctest::Contains("0: a linear layer takes [N, features]"), Error);
-  CHECK_THROWS_WITH_AS(build(sequential_model({{"conv2d", "c", 4, 9}}), {2, 3, 8, 8}),
-                       doctest::Contains("smaller than the 9x9 kernel"), Error);
-  CHECK_THROWS_WITH_AS(build(sequential_model({{"relu", "r"}}), {2, 3}), doctest::Contains("no parameters"), Error);
+  CHECK_THROWS_WITH_AS(
+      build(sequential_model({{"c", Conv2dOptions{.out_channels = 4, .kernel_size = 9}}}), {2, 3, 8, 8}),
+      doctest::Contains("smaller than the 9x9 kernel"), Error);
+  CHECK_THROWS_WITH_AS(build(sequential_model({{"r", ReluOptions{}}}), {2, 3}), doctest::Contains("no parameters"),
+                       Error);
 }
 
 // A model in pieces, as the stages of a pipeline hold it, or as the chunks of one of them.

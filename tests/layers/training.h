@@ -19,7 +19,7 @@ namespace convoy {
 class Training {
  public:
   /// input: [N, C, H, W]. The factor on the loss stays in the gradients.
-  Training(Backend& backend, std::vector<Unit> units, const Shape& input, const OptimizerSpec& optimizer = {},
+  Training(Backend& backend, std::vector<Unit> units, const Shape& input, const OptimizerChoice& optimizer = {},
            double loss_scale = 1)
       : backend_(backend),
         model_(backend, std::move(units), input, 42),

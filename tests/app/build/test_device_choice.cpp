@@ -107,7 +107,7 @@ TEST_CASE("where there is no GPU") {
   CAPTURE(cuda);
   CHECK(cuda.starts_with("device.kind: \"cuda\", but CUDA finds no GPU on node7: "));
   config.device.kind = DeviceKind::kAuto;
-  config.train.precision = PrecisionKind::kFp16;
+  config.train.precision = Precision::kFp16;
   const std::string half = usage_error([&] { static_cast<void>(choose_device(config, place(0, 1))); });
   CAPTURE(half);
   CHECK(half.starts_with("train.precision: \"fp16\" needs a GPU, and CUDA finds none on node7: "));

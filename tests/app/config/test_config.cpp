@@ -18,6 +18,7 @@
 #include "app/config/config_printer.h"
 #include "app/config/toml_text.h"
 #include "layers/base/error.h"
+#include "layers/base/option_error.h"
 
 using namespace convoy;
 
@@ -74,7 +75,7 @@ TEST_CASE("defaults") {
   CHECK(c.data.samples == 1024);
   CHECK(c.train.epochs == 2);
   CHECK_FALSE(c.train.steps);
-  CHECK(c.optimizer.name == OptimizerKind::kSgd);
+  CHECK(c.optimizer.name() == "sgd");
   CHECK(c.optimizer.lr == 0.1);
   CHECK(c.parallel.bucket_mb == 25.0);
   CHECK(c.parallel.timeout == 600.0);
@@ -83,8 +84,8 @@ TEST_CASE("defaults") {
 }
 
 TEST_CASE("defaults that hang on other keys") {
-  CHECK(parse(kMlp, {"optimizer.name=adamw"}).optimizer.epsilon == 1e-8);
-  CHECK(parse(kMlp, {"optimizer.name=lars"}).optimizer.epsilon == 1e-9);
+  CHECK(std::get<AdamwOptions>(parse(kMlp, {"optimizer.name=adamw"}).optimizer.update).epsilon == 1e-8);
+  CHECK(std::get<LarsOptions>(parse(kMlp, {"optimizer.name=lars"}).optimizer.update).epsilon == 1e-9);
   const Config vectors = parse(kMlp, {"data.features=7"});
   CHECK(vectors.data.image_size == 0);
   CHECK(vectors.data.channels == 0);
@@ -94,7 +95,7 @@ TEST_CASE("defaults that hang on other keys") {
 TEST_CASE("values") {
   const Config c =
       parse(std::string(kMlp) + "precision = \"bf16\"\n[run]\nmax_time = \"26:30:05\"\n[optimizer]\nlr = 1\n");
-  CHECK(c.train.precision == PrecisionKind::kBf16);
+  CHECK(c.train.precision == Precision::kBf16);
   CHECK(c.run.max_time == std::chrono::seconds(95405));
   CHECK(c.optimizer.lr == 1.0);
 }
@@ -110,7 +111,7 @@ TEST_CASE("overrides") {
   const Config layers =
       parse(kMlp, {"model.name=sequential", "model.layers=[{type='flatten'}, {type='linear', out_features=3}]"});
   REQUIRE(layers.model.layers.size() == 2);
-  CHECK(layers.model.layers[1].out_features == 3);
+  CHECK(std::get<LinearOptions>(layers.model.layers[1].layer).out_features == 3);
   CHECK(layers.model.layers[1].name == "1");
 }
 
@@ -152,9 +153,9 @@ TEST_CASE("sequential layers through the printer and back") {
       "[[model.layers]]\ntype = \"bottleneck\"\nname = \"block\"\nchannels = 4\nstride = 2\n"
       "[[model.layers]]\ntype = \"global_avg_pool\"\n[[model.layers]]\ntype = \"linear\"\nout_features = 3\n");
   REQUIRE(c.model.layers.size() == 7);
-  CHECK(c.model.layers[0].stride == 1);
-  CHECK_FALSE(c.model.layers[0].bias);
-  CHECK(c.model.layers[3].stride == 2);  // as its kernel
+  CHECK(std::get<Conv2dOptions>(c.model.layers[0].layer).stride == 1);
+  CHECK_FALSE(std::get<Conv2dOptions>(c.model.layers[0].layer).bias);
+  CHECK(std::get<MaxPool2dOptions>(c.model.layers[3].layer).stride == 2);  // as its kernel
   CHECK(c.model.layers[4].name == "block");
   CHECK(c.model.layers[6].name == "6");
   check_round_trip(c);
@@ -198,6 +199,15 @@ TEST_CASE("files are looked for as written, then beside the config") {
 }
 
 TEST_CASE("batches that divide") {
+  const auto batch_problem = [](std::int64_t batch, std::int64_t replicas, std::int64_t microbatches) {
+    try {
+      check_batch(batch, replicas, microbatches);
+    } catch (const OptionError& error) {
+      CHECK(error.key() == "train.global_batch_size");
+      return std::string(error.what());
+    }
+    return std::string();
+  };
   CHECK_NOTHROW(check_batch(96, 3, 4));
   CHECK(batch_problem(100, 3, 4) ==
         "train.global_batch_size: 100 does not divide into 3 replicas x 4 microbatches (96 or 108 do)");

@@ -33,8 +33,8 @@ std::string refused(const std::string& keys, const std::string& kind = "image_fo
 }  // namespace
 
 TEST_CASE("image folders: defaults are torchvision's") {
-  const DataConfig d = images("augment = [\"crop\", \"flip\", \"jitter\"]\n").data;
-  CHECK(d.kind == DataKind::kImageFolder);
+  const DataOptions d = images("augment = [\"crop\", \"flip\", \"jitter\"]\n").data;
+  CHECK(d.kind == "image_folder");
   CHECK(d.image_size == 224);
   CHECK(d.channels == 3);
   CHECK(d.crop_area == std::array{0.08, 1.0});

@@ -25,7 +25,7 @@ using namespace convoy::test;
 
 namespace {
 
-std::string anything(int) { return ""; }
+std::string any_count(int) { return ""; }
 std::string even(int ranks) { return ranks % 2 == 0 ? "" : "odd"; }
 
 HostList abc(int slots) { return {{"a", slots}, {"b", slots}, {"c", slots}}; }
@@ -63,15 +63,15 @@ TEST_CASE("bad hosts are named with file and line") {
 }
 
 TEST_CASE("hosts are chosen whole, the used ones first") {
-  CHECK(words(choose_hosts(abc(2), {}, {1, 2}, anything)) == "a:2 b:2");
-  CHECK(words(choose_hosts(abc(2), {{"c", 2}}, {1, 2}, anything)) == "c:2 a:2");
-  CHECK(words(choose_hosts(abc(2), {{"x", 2}, {"b", 2}}, {1, 1}, anything)) == "b:2");
+  CHECK(words(choose_hosts(abc(2), {}, {1, 2}, any_count)) == "a:2 b:2");
+  CHECK(words(choose_hosts(abc(2), {{"c", 2}}, {1, 2}, any_count)) == "c:2 a:2");
+  CHECK(words(choose_hosts(abc(2), {{"x", 2}, {"b", 2}}, {1, 1}, any_count)) == "b:2");
   CHECK(words(choose_hosts(abc(1), {}, {1, 3}, even)) == "a:1 b:1");
   CHECK(words(choose_hosts(abc(1), {}, {3, 3}, even)) == "nothing");
-  CHECK(words(choose_hosts(abc(1), {}, {4, 9}, anything)) == "nothing");
-  CHECK(words(choose_hosts({}, {}, {1, 9}, anything)) == "nothing");
+  CHECK(words(choose_hosts(abc(1), {}, {4, 9}, any_count)) == "nothing");
+  CHECK(words(choose_hosts({}, {}, {1, 9}, any_count)) == "nothing");
   // slots that have changed count
-  CHECK(words(choose_hosts({{"a", 4}}, {{"a", 2}}, {1, 1}, anything)) == "a:4");
+  CHECK(words(choose_hosts({{"a", 4}}, {{"a", 2}}, {1, 1}, any_count)) == "a:4");
 }
 
 TEST_CASE("nodes that can never suit are a usage error") {

@@ -75,7 +75,7 @@ TEST_CASE("a model in stages takes as long as on one rank; a pipeline has the pu
   Config config = simple_config(ParallelMode::kPipeline, 8);
   // (microbatches + stages - 1) times a stage's time of one sample: two units, three seconds each.
   CHECK(predicted(config, machine, 2).seconds == doctest::Approx((8 + 2 - 1) * 2 * 3));
-  config.parallel.schedule = PipelineSchedule::kGpipe;
+  config.parallel.schedule = "gpipe";
   const Prediction gpipe = predicted(config, machine, 2);
   CHECK(gpipe.seconds == doctest::Approx((8 + 2 - 1) * 2 * 3));
   CHECK(gpipe.bubble() == doctest::Approx(1.0 / 9));

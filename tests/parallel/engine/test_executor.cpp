@@ -38,7 +38,7 @@ Trained train(int microbatches, const StepRecording::Record& record, bool scaled
   OnednnBackend backend(1, DType::kF32);
   const std::int64_t part = kBatch / microbatches;
   Model model(backend, toy_model(5), {part, 10}, 42);
-  const auto optimizer = make_optimizer(OptimizerSpec(), backend, model.parameters());
+  const auto optimizer = make_optimizer(OptimizerChoice(), backend, model.parameters());
   LossScaler scaler(scaled);
   Executor executor(model, *optimizer, Loss{Loss::Kind::kMse}, {}, make_schedule("gpipe", 1, microbatches, 1), {}, {},
                     scaler, record);
@@ -78,7 +78,7 @@ Sized train_sizes(const std::vector<std::int64_t>& sizes, const StepRecording::R
   OnednnBackend backend(1, DType::kF32);
   const std::int64_t largest = *std::max_element(sizes.begin(), sizes.end());
   Model model(backend, resnet_model(18, Stem::kSmall, 10), {kBatch, 3, largest, largest}, 42);
-  const auto optimizer = make_optimizer(OptimizerSpec(), backend, model.parameters());
+  const auto optimizer = make_optimizer(OptimizerChoice(), backend, model.parameters());
   LossScaler scaler(false);
   Executor executor(model, *optimizer, Loss{}, {{0.5F}, {0.25F}}, make_schedule("gpipe", 1, 1, 1), {}, {}, scaler,
                     record);

@@ -23,15 +23,10 @@ const Shape kInput{8, 3, 32, 32};
 
 std::vector<Unit> network() { return resnet_model(18, Stem::kImagenet, 10); }
 
-OptimizerSpec optimizer_of(OptimizerSpec::Kind kind) {
-  OptimizerSpec spec;
-  spec.kind = kind;
-  spec.weight_decay = 1e-4F;
-  return spec;
-}
+constexpr double kDecay = 1e-4;
 
 /// kSteps steps, each on its own data, none recorded.
-State run_plainly(const OptimizerSpec& optimizer) {
+State run_plainly(const OptimizerChoice& optimizer) {
   CudaBackend gpu(deterministic_options());
   Training training(gpu, network(), kInput, optimizer);
   for (std::uint64_t step = 0; step < kSteps; ++step) {
@@ -42,7 +37,7 @@ State run_plainly(const OptimizerSpec& optimizer) {
 }
 
 /// The same, the first plainly and the others as replays, with between(backend) before each of these.
-State run_recorded(const OptimizerSpec& optimizer, const std::function<void(CudaBackend&)>& between) {
+State run_recorded(const OptimizerChoice& optimizer, const std::function<void(CudaBackend&)>& between) {
   CudaBackend gpu(deterministic_options());
   Training training(gpu, network(), kInput, optimizer);
   training.load(0);
@@ -62,18 +57,16 @@ State run_recorded(const OptimizerSpec& optimizer, const std::function<void(Cuda
 }  // namespace
 
 TEST_CASE("replays of a recorded step give the bits of the step itself") {
-  using Kind = OptimizerSpec::Kind;
-  for (const Kind kind : {Kind::kSgd, Kind::kLars, Kind::kAdamw}) {
-    CAPTURE(static_cast<int>(kind));
-    attempt("optimizer", [&] {
-      const OptimizerSpec optimizer = optimizer_of(kind);
-      CHECK(run_recorded(optimizer, [](CudaBackend&) {}) == run_plainly(optimizer));
-    });
+  for (const OptimizerChoice& optimizer :
+       {OptimizerChoice(SgdOptions{.weight_decay = kDecay}), OptimizerChoice(LarsOptions{.weight_decay = kDecay}),
+        OptimizerChoice(AdamwOptions{.weight_decay = kDecay})}) {
+    CAPTURE(choice_name(optimizer));
+    attempt("optimizer", [&] { CHECK(run_recorded(optimizer, [](CudaBackend&) {}) == run_plainly(optimizer)); });
   }
 }
 
 TEST_CASE("replays do not mind other operations and waits between them") {
-  const OptimizerSpec optimizer = optimizer_of(OptimizerSpec::Kind::kSgd);
+  const OptimizerChoice optimizer = SgdOptions{.weight_decay = kDecay};
   const auto between = [](CudaBackend& gpu) {
     call_conv2d(gpu, {64, 64, 3, 1, 1}, {8, 64, 8, 8}, false);
     call_batch_norm(gpu, {8, 64, 16, 16});

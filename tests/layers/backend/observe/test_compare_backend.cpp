@@ -188,15 +188,15 @@ TEST_CASE("a place is named in the order N, C, H, W, and what is infinite on bot
 TEST_CASE("residual blocks train through the compare backend as without it") {
   const Shape input{4, 3, 16, 16};
   const auto units = [] {
-    return sequential_model({{.type = "conv2d", .name = "conv", .outputs = 8, .kernel = 3, .padding = 1},
-                             {.type = "relu", .name = "relu"},
-                             {.type = "max_pool2d", .name = "pool", .kernel = 3, .stride = 2, .padding = 1},
-                             {.type = "basic_block", .name = "strided", .outputs = 16, .stride = 2},
-                             {.type = "basic_block", .name = "plain", .outputs = 16, .stride = 1},
-                             {.type = "flatten", .name = "flatten"},
-                             {.type = "linear", .name = "fc1", .outputs = 20},
-                             {.type = "relu", .name = "fc1_relu"},
-                             {.type = "linear", .name = "fc2", .outputs = 6}});
+    return sequential_model({{"conv", Conv2dOptions{.out_channels = 8, .kernel_size = 3, .padding = 1}},
+                             {"relu", ReluOptions{}},
+                             {"pool", MaxPool2dOptions{.kernel_size = 3, .stride = 2, .padding = 1}},
+                             {"strided", BasicBlockOptions{.channels = 16, .stride = 2}},
+                             {"plain", BasicBlockOptions{.channels = 16, .stride = 1}},
+                             {"flatten", FlattenOptions{}},
+                             {"fc1", LinearOptions{.out_features = 20}},
+                             {"fc1_relu", ReluOptions{}},
+                             {"fc2", LinearOptions{.out_features = 6}}});
   };
   OnednnBackend subject(1, DType::kF32), reference(1, DType::kF32), alone(1, DType::kF32);
   CompareBackend compare(subject, reference);

@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What one config key may hold: its range, whether it must be there, whether it belongs to the chosen
-// model, data, optimizer and so on; and the same in words, for error messages and the list of keys. The
-// key's type is that of its field in Config.
+// Option structs: the settings of a part of the program, beside the code that they configure. Each has a static
+// `visit(visitor, options)` that lists its options: name, field, rule (what values are allowed) and help. The type of
+// an option is its field's, the default is what the field holds. Readers, printers and lists of options are visitors:
+//
+//   visitor.key(name, field, rule, help)   one option
+//   visitor.fallback(field, value)         the default of the next option, where it depends on earlier options
+//   visitor.tables(name, items, rule, help)  a list of option structs
+//
+// Nothing here knows a file format. app/config reads TOML; the parallel folders know nothing of that.
 #pragma once
 
 #include <fmt/format.h>
@@ -10,6 +16,8 @@
 #include <array>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <limits>
 #include <optional>
@@ -20,13 +28,46 @@
 #include <utility>
 #include <vector>
 
-#include "app/base/did_you_mean.h"
-#include "app/base/input_path.h"
-#include "app/config/config.h"
+#include "layers/base/did_you_mean.h"
 
 namespace convoy {
 
-/// Numbers: minimum <= x <= maximum, or < where open; in lists, each element.
+/// The names of an enum's values, in their order; CONVOY_OPTION_ENUM specialises it beside each enum.
+template <class E>
+struct EnumNames;
+
+template <class E>
+concept OptionEnum = requires {
+  EnumNames<E>::names;
+};
+
+/// The name of a value in configs and logs.
+template <OptionEnum E>
+[[nodiscard]] constexpr std::string_view to_string(E value) {
+  return EnumNames<E>::names[static_cast<std::size_t>(value)];
+}
+
+/// The value of that name, or nothing.
+template <OptionEnum E>
+[[nodiscard]] constexpr std::optional<E> from_string(std::string_view name) {
+  for (std::size_t i = 0; i < EnumNames<E>::names.size(); ++i) {
+    if (EnumNames<E>::names[i] == name) return static_cast<E>(i);
+  }
+  return std::nullopt;
+}
+
+#define CONVOY_OPTION_ENUM(E, ...)                                                \
+  template <>                                                                     \
+  struct EnumNames<E> {                                                           \
+    static constexpr auto names = std::to_array<std::string_view>({__VA_ARGS__}); \
+  }
+
+/// What an option that names an input may name.
+enum class InputForm { kFile, kFileOrFolder, kFileOrShards };
+
+inline constexpr double kMaxCount = 1e15;  ///< samples, steps: products with the batch still fit in 64 bits
+
+/// The values that an option accepts. Numbers: minimum <= x <= maximum, or < where open; in lists, each element.
 struct Rule {
   double minimum = -std::numeric_limits<double>::infinity();
   double maximum = std::numeric_limits<double>::infinity();
@@ -49,7 +90,7 @@ struct Rule {
   [[nodiscard]] Rule of_form(InputForm wanted) const {
     return changed([&](Rule& r) { r.form = wanted; });
   }
-  /// The key belongs here only if `condition`.
+  /// The option belongs here only if `condition`.
   [[nodiscard]] Rule only_if(bool condition, std::string_view otherwise) const {
     return changed([&](Rule& r) {
       if (!r.applies || condition) return;
@@ -57,17 +98,18 @@ struct Rule {
       r.why_not = otherwise;
     });
   }
-  /// The key belongs only to some values of the key called `chooser`.
-  template <class E>
+  /// The option belongs only to some values of the option called `chooser`.
+  [[nodiscard]] Rule only_for(std::string_view chooser, std::string_view value,
+                              std::span<const std::string_view> owners) const;
+  [[nodiscard]] Rule only_for(std::string_view chooser, std::string_view value,
+                              std::initializer_list<std::string_view> owners) const {
+    return only_for(chooser, value, std::span(owners.begin(), owners.size()));
+  }
+  template <OptionEnum E>
   [[nodiscard]] Rule only_for(std::string_view chooser, E value, std::initializer_list<E> owners) const {
     std::vector<std::string_view> owner_names;
-    bool found = false;
-    for (const E owner : owners) {
-      owner_names.push_back(to_string(owner));
-      found = found || owner == value;
-    }
-    return only_if(found, fmt::format("means nothing with {} = \"{}\" (it belongs to {})", chooser, to_string(value),
-                                      join(owner_names)));
+    for (const E owner : owners) owner_names.push_back(to_string(owner));
+    return only_for(chooser, to_string(value), owner_names);
   }
 
  private:
@@ -103,7 +145,13 @@ inline constexpr bool kIsVector = false;
 template <class T>
 inline constexpr bool kIsVector<std::vector<T>> = true;
 
-/// What a key of type T must be: "an integer of at least 1", "one of sgd, lars, adamw".
+/// A type of options that says itself what its values are.
+template <class T>
+concept DescribedOption = requires {
+  T::kDescription;
+};
+
+/// What an option of type T must be: "an integer of at least 1", "one of sgd, lars, adamw".
 template <class T>
 [[nodiscard]] std::string describe(const Rule& rule) {
   if constexpr (std::is_same_v<T, std::optional<std::chrono::seconds>>) {
@@ -112,7 +160,7 @@ template <class T>
     return describe<typename T::value_type>(rule);
   } else if constexpr (std::is_same_v<T, bool>) {
     return "true or false";
-  } else if constexpr (ConfigEnum<T>) {
+  } else if constexpr (OptionEnum<T>) {
     return (EnumNames<T>::names.size() > 1 ? "one of " : "") + join(EnumNames<T>::names);
   } else if constexpr (std::is_integral_v<T>) {
     return "an integer" + describe_range(rule);
@@ -124,8 +172,8 @@ template <class T>
       return rule.names.empty() ? std::string(file) : fmt::format("{} or {}", join(rule.names), file);
     }
     return rule.names.empty() ? "a string" : "one of " + join(rule.names);
-  } else if constexpr (std::is_same_v<T, PartitionConfig>) {
-    return "\"auto\" or a list of unit names";
+  } else if constexpr (DescribedOption<T>) {
+    return std::string(T::kDescription);
   } else if constexpr (std::is_same_v<T, std::array<double, 2>>) {
     return "a list of two numbers, each" + describe_range(rule);
   } else {
@@ -137,6 +185,12 @@ template <class T>
     const std::string each = rule.names.empty() ? describe_range(rule) : " one of " + join(rule.names);
     return "a list of " + what + (each.empty() ? "" : ", each" + each);
   }
+}
+
+/// Visits the options of a struct.
+template <class Visitor, class Options>
+void visit_options(Visitor& v, Options& options) {
+  std::remove_const_t<Options>::visit(v, options);
 }
 
 }  // namespace convoy

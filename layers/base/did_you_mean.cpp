@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Edit distance by dynamic programming over whole words; names are short, so clarity wins over speed.
-#include "app/base/did_you_mean.h"
+#include "layers/base/did_you_mean.h"
 
 #include <fmt/format.h>
 

@@ -4,7 +4,7 @@
 #include <array>
 #include <string_view>
 
-#include "app/base/did_you_mean.h"
+#include "layers/base/did_you_mean.h"
 
 using namespace convoy;
 

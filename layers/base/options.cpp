@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ranges, as a test and in words.
-#include "app/config/config_rule.h"
+// Rules: which values they allow, and the same in words.
+#include "layers/base/options.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace convoy {
+
+Rule Rule::only_for(std::string_view chooser, std::string_view value, std::span<const std::string_view> owners) const {
+  return only_if(std::find(owners.begin(), owners.end(), value) != owners.end(),
+                 fmt::format("means nothing with {} = \"{}\" (it belongs to {})", chooser, value, join(owners)));
+}
 
 std::string describe_range(const Rule& rule) {
   const bool low = std::isfinite(rule.minimum), high = std::isfinite(rule.maximum);

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// When checkpoints are written, where, and which one a run resumes from: the options of [checkpoint].
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "layers/base/options.h"
+
+namespace convoy {
+
+/// What checkpoint.resume may be instead of a file.
+inline constexpr auto kResumeNames = std::to_array<std::string_view>({"auto", "never"});
+
+/// [checkpoint]
+struct CheckpointOptions {
+  std::string dir;                ///< empty: `checkpoints` in the run's folder
+  std::int64_t every_epochs = 1;  ///< 0: not by epochs
+  std::int64_t every_steps = 0;   ///< 0: not by steps
+  std::int64_t keep = 3;
+  std::string resume = "auto";  ///< auto, never or a file
+  bool async = true;
+
+  template <class Visitor, class Self>
+  static void visit(Visitor& v, Self& o) {
+    v.key("dir", o.dir, anything(), "\"\": checkpoints in the run's folder");
+    v.key("every_epochs", o.every_epochs, between(0, kMaxCount), "0: not by epochs");
+    v.key("every_steps", o.every_steps, between(0, kMaxCount), "0: not by steps");
+    v.key("keep", o.keep, between(1, 1e6), "how many; older ones are deleted");
+    v.key("resume", o.resume, input_file(kResumeNames), "auto: from the newest whole checkpoint of the run");
+    v.key("async", o.async, anything(), "write in the background");
+  }
+  bool operator==(const CheckpointOptions&) const = default;
+};
+
+}  // namespace convoy
