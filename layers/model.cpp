@@ -67,7 +67,7 @@ Model::Model(Backend& backend, std::vector<Unit> units, const Shape& input, std:
   units_[static_cast<std::size_t>(lowest_)].layer->skip_input_gradient();
   refuse_double_names();
   store_.finalize(seed);
-  // Parameters lie in reverse order of declaration, so a unit's first one ends its stretch. A unit without
+  // Parameters lie in reverse order of declaration, so a unit's first one ends its range. A unit without
   // parameters that learn finishes what the unit after it finished.
   const auto& all = store_.parameters();
   final_elements_.assign(units_.size(), 0);

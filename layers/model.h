@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A network as a list of units, the pieces between which it may be cut, and the stretches of it (chunks) that this
+// A network as a list of units, between which it can be split, and the contiguous ranges of them (chunks) that this
 // process holds. Every process knows the shapes and names of all units; only held ones have memory. Owns its layers
 // and their parameters; the caches of microbatches in flight belong to whoever runs it.
 #pragma once
@@ -52,13 +52,13 @@ struct UnitInfo {
 
 class Model {
  public:
-  /// Called between units, for long stretches of work: moves communication on.
+  /// Called between units: progresses communication.
   using Progress = std::function<void()>;
-  /// Called between units of a weight gradient: of the flat gradient buffer, this chunk's stretch up to element n will
+  /// Called between units of a weight gradient: of the flat gradient buffer, this chunk's range up to element n will
   /// not change any more in this microbatch.
   using UnitDone = std::function<void(std::int64_t n)>;
 
-  /// input: the shape of one microbatch, [n, C, H, W] or [n, F]. chunks: the stretches held here, in rising order;
+  /// input: the shape of one microbatch, [n, C, H, W] or [n, F]. chunks: the ranges held here, in rising order;
   /// empty: one chunk of all units. With a reducer, batch norm normalises over all replicas. Throws a usage Error
   /// when the layers do not fit, or none learns. Initial values do not depend on which units are held.
   Model(Backend& backend, std::vector<Unit> units, const Shape& input, std::uint64_t seed,
@@ -92,7 +92,7 @@ class Model {
   /// the units take.
   [[nodiscard]] Shape chunk_input(int chunk, const Shape& input) const;
   [[nodiscard]] Shape chunk_output(int chunk, const Shape& input) const;
-  /// Elements of the flat gradient buffer that lie before the chunk's stretch, and up to its end. The stretch of the
+  /// Elements of the flat gradient buffer before the chunk's range, and up to its end. The range of the
   /// last chunk comes first.
   [[nodiscard]] std::int64_t chunk_begin(int chunk) const;
   [[nodiscard]] std::int64_t chunk_end(int chunk) const { return final_elements_[first_unit(chunk)]; }
@@ -113,7 +113,7 @@ class Model {
   std::vector<Unit> units_;
   std::vector<UnitInfo> infos_;
   std::vector<UnitRange> chunks_;
-  std::vector<std::int64_t> final_elements_;  // per held unit: the end of its stretch, and of those of units after it
+  std::vector<std::int64_t> final_elements_;  // per held unit: the end of its range, and of those of units after it
   int layers_ = 0;
   int lowest_ = 0;  // unit that learns, of the whole network
 };

@@ -28,7 +28,7 @@ struct Layout {
   }
 };
 
-/// Mesh and schedule for this many ranks; the partition is one stretch of all units, or empty. Throws a usage Error
+/// Mesh and schedule for this many ranks; the partition is one range of all units, or empty. Throws a usage Error
 /// when they do not suit the config. Pure.
 [[nodiscard]] Layout plan_layout(const Config& config, int ranks);
 
@@ -36,7 +36,7 @@ struct Layout {
 [[nodiscard]] std::vector<UnitCost> measure_units(const Config& config, const Dataset& data, std::int64_t samples,
                                                   const DeviceChoice& device, int first, int step);
 
-/// The same of all units, which are dealt out over the ranks. Every rank calls it.
+/// The same of all units, which the ranks share among them. Every rank calls it.
 [[nodiscard]] std::vector<UnitCost> measure_costs(const Config& config, const Dataset& data, std::int64_t samples,
                                                   const DeviceChoice& device, Communicator& all);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From a Config to the objects of a run: the only place that knows all rooms of the house. Every rank calls these
+// From a Config to the objects of a run: the only module that knows all others. Every rank calls these
 // functions together; what is wrong with the config, the data or the launch comes out as one collective Error.
 #pragma once
 

@@ -179,14 +179,14 @@ void check_parallel(const Config& c) {
             "false leaves batches that scatter mode cannot deal out in equal parts (set it to true, or use "
             "parallel.mode = \"data\")");
   refuse_if(p.partition.first_units.size() == 1 && p.stages != 1, "parallel.partition",
-            "names one unit (name the first unit of each stretch of layers, from the first on)");
+            "names one unit (name the first unit of each chunk, from the first on)");
   if (p.stages == 0) return;
   const ScheduleChoice choice = schedule_choice(p, static_cast<int>(p.stages));
   static_cast<void>(choice.make());
-  const auto stretches = static_cast<std::size_t>(choice.stages) * static_cast<std::size_t>(choice.chunks);
-  refuse_if(!p.partition.first_units.empty() && p.partition.first_units.size() != stretches, "parallel.partition",
-            "names {} units for {} stages of {} stretches of layers each (name {})", p.partition.first_units.size(),
-            choice.stages, choice.chunks, stretches);
+  const auto chunks = static_cast<std::size_t>(choice.stages) * static_cast<std::size_t>(choice.chunks);
+  refuse_if(!p.partition.first_units.empty() && p.partition.first_units.size() != chunks, "parallel.partition",
+            "names {} units for {} stages of {} chunks each (name {})", p.partition.first_units.size(), choice.stages,
+            choice.chunks, chunks);
 }
 
 }  // namespace

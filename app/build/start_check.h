@@ -17,7 +17,7 @@ namespace convoy {
 [[nodiscard]] std::vector<int> odd_ones_out(const std::vector<std::string>& texts);
 
 /// Before rank 0's config is sent to all: the version, the file and the overrides that each rank was started with. A
-/// rank that cannot read the file (it may lie on rank 0's node alone) is not held against it.
+/// rank that cannot read the file (it may lie on rank 0's node alone) is not an error.
 void check_same_command(Communicator& communicator, const std::string& path, const std::vector<std::string>& overrides);
 
 /// When all is built: the data's size, the model's, the cut, the kind of device.

@@ -235,8 +235,7 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   const CLI::Range drawable(1, 1024);
   schedule_app->add_option("--stages", schedule.stages, "ranks of the pipeline")->required()->check(drawable);
   schedule_app->add_option("--microbatches", schedule.microbatches, "parts of the batch")->required()->check(drawable);
-  schedule_app
-      ->add_option("--chunks", schedule.chunks, "stretches of layers per rank; default 2 where there are several")
+  schedule_app->add_option("--chunks", schedule.chunks, "model chunks per rank; default 2 where there are several")
       ->check(drawable);
 
   CheckArguments check;

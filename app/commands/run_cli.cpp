@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs the command of a command line and answers for its errors. The World lives outside of the try block, so
-// that one rank's failure can end all ranks while it is being reported; a collective Error is one that all ranks have,
-// so rank 0 speaks and all end in order.
+// Runs the command of a command line and reports its errors. The World lives outside of the try block, so that the
+// failure of one rank can end all ranks while it is being reported. A collective Error is one that all ranks have: rank
+// 0 reports it, and all end in order.
 #include <chrono>
 #include <iostream>
 #include <new>

@@ -25,7 +25,7 @@ std::vector<std::string> mpirun_command(const Launcher& launcher, const HostList
   return words;
 }
 
-// Slurm deals out ranks evenly, so all hosts must have the same slots.
+// Slurm distributes ranks evenly, so all hosts must have the same slots.
 std::vector<std::string> srun_command(const Launcher& launcher, const HostList& hosts) {
   const int slots = hosts.front().slots;
   std::string names;

@@ -21,13 +21,13 @@ std::string RankCounts::problem(int ranks) const {
     const Schedule& schedule = layout.schedule;
     check_plan(config_, {data_->size(), config_.train.global_batch_size, config_.data.drop_last},
                std::int64_t{layout.mesh.replicas()} * schedule.microbatches);
-    const auto stretches = static_cast<std::size_t>(schedule.virtual_stages());
+    const auto chunks = static_cast<std::size_t>(schedule.virtual_stages());
     const std::size_t named = config_.parallel.partition.first_units.size();
     if (schedule.virtual_stages() > units_) {
-      return fmt::format("{} stretches of layers are wanted and the model has {} units", stretches, units_);
+      return fmt::format("{} chunks are wanted and the model has {} units", chunks, units_);
     }
-    if (stretches > 1 && named > 0 && named != stretches) {
-      return fmt::format("parallel.partition names {} stretches and {} are wanted", named, stretches);
+    if (chunks > 1 && named > 0 && named != chunks) {
+      return fmt::format("parallel.partition names {} chunks and {} are wanted", named, chunks);
     }
   } catch (const Error& error) {
     return error.what();

@@ -40,7 +40,7 @@ class SlurmHosts : public HostSource {
     }
     const std::vector<std::string> down = down_nodes(output_of({"sinfo", "-h", "-N", "-o", "%N %T", "-n", node_list_}));
     const std::vector<int> tasks = parse_tasks_per_node(variable("SLURM_TASKS_PER_NODE"));
-    // One number for all: srun deals out ranks evenly.
+    // One number for all: srun distributes ranks evenly.
     const int slots = tasks.empty() ? 1 : *std::min_element(tasks.begin(), tasks.end());
     HostList hosts;
     for (const std::string& name : nodes_) {

@@ -21,7 +21,7 @@ constexpr double kWideRange = 50;
 
 using Out = std::back_insert_iterator<std::string>;
 
-// "M1,2L3,4": a gap ends a stretch; a point alone between gaps becomes a dot by its round ends.
+// "M1,2L3,4": a gap ends a subpath; a point alone between gaps becomes a dot by its round ends.
 std::string path_of(const Series& points, const Axis& x, const Axis& y) {
   std::string path;
   path.reserve(points.size() * 12);

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kGap = std::numeric_limits<double>::quiet_NaN();
 
-// The first of the points of stretch `i` of `parts`.
+// The first of the points of group `i` of `parts`.
 std::size_t range_begin(std::size_t points, std::size_t parts, std::size_t i) { return points * i / parts; }
 
 }  // namespace

@@ -31,11 +31,11 @@ struct Interval {
   void add(double value);
 };
 
-/// At most `most` finite points: of each stretch of equally many points, the smallest and the largest one, in their
-/// order, so that no peak is lost. A stretch with a gap ends in one (a NaN between its points and the next).
+/// At most `most` finite points: of each group of equally many points, the smallest and the largest one, in their
+/// order, so that no peak is lost. A group with a gap ends in one (a NaN between its points and the next).
 [[nodiscard]] Series decimate(const Series& series, std::size_t most);
 
-/// At most `most` points: over each stretch the lowest low and the highest high, at the stretch's middle.
+/// At most `most` points: over each group the lowest low and the highest high, at the middle of the group.
 [[nodiscard]] Band decimate(const Band& band, std::size_t most);
 
 /// The exponential moving average with weights (1 - 2 / (span + 1))^age, normalised, as pandas' ewm(span=...).mean():

@@ -59,13 +59,13 @@ T required(const std::optional<T>& value, const hdf5::File& file, const char* na
 }
 
 hdf5::Trust trust_of(const TrailerCheck& check) {
-  return check.seal == Trailer::kHolds ? hdf5::Trust::kTrusted : hdf5::Trust::kUntrusted;
+  return check.trailer == Trailer::kHolds ? hdf5::Trust::kTrusted : hdf5::Trust::kUntrusted;
 }
 
-// HDF5 does not get to see a file with a broken seal. One without a seal has been edited, or comes from elsewhere.
+// A file with a wrong trailer never reaches HDF5. One without a trailer was edited, or comes from another program.
 hdf5::File open_checked(const std::string& path) {
   const TrailerCheck check = check_trailer(path);
-  if (check.seal == Trailer::kBroken) fail("{}: {}", path, check.problem);
+  if (check.trailer == Trailer::kBroken) fail("{}: {}", path, check.problem);
   return hdf5::File(path, trust_of(check));
 }
 
@@ -130,8 +130,8 @@ void write_checkpoint(const std::string& path, const Checkpoint& checkpoint, hdf
   image.write_attribute("/", "created", checkpoint.created.empty() ? utc_time() : checkpoint.created);
   image.write_attribute("/", "complete", std::int64_t{1});
   const auto bytes = image.bytes();
-  const std::string seal = trailer_for(bytes);
-  write_file_atomically(path, bytes, std::as_bytes(std::span(seal)));
+  const std::string trailer = trailer_for(bytes);
+  write_file_atomically(path, bytes, std::as_bytes(std::span(trailer)));
 }
 
 Checkpoint read_checkpoint(const std::string& path) {
@@ -172,9 +172,9 @@ std::string checkpoint_problem(const std::string& path) {
 }
 
 std::vector<DatasetCheck> check_datasets(const std::string& path) {
-  const TrailerCheck seal = check_trailer(path);
-  const bool has_valid_trailer = seal.seal == Trailer::kHolds;
-  const hdf5::File file = hdf5::input_errors([&] { return hdf5::File(path, trust_of(seal)); });
+  const TrailerCheck trailer = check_trailer(path);
+  const bool has_valid_trailer = trailer.trailer == Trailer::kHolds;
+  const hdf5::File file = hdf5::input_errors([&] { return hdf5::File(path, trust_of(trailer)); });
   std::vector<DatasetCheck> checks;
   for (const auto& info : file.datasets()) {
     DatasetCheck check{info, info.checksummed || has_valid_trailer, ""};

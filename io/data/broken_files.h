@@ -17,8 +17,8 @@ class BrokenFiles {
   /// source: of the data, for messages. share: of `samples` that may be broken.
   BrokenFiles(std::string source, std::int64_t samples, double share);
 
-  /// Notes sample `index`, called `name`; the second time is no news. Throws the Error of too_many() when it is one too
-  /// many.
+  /// Notes sample `index`, called `name`; a second call for it changes nothing. Throws the Error of too_many() when it
+  /// is one too many.
   void note(std::int64_t index, const std::string& name, const std::string& problem);
 
   /// One that is broken, in words.
@@ -30,7 +30,7 @@ class BrokenFiles {
   [[nodiscard]] std::vector<Found> take();
   [[nodiscard]] bool has_news() const;
   [[nodiscard]] const std::string& source() const { return source_; }
-  /// Adds what other ranks have found; it is no news here. Throws the Error of too many.
+  /// Adds what other ranks have found; they are not reported again. Throws the Error of too many.
   void merge(const std::vector<Found>& found);
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// CRC-32C (Castagnoli): the checksum of TensorBoard's record files and of the seal of a checkpoint.
+// CRC-32C (Castagnoli): the checksum of TensorBoard's record files and of the checksum trailer of a checkpoint.
 // It stands on nothing. Invariant: crc32c("123456789") is 0xE3069283.
 #pragma once
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A checksum over a whole HDF5 file, as one line of text behind the part that HDF5 knows. It is looked at before HDF5
-// parses anything, because the library's own checksums leave gaps (text attributes lie in a heap that has none), and
-// because a damaged heap can make it loop. Relies on HDF5 ignoring what is behind its end of file, and on it cutting
-// that off when a program changes the file: so an edited file has no seal, rather than a wrong one. Invariant: a file
-// that still has its seal and passes is byte for byte what was written.
+// The checksum trailer of an HDF5 file: a CRC-32C of the whole file in one line of text behind the HDF5 data. It is
+// verified before HDF5 parses anything, because the library's own checksums leave gaps (text attributes are in a heap
+// that has none), and because a damaged heap can make it loop. HDF5 ignores what is behind its end of file, and cuts it
+// off when a program changes the file: so an edited file has no trailer, rather than a wrong one. A file with a valid
+// trailer is byte for byte what was written.
 #pragma once
 
 #include <cstddef>
@@ -19,11 +19,11 @@ namespace convoy {
 enum class Trailer { kNone, kHolds, kBroken };
 
 struct TrailerCheck {
-  Trailer seal = Trailer::kNone;
+  Trailer trailer = Trailer::kNone;
   std::string problem;  ///< of a broken one: "truncated: ..." or "damaged: ..."
 };
 
-/// Reads the whole file when it has a seal. An Error when it cannot be read.
+/// Reads the whole file if it has a trailer. Throws an Error if it cannot be read.
 [[nodiscard]] TrailerCheck check_trailer(const std::string& path);
 
 }  // namespace convoy

@@ -62,13 +62,13 @@ struct DatasetInfo {
   [[nodiscard]] std::string shape_text() const;  ///< "[1437, 8, 8, 1]"
 };
 
-/// Who vouches for a file's structure: nobody, or its seal (seal.h), which has been looked at.
+/// Whether the structure of a file can be trusted: its checksum trailer has been verified (checksum_trailer.h), or not.
 enum class Trust { kUntrusted, kTrusted };
 
 /// A file open for reading. Opening does not lock the file, so that shared file systems without locks work.
 class File {
  public:
-  /// One from elsewhere is read in a child process first (hdf5_trial.h). An Error when it cannot be opened.
+  /// An untrusted file is read in a child process first (hdf5_trial.h). An Error when it cannot be opened.
   explicit File(const std::string& path, Trust origin = Trust::kUntrusted);
 
   [[nodiscard]] const std::string& path() const { return path_; }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The HDF5 library trusts the structure of the files that it reads: a damaged one can crash it or make it loop, and a
-// training with it. So a file that nobody vouches for is read in a child process first (trial.h): its groups,
+// training with it. So an untrusted file is read in a child process first (trial.h): its groups,
 // attributes and indices wholly, of its elements those that the library itself decodes. Relies on library_lock() being
 // held.
 #pragma once

@@ -20,7 +20,7 @@ void shuffle_part(std::vector<std::int64_t>& part, std::uint64_t key) {
   }
 }
 
-// Appends stretch `file` of `files` of the part to the order.
+// Appends range `file` of `files` of the part to the order.
 void append_range(std::vector<std::int64_t>& order, const std::vector<std::int64_t>& part, int file, int files) {
   const auto cut = [&](std::int64_t at) {
     return part.begin() + static_cast<std::ptrdiff_t>(part.size()) * at / files;
@@ -61,12 +61,12 @@ void lay_out(PackPlan& plan, const std::vector<std::int64_t>& training, const st
   plan.files.assign(static_cast<std::size_t>(files), {});
   const auto end = [&] { return static_cast<std::int64_t>(plan.order.size()); };
   for (int file = 0; file < files; ++file) {
-    PackRange& stretch = plan.files[static_cast<std::size_t>(file)];
-    stretch.first = end();
+    PackRange& range = plan.files[static_cast<std::size_t>(file)];
+    range.first = end();
     append_range(plan.order, training, file, files);
-    stretch.validation = end();
+    range.validation = end();
     append_range(plan.order, validation, file, files);
-    stretch.last = end();
+    range.last = end();
   }
 }
 

@@ -26,7 +26,7 @@ struct PackPlan {
 
 /// Takes round(share x members) of each class, but never all, for validation, chosen by `seed`; without `shuffle` both
 /// parts keep the order of the source. A source with a validation part of its own is split there. Throws an Error of
-/// bad input when a part would be empty, or the split is there already. Each of the `files` gets a contiguous stretch
+/// bad input when a part would be empty, or the split is there already. Each of the `files` gets a contiguous range
 /// of both parts, nearly as long as those of the others.
 [[nodiscard]] PackPlan plan_packing(const PackSource& source, double share, std::uint64_t seed,
                                     std::optional<std::uint64_t> shuffle, int files);

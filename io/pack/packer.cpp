@@ -34,10 +34,10 @@ Packer::Packer(const PackSource& source, const PackPlan& plan, PackTask task, Pa
       hooks_(std::move(hooks)),
       journal_(task_.output.journal(), task_.fingerprint) {
   for (std::size_t file = 0; file < plan.files.size(); ++file) {
-    const PackRange& stretch = plan.files[file];
+    const PackRange& range = plan.files[file];
     first_of_.push_back(spans_.size());
-    for (std::int64_t at = stretch.first; at < stretch.last; at += kBlock) {
-      spans_.push_back({static_cast<int>(file), at, std::min(at + kBlock, stretch.last)});
+    for (std::int64_t at = range.first; at < range.last; at += kBlock) {
+      spans_.push_back({static_cast<int>(file), at, std::min(at + kBlock, range.last)});
     }
   }
   first_of_.push_back(spans_.size());

@@ -11,7 +11,7 @@
 namespace convoy {
 
 /// Insertions, deletions, replacements and swaps of neighbours that turn one word into the other
-/// (optimal string alignment: no stretch is edited twice).
+/// (optimal string alignment: no substring is edited twice).
 [[nodiscard]] std::size_t edit_distance(std::string_view a, std::string_view b);
 
 /// The known name nearest to `word`, the first of several equally near; empty when none is near enough to be meant

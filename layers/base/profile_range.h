@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Names stretches of the host's time, one range per layer and phase: for `convoy bench --profile` and, in builds with
+// Names spans of the host's time, one range per layer and phase: for `convoy bench --profile` and, in builds with
 // CUDA, for NVIDIA's profilers (NVTX). Costs next to nothing when nobody listens. Names outlive their range. Invariant:
 // ranges of a thread end in the reverse order of their beginnings.
 #pragma once

@@ -97,7 +97,7 @@ void MpiCommunicator::check_root(int root, const MpiOperation& operation) const 
   if (root < 0 || root >= size()) fail("{}: root {} is not a rank of it", operation.label(), root);
 }
 
-// Calls start(first element, number of elements) for stretches that one MPI call can take.
+// Calls start(first element, number of elements) for ranges that one MPI call can take.
 template <class Start>
 void MpiCommunicator::in_pieces(const Tensor& buffer, const Start& start) const {
   auto* data = buffer.data<std::byte>();

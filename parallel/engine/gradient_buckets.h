@@ -37,9 +37,9 @@ class GradientBuckets {
   /// Before the backward whose gradients are final. Every replica calls this and the next three.
   void begin_step();
   /// The gradients of this step before `elements` are final: starts every bucket that is now complete and
-  /// moves those under way.
+  /// progresses those under way.
   void ready_up_to(std::int64_t elements);
-  /// Moves the reductions under way. Cheap; for long stretches of backward without ready_up_to().
+  /// Progresses the reductions under way. Cheap; for long parts of backward without ready_up_to().
   void progress();
   /// Starts what is left and waits for all: the buffer then holds sums. Returns the seconds spent here.
   double finish();

@@ -29,7 +29,7 @@ struct ParallelOptions {
   std::int64_t stages = 0;  ///< model, pipeline: ranks of one replica; 0: all ranks
   std::int64_t microbatches = 1;
   std::string schedule = "1f1b";  ///< pipeline: one of pipeline_schedule_names()
-  std::int64_t chunks = 2;        ///< interleaved: stretches of layers per rank
+  std::int64_t chunks = 2;        ///< interleaved: model chunks per rank
   PartitionOptions partition;     ///< model, pipeline
   double stage_memory_gb = 0;     ///< model, pipeline; 0: this rank's share of its node's memory
   double bucket_mb = 25.0;
@@ -46,7 +46,7 @@ struct ParallelOptions {
     v.key(
         "mode", p.mode, anything(),
         "data: each rank takes a share of every batch; model, pipeline: the layers are cut into stages; scatter: rank "
-        "0 deals out every batch");
+        "0 scatters every batch");
     v.key("stages", p.stages, in(between(0, 65536), {kModel, kPipeline}),
           "ranks that share one copy of the model; 0: all; other ranks hold further copies");
     v.key("microbatches", p.microbatches, in(between(1, 1e6), {kData, kPipeline}),
@@ -55,9 +55,9 @@ struct ParallelOptions {
           "the order of work of a pipeline");
     v.key("chunks", p.chunks,
           in(between(2, 64), {kPipeline}).only_for("parallel.schedule", p.schedule, {"interleaved"}),
-          "stretches of layers that a rank holds");
+          "model chunks that a rank holds");
     v.key("partition", p.partition, in(anything(), {kModel, kPipeline}),
-          "auto: cut by measured cost; or the first unit of each stretch of layers");
+          "auto: split by measured cost; or the first unit of each chunk");
     v.key("stage_memory_gb", p.stage_memory_gb, in(at_least(0), {kModel, kPipeline}),
           "GB that auto lets a stage take; 0: the rank's share of the node's memory");
     v.key("bucket_mb", p.bucket_mb, in(above(0), {kData, kModel, kPipeline}), "MiB of gradients reduced at a time");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// cut_by_cost: dynamic programming finds the stretches whose largest cost is least (the linear partition problem),
-// then single cuts are moved while that makes the slowest rank, which may hold several stretches, faster.
+// cut_by_cost: dynamic programming finds the ranges whose largest cost is least (the linear partition problem),
+// then single cuts are moved while that makes the slowest rank, which may hold several chunks, faster.
 #include "parallel/schedule/partition.h"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ class Cutter {
   }
 
  private:
-  using Score = std::tuple<double, double, double>;  // slowest rank, slowest stretch, bytes between stages
+  using Score = std::tuple<double, double, double>;  // slowest rank, slowest chunk, bytes between stages
 
   [[nodiscard]] double seconds(const UnitRange& range) const {
     double sum = 0;
@@ -84,15 +84,15 @@ class Cutter {
     return true;
   }
 
-  // best[v][end]: the least largest cost of stretches 0..v that cover the first `end` units. Empty when none fits.
+  // best[v][end]: the least largest cost of chunks 0..v that cover the first `end` units. Empty when none fits.
   [[nodiscard]] Partition linear_partition() const {
     const int units = static_cast<int>(costs_.size());
-    const int stretches = schedule_.virtual_stages();
+    const int chunks = schedule_.virtual_stages();
     const auto row = static_cast<std::size_t>(units) + 1;
-    std::vector<std::vector<double>> best(static_cast<std::size_t>(stretches), std::vector<double>(row, kNever));
-    std::vector<std::vector<int>> from(static_cast<std::size_t>(stretches), std::vector<int>(row, 0));
-    for (int v = 0; v < stretches; ++v) {
-      for (int end = v + 1; end <= units - (stretches - 1 - v); ++end) {
+    std::vector<std::vector<double>> best(static_cast<std::size_t>(chunks), std::vector<double>(row, kNever));
+    std::vector<std::vector<int>> from(static_cast<std::size_t>(chunks), std::vector<int>(row, 0));
+    for (int v = 0; v < chunks; ++v) {
+      for (int end = v + 1; end <= units - (chunks - 1 - v); ++end) {
         for (int first = v; first < end; ++first) {
           const auto before = static_cast<std::size_t>(v) - 1;
           const double rest = v > 0 ? best[before][static_cast<std::size_t>(first)] : (first == 0 ? 0 : kNever);
@@ -106,9 +106,9 @@ class Cutter {
       }
     }
     if (best.back().back() == kNever) return {};
-    Partition cut(static_cast<std::size_t>(stretches));
+    Partition cut(static_cast<std::size_t>(chunks));
     int end = units;
-    for (int v = stretches; v-- > 0;) {
+    for (int v = chunks; v-- > 0;) {
       const int first = from[static_cast<std::size_t>(v)][static_cast<std::size_t>(end)];
       cut[static_cast<std::size_t>(v)] = {first, end};
       end = first;
@@ -121,7 +121,7 @@ class Cutter {
     fail_option("parallel.stage_memory_gb",
                 "no cut into {} stages of {} keeps each within {:.3g} GB (more stages, more "
                 "microbatches with schedule = \"1f1b\", a smaller train.global_batch_size, or a higher limit)",
-                schedule_.stages, schedule_.chunks == 1 ? "one stretch" : fmt::format("{} stretches", schedule_.chunks),
+                schedule_.stages, schedule_.chunks == 1 ? "one chunk" : fmt::format("{} chunks", schedule_.chunks),
                 one);
   }
 
@@ -137,8 +137,8 @@ void refuse_too_many_stages(const Schedule& schedule, int units) {
   fail_option("parallel.stages",
               "{} stages of {} {} need {} units, and the model has {} (at most {} stages; fewer ranks, or set "
               "parallel.stages for several replicas)",
-              schedule.stages, schedule.chunks, schedule.chunks == 1 ? "stretch" : "stretches",
-              schedule.virtual_stages(), units, most);
+              schedule.stages, schedule.chunks, schedule.chunks == 1 ? "chunk" : "chunks", schedule.virtual_stages(),
+              units, most);
 }
 
 }  // namespace
@@ -157,7 +157,7 @@ Partition cut_at_units(const Schedule& schedule, std::span<const UnitInfo> units
   if (first_units.size() != wanted) {
     fail_option("parallel.partition",
                 "names {} units for {} stages with {} {} each (name the first unit of each of {})", first_units.size(),
-                schedule.stages, schedule.chunks, schedule.chunks == 1 ? "stretch" : "stretches", wanted);
+                schedule.stages, schedule.chunks, schedule.chunks == 1 ? "chunk" : "chunks", wanted);
   }
   Partition cut;
   for (const std::string& name : first_units) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where a model is cut: one stretch of units for each virtual stage of a schedule. Pure functions, so all ranks that
-// have the same costs find the same cut. Invariant: a partition covers all units in order, no stretch is empty.
+// The split points of a model: one contiguous range of units for each virtual stage of a schedule. Pure functions, so
+// ranks with the same costs find the same partition. Invariant: it covers all units in order, and no range is empty.
 #pragma once
 
 #include <span>
@@ -24,20 +24,20 @@ struct MemoryLimit {
   double optimizer_slots = 1;  ///< floats of optimizer state per parameter
 };
 
-/// The cut that makes the slowest stage as fast as can be (its chunks' forward and backward times, and the time for its
-/// messages at a nominal bandwidth), then the fewest bytes between stages, within the limit. Throws a usage Error when
-/// there are fewer units than virtual stages, or when no cut fits the limit.
+/// The partition that makes the slowest stage as fast as can be (its chunks' forward and backward times, and the time
+/// for its messages at a nominal bandwidth), then the fewest bytes between stages, within the limit. Throws a usage
+/// Error when there are fewer units than virtual stages, or when no partition fits the limit.
 [[nodiscard]] Partition cut_by_cost(const Schedule& schedule, std::span<const UnitCost> costs,
                                     const MemoryLimit& limit);
 
-/// The cut before each of these units. Throws a usage Error that names what is unknown, out of order or missing.
+/// Split points before each of these units. Throws a usage Error that names what is unknown, out of order or missing.
 [[nodiscard]] Partition cut_at_units(const Schedule& schedule, std::span<const UnitInfo> units,
                                      std::span<const std::string> first_units);
 
-/// The stretches of one stage, by chunk.
+/// The unit ranges of one stage, by chunk.
 [[nodiscard]] std::vector<UnitRange> stage_chunks(const Schedule& schedule, const Partition& partition, int stage);
 
-/// What the simulator wants to know, but for links, reduction and optimizer.
+/// The input of the simulator, except links, reduction and optimizer.
 [[nodiscard]] std::vector<ChunkCost> chunk_costs(const Partition& partition, std::span<const UnitCost> costs,
                                                  double optimizer_slots);
 

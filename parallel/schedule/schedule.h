@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The schedule of one training step, as data: for each stage the actions that its rank takes, in order. The
-// executor runs it, the simulator times it, the drawing shows it; a parallel mode is nothing but its schedule and its
-// mesh. Pure functions, no MPI, no device. Invariant: what make_schedule() returns passes check_schedule().
+// The schedule of one training step, as data: for each stage the actions of its rank, in order. The executor runs it,
+// the simulator times it, schedule_print draws it. A parallel mode is its schedule and its mesh. Pure functions, no
+// MPI, no device. Invariant: what make_schedule() returns passes check_schedule().
 //
-// The layers are cut into stages * chunks stretches, the virtual stages 0, 1, ...; each rank of a replica (a stage)
-// holds `chunks` of them. Microbatches go forward through the virtual stages in order, gradients backward. On each
-// chunk backwards come in the order of the microbatches, so that sums of gradients do not depend on the schedule.
+// The model is split into stages * chunks contiguous ranges of layers, the virtual stages 0, 1, ...; each rank of a
+// replica (a stage) holds `chunks` of them. Microbatches go forward through the virtual stages in order, gradients
+// backward. On each chunk backwards come in microbatch order, so sums of gradients do not depend on the schedule.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ inline constexpr int kWholeStep = -1;
 struct Action {
   ActionKind kind = ActionKind::kForward;
   int microbatch = kWholeStep;
-  int chunk = 0;  ///< which of the stage's stretches of layers; 0 where a stage has one
+  int chunk = 0;  ///< the model chunk within the stage
   bool operator==(const Action& other) const = default;
 };
 
@@ -55,7 +55,7 @@ struct Schedule {
   std::string name;
   int stages = 1;
   int microbatches = 1;
-  int chunks = 1;  ///< stretches of layers per stage
+  int chunks = 1;  ///< model chunks per stage
   Placement placement = Placement::kLoop;
   std::vector<std::vector<Action>> actions;  ///< [stage][position]
 

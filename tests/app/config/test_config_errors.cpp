@@ -292,7 +292,7 @@ TEST_CASE("parallel modes and what belongs to them") {
       {parallel("mode = \"pipeline\"\nstages = 2\nschedule = \"interleaved\"\nmicrobatches = 5\n"),
        "11:16: parallel.microbatches: interleaved needs a multiple of the 2 stages, not 5 (4 or 6)"},
       {parallel("mode = \"pipeline\"\nstages = 2\npartition = [\"net1\", \"net2\", \"net3\"]\n"),
-       "10:13: parallel.partition: names 3 units for 2 stages of 1 stretches of layers each (name 2)"},
+       "10:13: parallel.partition: names 3 units for 2 stages of 1 chunks each (name 2)"},
   });
   CHECK(refused("data = {kind = \"synthetic\", features = 10, targets = 5, drop_last = false}\nmodel.name = \"toy\"\n"
                 "train = {steps = 5, global_batch_size = 20, loss = \"mse\"}\n[parallel]\nmode = \"scatter\"\n")

@@ -162,7 +162,7 @@ TEST_CASE("a checkpoint of an earlier version is read, and its Fletcher32 checks
   }
   // Without the trailer, the checksum of the data set still shows it.
   write_text(path, bad.substr(0, bad.rfind("\nconvoy-seal")));
-  CHECK(check_trailer(path).seal == Trailer::kNone);
+  CHECK(check_trailer(path).trailer == Trailer::kNone);
   CHECK(contains(error_of([&] { (void)read_checkpoint(path); }), path + ":/model/fc/weight: "));
   CHECK(contains(checkpoint_problem(path), "checksum"));
 }

@@ -106,7 +106,7 @@ TEST_CASE("one chunk per rank: the cut is the best there is") {
   }
 }
 
-TEST_CASE("several chunks per rank: whole, and never worse than the best cut of single stretches") {
+TEST_CASE("several chunks per rank: whole, and never worse than the best partition of single ranges") {
   for (const char* name : {"interleaved", "zb_v"}) {
     for (int stages = 2; stages <= 3; ++stages) {
       const Schedule schedule = make_schedule(name, stages, 2 * stages, 2);
@@ -115,7 +115,7 @@ TEST_CASE("several chunks per rank: whole, and never worse than the best cut of 
       check_whole(schedule, 10, cut);
       const double best = best_by_search(schedule, costs);
       CHECK(slowest_rank(schedule, costs, cut) >= best - 1e-12);
-      // The linear partition alone is within twice its largest stretch; moving cuts makes it better, not always best.
+      // The linear partition alone is within twice its largest range; moving cuts makes it better, not always best.
       CHECK(slowest_rank(schedule, costs, cut) <= 1.3 * best);
     }
   }
@@ -143,8 +143,7 @@ TEST_CASE("the memory limit moves the cut, and is named when nothing fits") {
 TEST_CASE("more stages than units") {
   const Schedule schedule = make_schedule("interleaved", 4, 4, 2);
   const std::string words = words_of([&] { (void)cut_by_cost(schedule, random_costs(7, 1), {}); });
-  CHECK(
-      contains(words, "parallel.stages: 4 stages of 2 stretches need 8 units, and the model has 7 (at most 3 stages"));
+  CHECK(contains(words, "parallel.stages: 4 stages of 2 chunks need 8 units, and the model has 7 (at most 3 stages"));
 }
 
 TEST_CASE("cuts at named units") {
