@@ -73,10 +73,10 @@ void cut_model(Layout& layout, const Config& config, const std::vector<UnitInfo>
   if (layout.schedule.virtual_stages() == 1) {
     layout.partition = {{0, static_cast<int>(units.size())}};
   } else if (!p.partition.first_units.empty()) {
-    layout.partition = cut_at_units(layout.schedule, units, p.partition.first_units);
+    layout.partition = partition_at_units(layout.schedule, units, p.partition.first_units);
   } else {
     const double bytes = p.stage_memory_gb > 0 ? p.stage_memory_gb * 1e9 : memory_bytes;
-    layout.partition = cut_by_cost(layout.schedule, layout.costs, {bytes, config.optimizer.slots()});
+    layout.partition = partition_by_cost(layout.schedule, layout.costs, {bytes, config.optimizer.slots()});
   }
 }
 

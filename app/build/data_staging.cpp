@@ -18,7 +18,7 @@ namespace convoy {
 
 namespace {
 
-constexpr double kSlice = 5;  // seconds: ranks that wait hear that often that the copy goes on
+constexpr double kSlice = 5;  // seconds: how often waiting ranks hear that the copy makes progress
 constexpr const char* kWhat = "staging the data";
 
 /// One data set on its way.

@@ -36,7 +36,7 @@ struct GenerationEnd {
 /// A generation that failed.
 struct Failure {
   bool program_error = false;
-  std::int64_t start_step = 0;  ///< of the checkpoint that it went on from
+  std::int64_t start_step = 0;  ///< of the checkpoint from which it resumed
   bool wrote_checkpoint = false;
   bool trained = false;  ///< it did a step
 };

@@ -26,7 +26,7 @@ class RunStatus {
 
   /// Trainings that had begun before this generation, by the file.
   [[nodiscard]] std::int64_t starts_before() const { return starts_at_begin_; }
-  /// The step that the generation went on from, once its trainer has begun.
+  /// the step from which the generation resumed, once its trainer has begun.
   [[nodiscard]] std::optional<std::int64_t> start_step() const { return start_step_; }
   /// When its first step was seen.
   [[nodiscard]] std::optional<std::chrono::steady_clock::time_point> first_step_at() const { return first_step_at_; }

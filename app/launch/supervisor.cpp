@@ -266,7 +266,7 @@ void Supervisor::save() {
   }
 }
 
-// Once the job has a checkpoint of its own, it goes on from there, whatever it began from.
+// Once the job has a checkpoint of its own, it resumes from there, whatever it began from.
 Launcher Supervisor::launcher() const {
   Launcher launcher = options_.launcher;
   if (state_.has_checkpoint) {

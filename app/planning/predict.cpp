@@ -71,7 +71,7 @@ Prediction predict(Layout layout, const Config& config, const MachineModel& mach
   layout.costs = machine.costs(samples);
   layout.costs.front().forward += machine.input_seconds * static_cast<double>(samples);
   if (layout.partition.empty()) {
-    layout.partition = cut_by_cost(layout.schedule, layout.costs, {machine.memory_bytes, slots});
+    layout.partition = partition_by_cost(layout.schedule, layout.costs, {machine.memory_bytes, slots});
   }
   Prediction prediction{std::move(layout), global_batch, {}, 0, 0};
   const CostModel model = cost_model(prediction.layout, machine, slots);

@@ -42,7 +42,7 @@ void rotate_checkpoints(const std::string& dir, int keep,
 /// Removes the temporary files of writers that were killed. Only for the folder's one writer, and while it is idle.
 void remove_stale_temporaries(const std::string& dir);
 
-/// Renames checkpoints of steps after `step` to NAME.superseded: for a run that goes on from an earlier point, so that
+/// Renames checkpoints of steps after `step` to NAME.superseded: for a run that resumes from an earlier point, so that
 /// the next `resume = auto` does not find the steps of the abandoned one. Returns the new names.
 std::vector<std::string> set_aside_checkpoints_after(const std::string& dir, std::int64_t step);
 

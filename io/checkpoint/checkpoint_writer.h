@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Writes checkpoints while training goes on: one background thread at a time, handed a copy of the state. Relies on
+// Writes checkpoints while training continues: one background thread at a time, handed a copy of the state. Relies on
 // checkpoint.h and checkpoint_folder.h. Invariant: at most one write is in flight, and its error reaches the caller
 // exactly once, at the next write(), poll() or wait().
 #pragma once

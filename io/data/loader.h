@@ -55,7 +55,7 @@ class Loader {
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  /// The next step. Training goes on over the epochs without end; an evaluation ends with the step that has
+  /// The next step. Training continues over the epochs without end; an evaluation ends with the step that has
   /// last_of_epoch, and another call is an Error. Throws what reading a sample of this step threw.
   const LoaderStep& next();
 

@@ -13,7 +13,7 @@ namespace convoy {
 
 class TensorboardWriter {
  public:
-  /// Starts DIR/events.out.tfevents.<seconds>.<host>.<pid>. A run that goes on after `resumed_step` > 0 says so: the
+  /// Starts DIR/events.out.tfevents.<seconds>.<host>.<pid>. A run that resumes after `resumed_step` > 0 says so: the
   /// viewer then drops what an interrupted run had written beyond it.
   explicit TensorboardWriter(const std::string& dir, std::int64_t resumed_step = 0);
   ~TensorboardWriter();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How far a packing has come, on disk, so that the next one goes on there: lines of JSON beside the unfinished file,
+// How far a packing has come, on disk, so that the next one resumes there: lines of JSON beside the unfinished file,
 // the first of which says what is being packed. Relies on flock(). Invariant: a block is in the journal only when its
 // samples are on the disk, and then all before it are, too; nothing comes behind the note that the files are placed.
 #pragma once

@@ -3,7 +3,7 @@
 // Packs the samples of a source into one data file or several, with several threads: each makes a block of samples, and
 // the blocks are written in their order, so that the files do not depend on the number of threads. Relies on
 // data_file.h, pack_output.h and pack_journal.h. Invariant: a file is there whole or not at all, and never beside one
-// of another packing; what is unfinished lies there under other names, and the next packing of the same goes on there.
+// of another packing; what is unfinished lies there under other names, and the next packing of the same resumes there.
 #pragma once
 
 #include <condition_variable>

@@ -3,7 +3,7 @@
 // Dynamic loss scaling for float16 (Micikevicius et al. 2018; torch.cuda.amp.GradScaler): the loss is multiplied by a
 // power of two so that small gradients do not vanish in 16 bits, gradients are divided by it in float32 before the
 // update, and an update whose gradients overflowed is left out. The scale doubles at every 2,000th update and halves
-// after an overflow. Invariant: the scale alone is its state, so a resumed run goes on with the same numbers.
+// after an overflow. Invariant: the scale alone is its state, so a resumed run continues with the same numbers.
 #pragma once
 
 #include <algorithm>

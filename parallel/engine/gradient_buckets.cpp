@@ -22,7 +22,7 @@ std::int64_t bytes_of(double mib, const char* key) {
 
 }  // namespace
 
-std::vector<BucketRange> cut_buckets(std::int64_t total_elements, std::int64_t first_bytes, std::int64_t bytes) {
+std::vector<BucketRange> bucket_ranges(std::int64_t total_elements, std::int64_t first_bytes, std::int64_t bytes) {
   std::vector<BucketRange> ranges;
   std::int64_t next = std::max<std::int64_t>(1, first_bytes / kElementBytes);
   for (std::int64_t begin = 0; begin < total_elements;) {
@@ -41,7 +41,7 @@ GradientBuckets::GradientBuckets(Communicator* replicas, const Tensor& flat_grad
   if (flat_gradients && flat_gradients.dtype() != DType::kF32) {
     fail("gradients are reduced in float32, not in {}", dtype_name(flat_gradients.dtype()));
   }
-  ranges_ = cut_buckets(elements_, bytes_of(first_bucket_mb, "first_bucket_mb"), bytes_of(bucket_mb, "bucket_mb"));
+  ranges_ = bucket_ranges(elements_, bytes_of(first_bucket_mb, "first_bucket_mb"), bytes_of(bucket_mb, "bucket_mb"));
   for (const BucketRange& range : ranges_) {
     views_.push_back(flat_gradients.view(range.begin, {range.size()}));
     names_.push_back(fmt::format("gradient bucket {}", names_.size()));

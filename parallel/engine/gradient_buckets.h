@@ -25,8 +25,8 @@ struct BucketRange {
 
 /// Cuts `total_elements` floats into a first bucket of `first_bytes` and further ones of `bytes` (the last
 /// has what is left). A bucket holds at least one element.
-[[nodiscard]] std::vector<BucketRange> cut_buckets(std::int64_t total_elements, std::int64_t first_bytes,
-                                                   std::int64_t bytes);
+[[nodiscard]] std::vector<BucketRange> bucket_ranges(std::int64_t total_elements, std::int64_t first_bytes,
+                                                     std::int64_t bytes);
 
 class GradientBuckets {
  public:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// cut_by_cost: dynamic programming finds the ranges whose largest cost is least (the linear partition problem),
+// partition_by_cost: dynamic programming finds the ranges whose largest cost is least (the linear partition problem),
 // then single cuts are moved while that makes the slowest rank, which may hold several chunks, faster.
 #include "parallel/schedule/partition.h"
 
@@ -17,9 +17,9 @@ namespace {
 constexpr double kNominalBandwidth = 10e9;  // bytes per second: memory of a node, or a fast network
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-class Cutter {
+class Partitioner {
  public:
-  Cutter(const Schedule& schedule, std::span<const UnitCost> costs, const MemoryLimit& limit)
+  Partitioner(const Schedule& schedule, std::span<const UnitCost> costs, const MemoryLimit& limit)
       : schedule_(schedule), costs_(costs), limit_(limit) {
     for (int stage = 0; stage < schedule.stages; ++stage) in_flight_.push_back(activations_in_flight(schedule, stage));
   }
@@ -143,13 +143,13 @@ void refuse_too_many_stages(const Schedule& schedule, int units) {
 
 }  // namespace
 
-Partition cut_by_cost(const Schedule& schedule, std::span<const UnitCost> costs, const MemoryLimit& limit) {
+Partition partition_by_cost(const Schedule& schedule, std::span<const UnitCost> costs, const MemoryLimit& limit) {
   refuse_too_many_stages(schedule, static_cast<int>(costs.size()));
-  return Cutter(schedule, costs, limit).best();
+  return Partitioner(schedule, costs, limit).best();
 }
 
-Partition cut_at_units(const Schedule& schedule, std::span<const UnitInfo> units,
-                       std::span<const std::string> first_units) {
+Partition partition_at_units(const Schedule& schedule, std::span<const UnitInfo> units,
+                             std::span<const std::string> first_units) {
   refuse_too_many_stages(schedule, static_cast<int>(units.size()));
   const auto wanted = static_cast<std::size_t>(schedule.virtual_stages());
   std::string known;

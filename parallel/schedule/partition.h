@@ -27,12 +27,12 @@ struct MemoryLimit {
 /// The partition that makes the slowest stage as fast as can be (its chunks' forward and backward times, and the time
 /// for its messages at a nominal bandwidth), then the fewest bytes between stages, within the limit. Throws a usage
 /// Error when there are fewer units than virtual stages, or when no partition fits the limit.
-[[nodiscard]] Partition cut_by_cost(const Schedule& schedule, std::span<const UnitCost> costs,
-                                    const MemoryLimit& limit);
+[[nodiscard]] Partition partition_by_cost(const Schedule& schedule, std::span<const UnitCost> costs,
+                                          const MemoryLimit& limit);
 
 /// Split points before each of these units. Throws a usage Error that names what is unknown, out of order or missing.
-[[nodiscard]] Partition cut_at_units(const Schedule& schedule, std::span<const UnitInfo> units,
-                                     std::span<const std::string> first_units);
+[[nodiscard]] Partition partition_at_units(const Schedule& schedule, std::span<const UnitInfo> units,
+                                           std::span<const std::string> first_units);
 
 /// The unit ranges of one stage, by chunk.
 [[nodiscard]] std::vector<UnitRange> stage_chunks(const Schedule& schedule, const Partition& partition, int stage);

@@ -81,7 +81,7 @@ class NcclOperation final : public PendingOperation {
 
   /// False during a capture.
   bool test() override;
-  /// Makes the compute stream wait; the host goes on.
+  /// Makes the compute stream wait, not the host.
   void wait() override;
 
  private:

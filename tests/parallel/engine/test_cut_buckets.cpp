@@ -9,7 +9,7 @@ namespace convoy {
 
 TEST_CASE("buckets of ResNet-50: first 1 MiB, then 25 MiB, then the rest") {
   constexpr std::int64_t kMib = 1 << 20;
-  const std::vector<BucketRange> ranges = cut_buckets(25'557'032, kMib, 25 * kMib);
+  const std::vector<BucketRange> ranges = bucket_ranges(25'557'032, kMib, 25 * kMib);
   REQUIRE(ranges.size() == 5);
   CHECK(ranges[0] == BucketRange{0, 262'144});
   CHECK(ranges[1] == BucketRange{262'144, 262'144 + 6'553'600});
@@ -20,7 +20,7 @@ TEST_CASE("buckets cover every element once, in order, and keep their sizes") {
   for (const std::int64_t total : {1, 2, 3, 7, 64, 1000, 1001}) {
     for (const std::int64_t first : {1, 4, 5, 40, 4000, 8000}) {
       for (const std::int64_t bytes : {1, 4, 7, 36, 4004, 100'000}) {
-        const std::vector<BucketRange> ranges = cut_buckets(total, first, bytes);
+        const std::vector<BucketRange> ranges = bucket_ranges(total, first, bytes);
         const auto elements = [](std::int64_t size) { return std::max<std::int64_t>(1, size / 4); };
         std::int64_t next = 0;
         for (std::size_t i = 0; i < ranges.size(); ++i) {
@@ -36,7 +36,7 @@ TEST_CASE("buckets cover every element once, in order, and keep their sizes") {
   }
 }
 
-TEST_CASE("nothing to reduce has no buckets") { CHECK(cut_buckets(0, 1024, 1024).empty()); }
+TEST_CASE("nothing to reduce has no buckets") { CHECK(bucket_ranges(0, 1024, 1024).empty()); }
 
 TEST_CASE("without other replicas buckets do nothing, but keep their rules") {
   TestTensors tensors;

@@ -98,7 +98,7 @@ TEST_CASE("one chunk per rank: the cut is the best there is") {
     for (int units = stages; units <= 11; ++units) {
       const Schedule schedule = make_schedule("1f1b", stages, 2 * stages, 1);
       const auto costs = random_costs(units, static_cast<std::uint64_t>(100 * stages + units));
-      const Partition cut = cut_by_cost(schedule, costs, {});
+      const Partition cut = partition_by_cost(schedule, costs, {});
       check_whole(schedule, units, cut);
       // The same sums in another order.
       CHECK(slowest_rank(schedule, costs, cut) == doctest::Approx(best_by_search(schedule, costs)).epsilon(1e-12));
@@ -111,7 +111,7 @@ TEST_CASE("several chunks per rank: whole, and never worse than the best partiti
     for (int stages = 2; stages <= 3; ++stages) {
       const Schedule schedule = make_schedule(name, stages, 2 * stages, 2);
       const auto costs = random_costs(10, static_cast<std::uint64_t>(stages));
-      const Partition cut = cut_by_cost(schedule, costs, {});
+      const Partition cut = partition_by_cost(schedule, costs, {});
       check_whole(schedule, 10, cut);
       const double best = best_by_search(schedule, costs);
       CHECK(slowest_rank(schedule, costs, cut) >= best - 1e-12);
@@ -127,29 +127,29 @@ TEST_CASE("the memory limit moves the cut, and is named when nothing fits") {
   costs[0].forward = 0.1;
   costs[1].forward = 0.9;
   const Schedule schedule = make_schedule("gpipe", 2, 4, 1);
-  CHECK(cut_by_cost(schedule, costs, {}).front() == UnitRange{0, 2});
+  CHECK(partition_by_cost(schedule, costs, {}).front() == UnitRange{0, 2});
   costs[0].cache_bytes = 3e9;
-  CHECK(cut_by_cost(schedule, costs, {13e9, 1}).front() == UnitRange{0, 1});
-  const std::string words = words_of([&] { (void)cut_by_cost(schedule, costs, {5e9, 1}); });
+  CHECK(partition_by_cost(schedule, costs, {13e9, 1}).front() == UnitRange{0, 1});
+  const std::string words = words_of([&] { (void)partition_by_cost(schedule, costs, {5e9, 1}); });
   CHECK(contains(words, "parallel.stage_memory_gb"));
   CHECK(contains(words, "within 5 GB"));
   // Parameters count with gradients and optimizer state.
   std::vector<UnitCost> heavy(2, UnitCost{1, 1, 1, 0, 0, 1e9});
   const Schedule model = make_schedule("model", 2, 1, 1);
-  CHECK_NOTHROW((void)cut_by_cost(model, heavy, {4.1e9, 2}));
-  CHECK_THROWS_AS((void)cut_by_cost(model, heavy, {3.9e9, 2}), Error);
+  CHECK_NOTHROW((void)partition_by_cost(model, heavy, {4.1e9, 2}));
+  CHECK_THROWS_AS((void)partition_by_cost(model, heavy, {3.9e9, 2}), Error);
 }
 
 TEST_CASE("more stages than units") {
   const Schedule schedule = make_schedule("interleaved", 4, 4, 2);
-  const std::string words = words_of([&] { (void)cut_by_cost(schedule, random_costs(7, 1), {}); });
+  const std::string words = words_of([&] { (void)partition_by_cost(schedule, random_costs(7, 1), {}); });
   CHECK(contains(words, "parallel.stages: 4 stages of 2 chunks need 8 units, and the model has 7 (at most 3 stages"));
 }
 
 TEST_CASE("cuts at named units") {
   const Schedule schedule = make_schedule("1f1b", 3, 4, 1);
   const auto units = named({"a", "b", "c", "d"});
-  const auto cut = [&](const std::vector<std::string>& names) { return cut_at_units(schedule, units, names); };
+  const auto cut = [&](const std::vector<std::string>& names) { return partition_at_units(schedule, units, names); };
   CHECK(cut({"a", "b", "d"}) == Partition{{0, 1}, {1, 3}, {3, 4}});
   const auto words = [&](const std::vector<std::string>& names) { return words_of([&] { (void)cut(names); }); };
   CHECK(contains(words({"a", "x", "d"}), "the model has no unit \"x\" (it has a, b, c, d)"));
