@@ -16,21 +16,26 @@ Shape Conv2d::output_shape(const Shape& input) const { return spec_.output_shape
 Shape Conv2d::build(BuildContext& context, const std::string& path, const Shape& input) {
   join(context);
   if (input.rank() != 4) fail_usage("{}: a convolution takes images [N, C, H, W], not {}", path, input.str());
-  if (input[2] + 2 * spec_.padding < spec_.kernel || input[3] + 2 * spec_.padding < spec_.kernel) {
+  if (!spec_.fits(input)) {
     fail_usage("{}: the image {} is smaller than the {}x{} kernel (larger images, or a smaller stem)", path,
-               input.str(), spec_.kernel, spec_.kernel);
+               input.str(), spec_.kernel.height, spec_.kernel.width);
   }
   spec_.in_channels = input[1];
-  const double window = static_cast<double>(spec_.kernel * spec_.kernel);
+  if (spec_.in_channels % spec_.groups != 0 || spec_.out_channels % spec_.groups != 0) {
+    fail_usage("{}: {} input and {} output channels do not divide into {} groups (choose groups that divides both)", path,
+               spec_.in_channels, spec_.out_channels, spec_.groups);
+  }
+  const double window = static_cast<double>(spec_.kernel.area());
+  const auto inputs = static_cast<double>(spec_.in_channels / spec_.groups);
   const Initializer init{Initializer::Kind::kNormal,
                          static_cast<float>(std::sqrt(2.0 / (window * static_cast<double>(spec_.out_channels))))};
   weight_ = &context.store.declare(path + ".weight", backend_->conv2d_layout(spec_, input), init, true);
   if (has_bias_) {
-    const double fan_in = window * static_cast<double>(spec_.in_channels);
+    const double fan_in = window * inputs;
     bias_ = &context.store.declare(path + ".bias", backend_->vector_layout(spec_.out_channels),
                                    {Initializer::Kind::kUniform, static_cast<float>(1 / std::sqrt(fan_in))}, false);
   }
-  context.flops += 2 * window * static_cast<double>(spec_.in_channels * output_shape(input).size());
+  context.flops += 2 * window * inputs * static_cast<double>(output_shape(input).size());
   return output_shape(input);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// 2-d convolution with a square kernel. Parameters weight [out, in, k, k] and, when asked for, bias [out].
+// 2-d convolution (torch.nn.Conv2d without dilation). Parameters weight [out, in / groups, kernel height, kernel width]
+// and, if asked for, bias [out].
 #pragma once
 
 #include <memory>
@@ -16,7 +17,7 @@ class Conv2d final : public Layer {
   /// spec.in_channels is taken from the input.
   Conv2d(const Conv2dSpec& spec, bool bias) : spec_(spec), has_bias_(bias) {}
   /// input [N, in, H, W] -> [N, out, (H + 2 padding - k) / stride + 1, ...]. Weights start as torchvision's ResNet:
-  /// He et al. 2015, normal, fan_out; a bias starts as torch.nn.Conv2d's, U(-1/sqrt(in k k), 1/sqrt(in k k)).
+  /// He et al. 2015, normal, fan_out; a bias starts as torch.nn.Conv2d's, U(-1/sqrt(n), 1/sqrt(n)), n = in / groups * k.
   Shape build(BuildContext& context, const std::string& path, const Shape& input) override;
   [[nodiscard]] Shape output_shape(const Shape& input) const override;
   Tensor forward(const Tensor& x, Cache& cache, Mode mode) override;
@@ -35,9 +36,10 @@ class Conv2d final : public Layer {
 struct Conv2dOptions {
   static constexpr std::string_view kName = "conv2d";
   std::int64_t out_channels = 0;
-  std::int64_t kernel_size = 0;
-  std::int64_t stride = 1;
-  std::int64_t padding = 0;
+  Size2d kernel_size = 0;
+  Size2d stride = 1;
+  Size2d padding = 0;
+  std::int64_t groups = 1;
   bool bias = true;
 
   template <class Visitor, class Self>
@@ -46,10 +48,11 @@ struct Conv2dOptions {
     v.key("kernel_size", o.kernel_size, between(1, 1024).required(), "height and width");
     v.key("stride", o.stride, between(1, 1024), "step of the window; default of max_pool2d: kernel_size");
     v.key("padding", o.padding, between(0, 1024), "added on each side");
+    v.key("groups", o.groups, between(1, 65536), "of channels, each with its own convolution");
     v.key("bias", o.bias, anything(), "whether a bias is added");
   }
   [[nodiscard]] std::unique_ptr<Layer> make() const {
-    return std::make_unique<Conv2d>(Conv2dSpec{0, out_channels, kernel_size, stride, padding}, bias);
+    return std::make_unique<Conv2d>(Conv2dSpec(0, out_channels, kernel_size, stride, padding, groups), bias);
   }
   bool operator==(const Conv2dOptions&) const = default;
 };

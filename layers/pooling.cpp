@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers/pooling.h"
 
+#include <algorithm>
+
 #include "layers/base/error.h"
 
 namespace convoy {
@@ -18,12 +20,14 @@ Shape MaxPool2d::output_shape(const Shape& input) const { return spec_.output_sh
 Shape MaxPool2d::build(BuildContext& context, const std::string& path, const Shape& input) {
   join(context);
   require_image("max_pool2d", path, input);
-  if (spec_.kernel > 15) fail_usage("{}: kernel_size {} (at most 15)", path, spec_.kernel);
-  if (2 * spec_.padding > spec_.kernel) {
-    fail_usage("{}: padding {} is more than half of kernel_size {}", path, spec_.padding, spec_.kernel);
+  if (std::max(spec_.kernel.height, spec_.kernel.width) > 15) {
+    fail_usage("{}: kernel_size {} (at most 15)", path, spec_.kernel.str());
   }
-  if (input[2] + 2 * spec_.padding < spec_.kernel || input[3] + 2 * spec_.padding < spec_.kernel) {
-    fail_usage("{}: the image {} is smaller than the {}x{} window", path, input.str(), spec_.kernel, spec_.kernel);
+  if (2 * spec_.padding.height > spec_.kernel.height || 2 * spec_.padding.width > spec_.kernel.width) {
+    fail_usage("{}: padding {} is more than half of kernel_size {}", path, spec_.padding.str(), spec_.kernel.str());
+  }
+  if (!spec_.fits(input)) {
+    fail_usage("{}: the image {} is smaller than the {}x{} window", path, input.str(), spec_.kernel.height, spec_.kernel.width);
   }
   return output_shape(input);
 }

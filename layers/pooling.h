@@ -44,9 +44,9 @@ class Flatten final : public Layer {
 
 struct MaxPool2dOptions {
   static constexpr std::string_view kName = "max_pool2d";
-  std::int64_t kernel_size = 0;
-  std::int64_t stride = 1;
-  std::int64_t padding = 0;
+  Size2d kernel_size = 0;
+  Size2d stride = 1;
+  Size2d padding = 0;
 
   template <class Visitor, class Self>
   static void visit(Visitor& v, Self& o) {
@@ -56,7 +56,7 @@ struct MaxPool2dOptions {
     v.key("padding", o.padding, between(0, 1024), "added on each side");
   }
   [[nodiscard]] std::unique_ptr<Layer> make() const {
-    return std::make_unique<MaxPool2d>(PoolSpec{kernel_size, stride, padding});
+    return std::make_unique<MaxPool2d>(PoolSpec(kernel_size, stride, padding));
   }
   bool operator==(const MaxPool2dOptions&) const = default;
 };

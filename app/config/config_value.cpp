@@ -97,6 +97,21 @@ void ValueReader::read(const toml::node& node, std::array<double, 2>& field, con
   std::copy(values.begin(), values.end(), field.begin());
 }
 
+void ValueReader::read(const toml::node& node, Size2d& field, const Rule& rule, const std::string& path) const {
+  if (node.is_integer()) {
+    std::int64_t both = 0;
+    read(node, both, rule, path);
+    field = both;
+    return;
+  }
+  const std::string wanted = describe<Size2d>(rule);
+  if (!node.is_array()) refuse_type(path, node, wanted);
+  std::vector<std::int64_t> values;
+  read(node, values, rule, path);
+  if (values.size() != 2) refuse(path, fmt::format("has {} items (must be {})", values.size(), wanted));
+  field = {values[0], values[1]};
+}
+
 void ValueReader::read(const toml::node& node, PartitionOptions& field, const Rule& rule,
                        const std::string& path) const {
   const std::string wanted = describe<PartitionOptions>(rule);

@@ -32,6 +32,8 @@ class ValueReader {
   void read(const toml::node& node, double& field, const Rule& rule, const std::string& path) const;
   void read(const toml::node& node, std::string& field, const Rule& rule, const std::string& path) const;
   void read(const toml::node& node, std::array<double, 2>& field, const Rule& rule, const std::string& path) const;
+  /// One number for both, or [height, width].
+  void read(const toml::node& node, Size2d& field, const Rule& rule, const std::string& path) const;
   /// "auto" or a list of names.
   void read(const toml::node& node, PartitionOptions& field, const Rule& rule, const std::string& path) const;
   void read(const toml::node& node, std::optional<std::int64_t>& field, const Rule& rule,

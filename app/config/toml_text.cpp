@@ -30,6 +30,8 @@ std::string toml_text(const std::array<double, 2>& value) {
   return toml_text(std::vector<double>(value.begin(), value.end()));
 }
 
+std::string toml_text(const Size2d& value) { return value.str(); }
+
 std::string toml_text(const PartitionOptions& value) {
   return value.first_units.empty() ? "\"auto\"" : toml_text(value.first_units);
 }

@@ -21,6 +21,7 @@ namespace convoy {
 [[nodiscard]] std::string toml_text(double value);
 [[nodiscard]] std::string toml_text(const std::string& value);
 [[nodiscard]] std::string toml_text(const std::array<double, 2>& value);
+[[nodiscard]] std::string toml_text(const Size2d& value);
 [[nodiscard]] std::string toml_text(const PartitionOptions& value);
 /// "" for no time.
 [[nodiscard]] std::string toml_text(const std::optional<std::chrono::seconds>& value);

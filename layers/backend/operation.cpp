@@ -6,8 +6,9 @@
 namespace convoy::ops {
 
 std::string conv2d_detail(const Conv2dSpec& spec, const Shape& input) {
-  return fmt::format("{}x{} {} -> {}{}, {}", spec.kernel, spec.kernel, spec.in_channels, spec.out_channels,
-                     spec.stride == 1 ? "" : fmt::format(" /{}", spec.stride), input.str());
+  return fmt::format("{}x{} {} -> {}{}{}, {}", spec.kernel.height, spec.kernel.width, spec.in_channels,
+                     spec.out_channels, spec.stride == 1 ? "" : " /" + spec.stride.str(),
+                     spec.groups == 1 ? "" : fmt::format(" in {} groups", spec.groups), input.str());
 }
 
 std::string linear_detail(const Weight& w, const Tensor& y) {
@@ -15,7 +16,7 @@ std::string linear_detail(const Weight& w, const Tensor& y) {
 }
 
 double conv2d_flops(const Conv2dSpec& spec, const Tensor& y) {
-  return 2.0 * static_cast<double>(y.size()) * static_cast<double>(spec.in_channels * spec.kernel * spec.kernel);
+  return 2.0 * static_cast<double>(y.size()) * static_cast<double>(spec.in_channels / spec.groups * spec.kernel.area());
 }
 
 double linear_flops(const Weight& w, const Tensor& y) {

@@ -20,27 +20,54 @@
 #include <span>
 #include <string>
 
+#include "layers/base/size2d.h"
 #include "layers/base/tensor.h"
 
 namespace convoy {
 
-/// A square 2-d convolution without dilation or groups; weight [out, in, kernel, kernel].
-struct Conv2dSpec {
+/// The window of a convolution or a pooling, without dilation.
+struct Window2d {
+  Size2d kernel = 1, stride = 1, padding = 0;
+  [[nodiscard]] std::int64_t output_height(std::int64_t height) const {
+    return (height + 2 * padding.height - kernel.height) / stride.height + 1;
+  }
+  [[nodiscard]] std::int64_t output_width(std::int64_t width) const {
+    return (width + 2 * padding.width - kernel.width) / stride.width + 1;
+  }
+  /// Whether the window fits into an image [N, C, H, W] with its padding.
+  [[nodiscard]] bool fits(const Shape& x) const {
+    return x[2] + 2 * padding.height >= kernel.height && x[3] + 2 * padding.width >= kernel.width;
+  }
+  auto operator<=>(const Window2d&) const = default;
+};
+
+/// A 2-d convolution without dilation; weight [out, in / groups, kernel height, kernel width]. Each of the groups of
+/// output channels sees its own group of input channels.
+struct Conv2dSpec : Window2d {
+  Conv2dSpec() = default;
+  Conv2dSpec(std::int64_t in, std::int64_t out, Size2d kernel_ = 1, Size2d stride_ = 1, Size2d padding_ = 0,
+             std::int64_t groups_ = 1)
+      : Window2d{kernel_, stride_, padding_}, in_channels(in), out_channels(out), groups(groups_) {}
+
   std::int64_t in_channels = 0, out_channels = 0;
-  std::int64_t kernel = 1, stride = 1, padding = 0;
-  [[nodiscard]] std::int64_t output_extent(std::int64_t x) const { return (x + 2 * padding - kernel) / stride + 1; }
+  std::int64_t groups = 1;
   [[nodiscard]] Shape output_shape(const Shape& x) const {
-    return {x[0], out_channels, output_extent(x[2]), output_extent(x[3])};
+    return {x[0], out_channels, output_height(x[2]), output_width(x[3])};
+  }
+  [[nodiscard]] Shape weight_shape() const { return {out_channels, in_channels / groups, kernel.height, kernel.width}; }
+  /// One group, and squares only: what most algorithms are for.
+  [[nodiscard]] bool is_plain() const {
+    return groups == 1 && kernel.is_square() && stride.is_square() && padding.is_square();
   }
   bool operator==(const Conv2dSpec&) const = default;
 };
 
-/// A square pooling window.
-struct PoolSpec {
-  std::int64_t kernel = 2, stride = 2, padding = 0;
-  [[nodiscard]] std::int64_t output_extent(std::int64_t x) const { return (x + 2 * padding - kernel) / stride + 1; }
+/// A pooling window.
+struct PoolSpec : Window2d {
+  PoolSpec() : Window2d{2, 2, 0} {}
+  PoolSpec(Size2d kernel_, Size2d stride_, Size2d padding_ = 0) : Window2d{kernel_, stride_, padding_} {}
   [[nodiscard]] Shape output_shape(const Shape& x) const {
-    return {x[0], x[1], output_extent(x[2]), output_extent(x[3])};
+    return {x[0], x[1], output_height(x[2]), output_width(x[3])};
   }
   bool operator==(const PoolSpec&) const = default;
 };

@@ -173,7 +173,7 @@ template <class T>
     }
     return rule.names.empty() ? "a string" : "one of " + join(rule.names);
   } else if constexpr (DescribedOption<T>) {
-    return std::string(T::kDescription);
+    return std::string(T::kDescription) + describe_range(rule);
   } else if constexpr (std::is_same_v<T, std::array<double, 2>>) {
     return "a list of two numbers, each" + describe_range(rule);
   } else {

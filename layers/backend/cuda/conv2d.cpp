@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Convolutions of the CUDA backend: cuDNN's on channels-last activations (conv_plans.h), between the padding of input
-// channels, which the weights always have (weight_layout.h), and the biases, which are added and summed apart. Weight
+// channels, which the weights of one group always have (weight_layout.h), and the biases, which are added and summed
+// apart. Weight
 // gradients of 16-bit activations leave cuDNN in 16 bits, as it has no plan that writes float32, and are summed in
 // float32 from then on.
 #include "layers/backend/cuda/conv_plans.h"
@@ -20,8 +21,8 @@ ConvolutionPlans& plans_of(CudaState& state) {
 }
 
 ConvPlanKey plan_key(ConvDirection direction, const Conv2dSpec& s, const Shape& x, DType type) {
-  return {direction, x[0], padded_channels(s.in_channels, type), x[2], x[3], s.out_channels, s.kernel, s.stride,
-          s.padding, type};
+  const std::int64_t in = s.groups == 1 ? padded_channels(s.in_channels, type) : s.in_channels;
+  return {direction, x[0], in, x[2], x[3], s.out_channels, s.groups, s, type};
 }
 
 Shape padded_shape(const ConvPlanKey& key) { return {key.batch, key.in_channels, key.height, key.width}; }
@@ -37,8 +38,9 @@ Tensor padded_input(const CudaState& state, Backend& backend, const ConvPlanKey&
 }  // namespace
 
 std::unique_ptr<WeightLayout> CudaBackend::conv2d_layout(const Conv2dSpec& spec, const Shape& input) {
-  return std::make_unique<CudaWeightLayout>(Shape{spec.out_channels, spec.in_channels, spec.kernel, spec.kernel},
-                                            padded_channels(input[1], options_.compute));
+  const Shape shape = spec.weight_shape();
+  return std::make_unique<CudaWeightLayout>(
+      shape, spec.groups == 1 ? padded_channels(input[1], options_.compute) : shape[1]);
 }
 
 void CudaBackend::run(const ops::Conv2dForward& op) {

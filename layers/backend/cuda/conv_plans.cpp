@@ -65,13 +65,18 @@ void as_output(const std::shared_ptr<fe::graph::Tensor_attributes>& tensor, fe::
 template <class Attributes>
 Attributes window(const ConvPlanKey& key) {
   Attributes attributes;
-  attributes.set_padding({key.padding, key.padding}).set_stride({key.stride, key.stride}).set_dilation({1, 1});
+  const Window2d& w = key.window;
+  attributes.set_padding({w.padding.height, w.padding.width})
+      .set_stride({w.stride.height, w.stride.width})
+      .set_dilation({1, 1});
   return attributes;
 }
 
 void add_operation(const ConvPlanKey& key, fe::graph::Graph& graph) {
   const auto x = channels_last("x", kX, key.type, key.batch, key.in_channels, key.height, key.width);
-  const auto w = channels_last("w", kW, key.type, key.out_channels, key.in_channels, key.kernel, key.kernel);
+  // cuDNN takes the number of groups from the input channels of the weight.
+  const auto w = channels_last("w", kW, key.type, key.out_channels, key.in_channels / key.groups,
+                               key.window.kernel.height, key.window.kernel.width);
   const auto y = channels_last("y", kY, key.type, key.batch, key.out_channels, key.out_height(), key.out_width());
   switch (key.direction) {
     case ConvDirection::kForward: {

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "layers/backend/operation.h"
 #include "layers/base/error.h"
 #include "layers/base/shape.h"
 
@@ -22,25 +23,27 @@ namespace convoy {
 
 enum class ConvDirection : std::uint8_t { kForward, kBackwardInput, kBackwardWeight };
 
-/// One convolution as cuDNN sees it: x [batch, in_channels, height, width], in_channels padded.
+/// One convolution as cuDNN sees it: x [batch, in_channels, height, width]. With one group in_channels is padded.
 struct ConvPlanKey {
   ConvDirection direction = ConvDirection::kForward;
   std::int64_t batch = 0, in_channels = 0, height = 0, width = 0;
-  std::int64_t out_channels = 0, kernel = 1, stride = 1, padding = 0;
+  std::int64_t out_channels = 0, groups = 1;
+  Window2d window;
   DType type = DType::kF32;  ///< of what is read and of what is written
 
   auto operator<=>(const ConvPlanKey&) const = default;
-  [[nodiscard]] std::int64_t out_height() const { return (height + 2 * padding - kernel) / stride + 1; }
-  [[nodiscard]] std::int64_t out_width() const { return (width + 2 * padding - kernel) / stride + 1; }
+  [[nodiscard]] std::int64_t out_height() const { return window.output_height(height); }
+  [[nodiscard]] std::int64_t out_width() const { return window.output_width(width); }
 
   /// "weight gradient of a 3x3 convolution, stride 2, padding 1, of [8, 64, 56, 56] to 128 channels in bfloat16"
   [[nodiscard]] std::string str() const {
     const char* of = direction == ConvDirection::kForward         ? "output"
                      : direction == ConvDirection::kBackwardInput ? "input gradient"
                                                                   : "weight gradient";
-    return fmt::format("{} of a {}x{} convolution, stride {}, padding {}, of {} to {} channels in {}", of, kernel,
-                       kernel, stride, padding, Shape{batch, in_channels, height, width}.str(), out_channels,
-                       dtype_name(type));
+    return fmt::format("{} of a {}x{} convolution, stride {}, padding {}{}, of {} to {} channels in {}", of,
+                       window.kernel.height, window.kernel.width, window.stride.str(), window.padding.str(),
+                       groups == 1 ? "" : fmt::format(", {} groups", groups),
+                       Shape{batch, in_channels, height, width}.str(), out_channels, dtype_name(type));
   }
 };
 

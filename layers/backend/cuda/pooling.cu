@@ -19,18 +19,32 @@ using gpu::Vector;
 
 struct PoolGeometry {
   std::int64_t channels;
-  int height, width, out_height, out_width, kernel, stride, padding;
+  int height, width, out_height, out_width;
+  int kernel_height, kernel_width, stride_height, stride_width, padding_height, padding_width;
 };
 
 PoolGeometry geometry(const PoolSpec& spec, const Shape& x, const Shape& y) {
-  if (spec.kernel < 1 || spec.kernel > 15 || spec.stride < 1 || spec.padding < 0 || 2 * spec.padding > spec.kernel) {
+  const auto wrong = [](std::int64_t kernel, std::int64_t stride, std::int64_t padding) {
+    return kernel < 1 || kernel > 15 || stride < 1 || padding < 0 || 2 * padding > kernel;
+  };
+  if (wrong(spec.kernel.height, spec.stride.height, spec.padding.height) ||
+      wrong(spec.kernel.width, spec.stride.width, spec.padding.width)) {
     fail_usage(
         "max pooling wants kernel 1 to 15, stride at least 1 and padding at most half the kernel, not {}, {}, {}",
-        spec.kernel, spec.stride, spec.padding);
+        spec.kernel.str(), spec.stride.str(), spec.padding.str());
   }
   const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
-  return {x[1],         narrow(x[2]),        narrow(x[3]),        narrow(y[2]),
-          narrow(y[3]), narrow(spec.kernel), narrow(spec.stride), narrow(spec.padding)};
+  return {x[1],
+          narrow(x[2]),
+          narrow(x[3]),
+          narrow(y[2]),
+          narrow(y[3]),
+          narrow(spec.kernel.height),
+          narrow(spec.kernel.width),
+          narrow(spec.stride.height),
+          narrow(spec.stride.width),
+          narrow(spec.padding.height),
+          narrow(spec.padding.width)};
 }
 
 // One block per line of `width` pixels, with a thread per vector where there are few.
@@ -46,24 +60,24 @@ template <class T, int kCount>
 __global__ void __launch_bounds__(kThreads) max_pool_kernel(const T* x, PoolGeometry g, T* y, std::uint8_t* argmax) {
   const int vectors = static_cast<int>(g.channels / kCount);
   const std::int64_t line = blockIdx.x, image = line / g.out_height;
-  const int top = static_cast<int>(line % g.out_height) * g.stride - g.padding;
-  const int first_row = max(0, top), end_row = min(g.height, top + g.kernel);
+  const int top = static_cast<int>(line % g.out_height) * g.stride_height - g.padding_height;
+  const int first_row = max(0, top), end_row = min(g.height, top + g.kernel_height);
   for (int i = static_cast<int>(threadIdx.x); i < g.out_width * vectors; i += static_cast<int>(blockDim.x)) {
-    const int left = i / vectors * g.stride - g.padding;
-    const int first_column = max(0, left), end_column = min(g.width, left + g.kernel);
+    const int left = i / vectors * g.stride_width - g.padding_width;
+    const int first_column = max(0, left), end_column = min(g.width, left + g.kernel_width);
     const T* pixels = x + image * g.height * g.width * g.channels + i % vectors * kCount;
     float best[kCount];
     int places[kCount];
 #pragma unroll
     for (int lane = 0; lane < kCount; ++lane) {
       best[lane] = -INFINITY;
-      places[lane] = (first_row - top) * g.kernel + first_column - left;
+      places[lane] = (first_row - top) * g.kernel_width + first_column - left;
     }
     for (int row = first_row; row < end_row; ++row) {
       for (int column = first_column; column < end_column; ++column) {
         float values[kCount];
         load_lanes(pixels + (std::int64_t{row} * g.width + column) * g.channels, values);
-        const int place = (row - top) * g.kernel + column - left;
+        const int place = (row - top) * g.kernel_width + column - left;
 #pragma unroll
         for (int lane = 0; lane < kCount; ++lane) {
           const bool take = values[lane] > best[lane] || isnan(values[lane]);
@@ -82,9 +96,9 @@ __global__ void __launch_bounds__(kThreads) max_pool_kernel(const T* x, PoolGeom
 }
 
 // The first window along an axis that covers the input at `at`.
-__device__ int first_window(int at, const PoolGeometry& g) {
-  const int beyond = at + g.padding - g.kernel + 1;
-  return beyond <= 0 ? 0 : (beyond + g.stride - 1) / g.stride;
+__device__ int first_window(int at, int kernel, int stride, int padding) {
+  const int beyond = at + padding - kernel + 1;
+  return beyond <= 0 ? 0 : (beyond + stride - 1) / stride;
 }
 
 // dx [lines, width, channels]; line = image * height + row.
@@ -94,17 +108,19 @@ __global__ void __launch_bounds__(kThreads)
   const int vectors = static_cast<int>(g.channels / kCount);
   const std::int64_t line = blockIdx.x, image = line / g.height;
   const int row = static_cast<int>(line % g.height);
-  const int first_row = first_window(row, g), last_row = min(g.out_height - 1, (row + g.padding) / g.stride);
+  const int first_row = first_window(row, g.kernel_height, g.stride_height, g.padding_height);
+  const int last_row = min(g.out_height - 1, (row + g.padding_height) / g.stride_height);
   for (int i = static_cast<int>(threadIdx.x); i < g.width * vectors; i += static_cast<int>(blockDim.x)) {
     const int column = i / vectors;
-    const int first_column = first_window(column, g);
-    const int last_column = min(g.out_width - 1, (column + g.padding) / g.stride);
+    const int first_column = first_window(column, g.kernel_width, g.stride_width, g.padding_width);
+    const int last_column = min(g.out_width - 1, (column + g.padding_width) / g.stride_width);
     float sums[kCount] = {};
     for (int out_row = first_row; out_row <= last_row; ++out_row) {
       for (int out = first_column; out <= last_column; ++out) {
         const std::int64_t at =
             ((image * g.out_height + out_row) * g.out_width + out) * g.channels + i % vectors * kCount;
-        const int place = (row + g.padding - out_row * g.stride) * g.kernel + column + g.padding - out * g.stride;
+        const int place = (row + g.padding_height - out_row * g.stride_height) * g.kernel_width + column +
+                          g.padding_width - out * g.stride_width;
         float gradients[kCount];
         load_lanes(dy + at, gradients);
         const auto chosen = gpu::load_vector<kCount>(argmax + at, 0);

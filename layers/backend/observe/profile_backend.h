@@ -54,7 +54,7 @@ struct ConvolutionCall {
   bool bias = false;
   auto key() const {
     return std::tuple(direction, spec.in_channels, spec.out_channels, spec.kernel, spec.stride, spec.padding,
-                      input.str(), bias);
+                      spec.groups, input.str(), bias);
   }
   bool operator<(const ConvolutionCall& other) const { return key() < other.key(); }
 };

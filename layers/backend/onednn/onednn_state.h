@@ -40,7 +40,7 @@ class OnednnWeightLayout final : public WeightLayout {
   std::optional<WeightTiles> tiles;  ///< when both copies are bfloat16 in formats that copy_weight() knows
 };
 
-using PlanKey = std::array<std::int64_t, 12>;
+using PlanKey = std::array<std::int64_t, 15>;
 
 struct OnednnState {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};

@@ -17,14 +17,19 @@ namespace {
 constexpr std::int64_t kChunk = 256;  // channels whose float sums are held on the stack
 
 struct PoolGeometry {
-  std::int64_t channels, height, width, out_height, out_width, kernel, stride, padding;
+  std::int64_t channels, height, width, out_height, out_width;
+  Size2d kernel, stride, padding;
 };
 
 PoolGeometry geometry(const PoolSpec& spec, const Shape& x, const Shape& y) {
-  if (spec.kernel < 1 || spec.kernel > 15 || spec.stride < 1 || spec.padding < 0 || 2 * spec.padding > spec.kernel) {
+  const auto wrong = [](std::int64_t kernel, std::int64_t stride, std::int64_t padding) {
+    return kernel < 1 || kernel > 15 || stride < 1 || padding < 0 || 2 * padding > kernel;
+  };
+  if (wrong(spec.kernel.height, spec.stride.height, spec.padding.height) ||
+      wrong(spec.kernel.width, spec.stride.width, spec.padding.width)) {
     fail_usage(
         "max pooling wants kernel 1 to 15, stride at least 1 and padding at most half the kernel, not {}, {}, {}",
-        spec.kernel, spec.stride, spec.padding);
+        spec.kernel.str(), spec.stride.str(), spec.padding.str());
   }
   return {x[1], x[2], x[3], y[2], y[3], spec.kernel, spec.stride, spec.padding};
 }
@@ -41,16 +46,16 @@ inline void finish(const float* values, std::int64_t count, BFloat16* result) {
 // One row of outputs. image [height, width, channels]; y, argmax [out_width, channels].
 template <class T>
 CONVOY_VECTORIZED void max_pool_row(const T* image, PoolGeometry g, std::int64_t out_row, T* y, std::uint8_t* argmax) {
-  const std::int64_t top = out_row * g.stride - g.padding;
-  const std::int64_t first_row = std::max<std::int64_t>(0, top), end_row = std::min(g.height, top + g.kernel);
+  const std::int64_t top = out_row * g.stride.height - g.padding.height;
+  const std::int64_t first_row = std::max<std::int64_t>(0, top), end_row = std::min(g.height, top + g.kernel.height);
   float buffer[kChunk];
   std::int32_t places[kChunk];  // as wide as the values, so that one vector mask serves both
   for (std::int64_t out = 0; out < g.out_width; ++out, y += g.channels, argmax += g.channels) {
-    const std::int64_t left = out * g.stride - g.padding;
-    const std::int64_t first_column = std::max<std::int64_t>(0, left), end_column = std::min(g.width, left + g.kernel);
+    const std::int64_t left = out * g.stride.width - g.padding.width;
+    const std::int64_t first_column = std::max<std::int64_t>(0, left), end_column = std::min(g.width, left + g.kernel.width);
     for (std::int64_t c = 0; c < g.channels; c += kChunk) {
       const std::int64_t count = std::min(kChunk, g.channels - c);
-      const auto first_place = static_cast<std::int32_t>((first_row - top) * g.kernel + first_column - left);
+      const auto first_place = static_cast<std::int32_t>((first_row - top) * g.kernel.width + first_column - left);
       float* best = gathered(y + c, buffer);
       CONVOY_INDEPENDENT
       for (std::int64_t i = 0; i < count; ++i) {
@@ -60,7 +65,7 @@ CONVOY_VECTORIZED void max_pool_row(const T* image, PoolGeometry g, std::int64_t
       for (std::int64_t row = first_row; row < end_row; ++row) {
         for (std::int64_t column = first_column; column < end_column; ++column) {
           const T* pixel = image + (row * g.width + column) * g.channels + c;
-          const auto place = static_cast<std::int32_t>((row - top) * g.kernel + column - left);
+          const auto place = static_cast<std::int32_t>((row - top) * g.kernel.width + column - left);
           CONVOY_INDEPENDENT
           for (std::int64_t i = 0; i < count; ++i) {
             const float value = load(pixel[i]), held = best[i];
@@ -92,16 +97,16 @@ inline void gather(const T* dy, const std::uint8_t* argmax, std::int32_t place, 
 template <class T>
 CONVOY_VECTORIZED void max_pool_backward_row(const T* dy, const std::uint8_t* argmax, PoolGeometry g, std::int64_t row,
                                              T* dx) {
-  const auto first_window = [&](std::int64_t at) {
-    const std::int64_t beyond = at + g.padding - g.kernel + 1;
-    return beyond <= 0 ? std::int64_t{0} : (beyond + g.stride - 1) / g.stride;
+  const auto first_window = [](std::int64_t at, std::int64_t kernel, std::int64_t stride, std::int64_t padding) {
+    const std::int64_t beyond = at + padding - kernel + 1;
+    return beyond <= 0 ? std::int64_t{0} : (beyond + stride - 1) / stride;
   };
-  const std::int64_t first_row = first_window(row);
-  const std::int64_t last_row = std::min(g.out_height - 1, (row + g.padding) / g.stride);
+  const std::int64_t first_row = first_window(row, g.kernel.height, g.stride.height, g.padding.height);
+  const std::int64_t last_row = std::min(g.out_height - 1, (row + g.padding.height) / g.stride.height);
   float buffer[kChunk];
   for (std::int64_t column = 0; column < g.width; ++column, dx += g.channels) {
-    const std::int64_t first_column = first_window(column);
-    const std::int64_t last_column = std::min(g.out_width - 1, (column + g.padding) / g.stride);
+    const std::int64_t first_column = first_window(column, g.kernel.width, g.stride.width, g.padding.width);
+    const std::int64_t last_column = std::min(g.out_width - 1, (column + g.padding.width) / g.stride.width);
     for (std::int64_t c = 0; c < g.channels; c += kChunk) {
       const std::int64_t count = std::min(kChunk, g.channels - c);
       float* sums = gathered(dx + c, buffer);
@@ -109,8 +114,9 @@ CONVOY_VECTORIZED void max_pool_backward_row(const T* dy, const std::uint8_t* ar
       for (std::int64_t out_row = first_row; out_row <= last_row; ++out_row) {
         for (std::int64_t out = first_column; out <= last_column; ++out) {
           const std::int64_t at = (out_row * g.out_width + out) * g.channels + c;
-          const auto place = static_cast<std::int32_t>((row + g.padding - out_row * g.stride) * g.kernel + column +
-                                                       g.padding - out * g.stride);
+          const auto place = static_cast<std::int32_t>(
+              (row + g.padding.height - out_row * g.stride.height) * g.kernel.width + column + g.padding.width -
+              out * g.stride.width);
           if (fresh) {
             gather<false>(dy + at, argmax + at, place, count, sums);
           } else {

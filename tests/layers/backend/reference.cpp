@@ -228,14 +228,15 @@ template <class Body>
 void for_each_product(const Conv2dSpec& s, const Shape& x, const Shape& y, Body&& body) {
   for (std::int64_t n = 0; n < y[0]; ++n) {
     for (std::int64_t o = 0; o < y[1]; ++o) {
-      for (std::int64_t i = 0; i < x[1]; ++i) {
-        for (std::int64_t place = 0; place < y[2] * y[3] * s.kernel * s.kernel; ++place) {
-          const std::int64_t pixel = place / (s.kernel * s.kernel), tap = place % (s.kernel * s.kernel);
-          const std::int64_t h = pixel / y[3] * s.stride - s.padding + tap / s.kernel;
-          const std::int64_t w = pixel % y[3] * s.stride - s.padding + tap % s.kernel;
+      const std::int64_t inputs = x[1] / s.groups, first = o / (y[1] / s.groups) * inputs;  // of the group of o
+      for (std::int64_t i = 0; i < inputs; ++i) {
+        for (std::int64_t place = 0; place < y[2] * y[3] * s.kernel.area(); ++place) {
+          const std::int64_t pixel = place / s.kernel.area(), tap = place % s.kernel.area();
+          const std::int64_t h = pixel / y[3] * s.stride.height - s.padding.height + tap / s.kernel.width;
+          const std::int64_t w = pixel % y[3] * s.stride.width - s.padding.width + tap % s.kernel.width;
           if (h < 0 || h >= x[2] || w < 0 || w >= x[3]) continue;
-          body(((n * y[1] + o) * y[2] * y[3]) + pixel, ((n * x[1] + i) * x[2] + h) * x[3] + w,
-               (o * x[1] + i) * s.kernel * s.kernel + tap);
+          body(((n * y[1] + o) * y[2] * y[3]) + pixel, ((n * x[1] + first + i) * x[2] + h) * x[3] + w,
+               (o * inputs + i) * s.kernel.area() + tap);
         }
       }
     }
@@ -245,8 +246,11 @@ void for_each_product(const Conv2dSpec& s, const Shape& x, const Shape& y, Body&
 }  // namespace
 
 Array conv2d(const Conv2dSpec& s, const Array& x, const Array& weight) {
-  const auto size = [&](std::int64_t in) { return (in + 2 * s.padding - s.kernel) / s.stride + 1; };
-  Array y({x.shape[0], s.out_channels, size(x.shape[2]), size(x.shape[3])});
+  const auto size = [](std::int64_t in, std::int64_t kernel, std::int64_t stride, std::int64_t padding) {
+    return (in + 2 * padding - kernel) / stride + 1;
+  };
+  Array y({x.shape[0], s.out_channels, size(x.shape[2], s.kernel.height, s.stride.height, s.padding.height),
+           size(x.shape[3], s.kernel.width, s.stride.width, s.padding.width)});
   for_each_product(s, x.shape, y.shape, [&](std::int64_t to, std::int64_t from, std::int64_t by) {
     y.values[static_cast<std::size_t>(to)] +=
         x.values[static_cast<std::size_t>(from)] * weight.values[static_cast<std::size_t>(by)];
@@ -294,21 +298,25 @@ Conv2dGradients conv2d_backward(const Conv2dSpec& s, const Array& dy, const Arra
 }
 
 Pooled max_pool(const PoolSpec& spec, const Array& x) {
-  const auto out = [&](std::int64_t extent) { return (extent + 2 * spec.padding - spec.kernel) / spec.stride + 1; };
-  const Shape shape{x.shape[0], x.shape[1], out(x.shape[2]), out(x.shape[3])};
+  const auto out = [](std::int64_t extent, std::int64_t kernel, std::int64_t stride, std::int64_t padding) {
+    return (extent + 2 * padding - kernel) / stride + 1;
+  };
+  const Shape shape{x.shape[0], x.shape[1], out(x.shape[2], spec.kernel.height, spec.stride.height, spec.padding.height),
+                    out(x.shape[3], spec.kernel.width, spec.stride.width, spec.padding.width)};
   Pooled pooled{Array(shape), Array(shape)};
   for_each_index(pooled.y, [&](auto n, auto c, auto oh, auto ow) {
     bool found = false;
     double best = 0.0;
-    for (std::int64_t kh = 0; kh < spec.kernel; ++kh) {
-      for (std::int64_t kw = 0; kw < spec.kernel; ++kw) {
-        const std::int64_t h = oh * spec.stride - spec.padding + kh, w = ow * spec.stride - spec.padding + kw;
+    for (std::int64_t kh = 0; kh < spec.kernel.height; ++kh) {
+      for (std::int64_t kw = 0; kw < spec.kernel.width; ++kw) {
+        const std::int64_t h = oh * spec.stride.height - spec.padding.height + kh;
+        const std::int64_t w = ow * spec.stride.width - spec.padding.width + kw;
         if (h < 0 || w < 0 || h >= x.shape[2] || w >= x.shape[3]) continue;
         const double value = x.at(n, c, h, w);
         if (found && !(value > best) && !std::isnan(value)) continue;
         found = true;
         best = value;
-        pooled.argmax.at(n, c, oh, ow) = static_cast<double>(kh * spec.kernel + kw);
+        pooled.argmax.at(n, c, oh, ow) = static_cast<double>(kh * spec.kernel.width + kw);
       }
     }
     pooled.y.at(n, c, oh, ow) = best;
@@ -320,8 +328,8 @@ Array max_pool_backward(const PoolSpec& spec, const Array& dy, const Array& argm
   Array dx(input);
   for_each_index(dy, [&](auto n, auto c, auto oh, auto ow) {
     const auto place = static_cast<std::int64_t>(argmax.at(n, c, oh, ow));
-    const std::int64_t h = oh * spec.stride - spec.padding + place / spec.kernel;
-    const std::int64_t w = ow * spec.stride - spec.padding + place % spec.kernel;
+    const std::int64_t h = oh * spec.stride.height - spec.padding.height + place / spec.kernel.width;
+    const std::int64_t w = ow * spec.stride.width - spec.padding.width + place % spec.kernel.width;
     dx.at(n, c, h, w) += dy.at(n, c, oh, ow);
   });
   return dx;

@@ -82,7 +82,7 @@ struct Conv2dGradients {
   Array dx, dweight;
 };
 struct ConvCase {
-  Conv2dSpec spec;  ///< in, out, kernel, stride, padding
+  Conv2dSpec spec;  ///< in, out, kernel, stride, padding, groups
   std::int64_t images, height, width;
   [[nodiscard]] Shape input() const { return {images, spec.in_channels, height, width}; }
 };

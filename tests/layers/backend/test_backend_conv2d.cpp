@@ -28,6 +28,18 @@ const std::vector<ConvCase> kCases{
     {{72, 520, 3, 3, 0}, 12, 20, 19},
 };
 
+// Rectangular kernels, strides and paddings; groups of several channels, of one input channel each (depthwise), of more
+// outputs than inputs; sizes that fill vectors and that do not.
+const std::vector<ConvCase> kOtherCases{
+    {{16, 32, {3, 1}, 1, {1, 0}}, 2, 6, 5},        {{16, 16, {1, 5}, {1, 2}, {0, 2}}, 3, 4, 11},
+    {{3, 8, {5, 3}, {2, 1}, {2, 0}}, 2, 9, 7},     {{64, 64, {3, 2}, {1, 2}, {2, 1}}, 2, 7, 8},
+    {{48, 48, 3, {2, 1}, 1}, 2, 7, 7},             {{32, 64, 1, {1, 2}, 0}, 2, 5, 6},
+    {{32, 32, 3, 1, 1, 4}, 2, 6, 5},               {{64, 64, 3, 2, 1, 64}, 2, 7, 8},
+    {{24, 24, 3, 1, 1, 24}, 3, 5, 5},              {{12, 24, {1, 3}, 1, {0, 1}, 12}, 2, 4, 6},
+    {{20, 12, 3, 1, 0, 4}, 2, 6, 6},               {{64, 128, 1, 1, 0, 2}, 2, 5, 5},
+    {{6, 9, {3, 2}, {2, 1}, {1, 0}, 3}, 1, 7, 6},  {{64, 64, 1, 2, 0, 4}, 2, 6, 6},
+};
+
 // The stored weight as the backend keeps it.
 struct Imported {
   std::unique_ptr<WeightLayout> layout;
@@ -53,14 +65,15 @@ Array exported(OnednnBackend& backend, const Imported& imported, const Tensor& n
 void check_case(const ConvCase& c, DType dtype, int threads) {
   const Conv2dSpec& s = c.spec;
   CAPTURE(s.in_channels);
-  CAPTURE(s.kernel);
-  CAPTURE(s.stride);
-  CAPTURE(s.padding);
+  CAPTURE(s.kernel.str());
+  CAPTURE(s.stride.str());
+  CAPTURE(s.padding.str());
+  CAPTURE(s.groups);
   CAPTURE(c.images);
   Device device(threads, dtype);
   OnednnBackend& backend = device.backend;
   Array x = uniform({c.images, s.in_channels, c.height, c.width}, 1);
-  Array w = uniform({s.out_channels, s.in_channels, s.kernel, s.kernel}, 2);
+  Array w = uniform(s.weight_shape(), 2);
   const Tensor input = device.put(x, dtype);
   device.put(w, dtype);  // rounded as the copies of the weight will be
   const Imported imported(backend, c, w);
@@ -72,19 +85,21 @@ void check_case(const ConvCase& c, DType dtype, int threads) {
   // Sums of n products of values up to 1 in float32: at most n roundings of sums up to n, in practice under a hundredth
   // of that; the result is rounded once to its type.
   const auto sums = [](double n) { return n * n * 0x1p-24 / 16 + 1e-6; };
+  const auto inputs = static_cast<double>(s.in_channels / s.groups * s.kernel.area());
+  const auto outputs = static_cast<double>(s.out_channels / s.groups * s.kernel.area());
   const Tensor output = device.spoiled(y.shape, dtype);
   backend.run(ops::Conv2dForward{s, input, imported.weight, nullptr, output});
-  check_close(device.get(output), y, rounding(dtype), sums(static_cast<double>(s.in_channels * s.kernel * s.kernel)),
+  check_close(device.get(output), y, rounding(dtype), sums(inputs),
               "y");
   const Tensor dx = device.spoiled(x.shape, dtype);
   backend.run(ops::Conv2dBackwardInput{s, gradient, imported.weight, dx});
   check_close(device.get(dx), expected.dx, rounding(dtype),
-              sums(static_cast<double>(s.out_channels * s.kernel * s.kernel)), "dx");
+              sums(outputs), "dx");
   // Added to itself: one more rounding to the type, of the result of two equal terms, which is none.
   backend.run(ops::Conv2dBackwardInputAdd{s, gradient, imported.weight, dx});
   for (double& value : expected.dx.values) value *= 2;
   check_close(device.get(dx), expected.dx, rounding(dtype),
-              2 * sums(static_cast<double>(s.out_channels * s.kernel * s.kernel)), "dx added to dx");
+              2 * sums(outputs), "dx added to dx");
   const double dw_sums = sums(static_cast<double>(c.images * y.shape[2] * y.shape[3]));
   const Tensor dw = device.spoiled({imported.layout->elements()});
   const auto weight_gradient = [&](bool accumulate) {
@@ -109,7 +124,7 @@ void check_case(const ConvCase& c, DType dtype, int threads) {
   }
   backend.run(ops::Conv2dForward{s, input, imported.weight, &bias, output});
   check_close(device.get(output), moved, rounding(dtype),
-              sums(static_cast<double>(s.in_channels * s.kernel * s.kernel + 1)), "y with a bias");
+              sums(inputs + 1), "y with a bias");
   const Tensor dbias = device.spoiled(shift.shape);
   backend.run(ops::Conv2dBackwardWeight{s, input, gradient, imported.weight, dw, dbias, false});
   check_close(exported(backend, imported, dw), expected.dweight, 0x1p-24, dw_sums, "dw beside dbias");
@@ -131,12 +146,19 @@ TEST_CASE("conv2d and its gradients in bfloat16") {
   }
 }
 
+TEST_CASE("rectangular and grouped convolutions and their gradients") {
+  for (const ConvCase& c : kOtherCases) {
+    check_case(c, DType::kF32, 2);
+    check_case(c, DType::kBF16, 1);
+  }
+}
+
 TEST_CASE("a weight gradient as a product over columns") {
   for (const ConvCase& c : kCases) {
     Device device(2);
     OnednnState state;
     Array x = uniform({c.images, c.spec.in_channels, c.height, c.width}, 4);
-    const Array w(Shape{c.spec.out_channels, c.spec.in_channels, c.spec.kernel, c.spec.kernel});
+    const Array w(c.spec.weight_shape());
     Array dy = uniform(conv2d(c.spec, x, w).shape, 5);
     const Tensor input = device.put(x), gradient = device.put(dy);
     const Tensor dw = device.spoiled({w.shape.size()});
@@ -154,7 +176,7 @@ TEST_CASE("an input gradient as a product over columns") {
     Device device(2);
     OnednnState state;
     const Array x(Shape{c.images, c.spec.in_channels, c.height, c.width});
-    Array w = uniform({c.spec.out_channels, c.spec.in_channels, c.spec.kernel, c.spec.kernel}, 6);
+    Array w = uniform(c.spec.weight_shape(), 6);
     Array dy = uniform(conv2d(c.spec, x, w).shape, 7);
     const Tensor gradient = device.put(dy);
     device.put(w);  // rounded to float32
@@ -162,7 +184,7 @@ TEST_CASE("an input gradient as a product over columns") {
     const Tensor native = device.put(rows), dx = device.spoiled(x.shape);
     make_col2im_backward(state, c.spec, x.shape, DType::kF32)
         ->run(state, device.backend, gradient, native.raw(), nullptr, dx);
-    const double n = static_cast<double>(c.spec.out_channels * c.spec.kernel * c.spec.kernel);
+    const double n = static_cast<double>(c.spec.out_channels * c.spec.kernel.area());
     check_close(device.get(dx), conv2d_backward(c.spec, dy, x, w).dx, 0x1p-24, n * n * 0x1p-24 / 16 + 1e-6, "dx");
   }
 }

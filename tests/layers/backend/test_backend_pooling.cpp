@@ -15,13 +15,10 @@ using namespace convoy::reference;
 
 namespace {
 
-// kernel, stride, padding: halving, ResNet's stem, overlapping, gaps between windows, the largest kernel.
-const PoolSpec kSpecs[] = {{2, 2, 0}, {3, 2, 1}, {3, 1, 1}, {2, 3, 1}, {1, 1, 0}, {5, 2, 2}, {15, 4, 7}};
+// kernel, stride, padding: halving, ResNet's stem, overlapping, gaps between windows, the largest kernel, rectangles.
+const PoolSpec kSpecs[] = {{2, 2, 0}, {3, 2, 1}, {3, 1, 1},  {2, 3, 1},
+                           {1, 1, 0}, {5, 2, 2}, {15, 4, 7}, {{3, 2}, {1, 2}, {1, 0}}, {{1, 4}, {2, 3}, {0, 2}}};
 const Shape kShapes[] = {{1, 1, 1, 1}, {1, 3, 8, 8}, {2, 17, 9, 7}, {3, 8, 16, 5}, {2, 64, 14, 15}, {1, 300, 11, 11}};
-
-bool fits(const PoolSpec& spec, const Shape& shape) {
-  return std::min(shape[2], shape[3]) + 2 * spec.padding >= spec.kernel;
-}
 
 struct Result {
   Tensor y, argmax;
@@ -40,10 +37,10 @@ TEST_CASE("max pooling agrees with the reference, value by value") {
     Device device(threads);
     for (const PoolSpec& spec : kSpecs) {
       for (const Shape& shape : kShapes) {
-        if (!fits(spec, shape)) continue;
+        if (!spec.fits(shape)) continue;
         for (const DType dtype : {DType::kF32, DType::kBF16}) {
           CAPTURE(shape.str());
-          CAPTURE(spec.kernel);
+          CAPTURE(spec.kernel.str());
           Array x = uniform(shape, 1);
           for (double& value : x.values) value = std::round(value * 8.0) / 8.0;  // many ties
           const Tensor x_tensor = device.put(x, dtype);

@@ -22,8 +22,9 @@ using dnnl::memory;
 const OnednnWeightLayout& layout_of(const Weight& w) { return static_cast<const OnednnWeightLayout&>(*w.layout); }
 
 WeightedPlan& plan_for(OnednnState& state, const Conv2dSpec& s, const Shape& x, const Weight& w, bool bias) {
-  return state.plans[{0, s.in_channels, s.out_channels, s.kernel, s.stride, s.padding, x[0], x[2], x[3], bias,
-                      layout_of(w).winograd, 0}];
+  return state.plans[{0, s.in_channels, s.out_channels, s.groups, s.kernel.height, s.kernel.width, s.stride.height,
+                      s.stride.width, s.padding.height, s.padding.width, x[0], x[2], x[3], bias,
+                      layout_of(w).winograd}];
 }
 
 Conv2dSpec without_stride(Conv2dSpec spec) {
@@ -33,11 +34,11 @@ Conv2dSpec without_stride(Conv2dSpec spec) {
 
 // Of the pixels of images x that a window of one pixel looks at.
 Shape pixels_shape(const Conv2dSpec& spec, const Shape& x) {
-  return {x[0], x[1], spec.output_extent(x[2]), spec.output_extent(x[3])};
+  return {x[0], x[1], spec.output_height(x[2]), spec.output_width(x[3])};
 }
 
 // A strided window of one pixel, which is one without stride over the pixels that it looks at.
-bool skips_pixels(const Conv2dSpec& s) { return s.kernel == 1 && s.stride > 1 && s.padding == 0; }
+bool skips_pixels(const Conv2dSpec& s) { return s.is_plain() && s.kernel == 1 && s.stride != 1 && s.padding == 0; }
 
 // Forward and for the weight gradient it goes over those packed where they are a linear layer's rows, and for channels
 // that fill no vectors: oneDNN 2.6's strided kernels for AVX2 write beyond their scratchpad there.
@@ -53,8 +54,8 @@ Shape part_of(const OnednnState& state, const Conv2dSpec& spec, const Shape& x) 
 // float32 its strided kernels to 512 channels and more lose as well (ResNet-50's at 8x8 and a batch of 16: forward
 // 31 ms against 14, weight gradient 44 against 16), those to 256 win.
 bool by_im2col(const OnednnState& state, const Conv2dSpec& s, DType compute) {
-  if (state.direct) return false;
-  if (compute == DType::kF32) return s.kernel > 1 && s.stride > 1 && s.in_channels >= 64 && s.out_channels >= 512;
+  if (state.direct || !s.is_plain()) return false;
+  if (compute == DType::kF32) return s.kernel != 1 && s.stride != 1 && s.in_channels >= 64 && s.out_channels >= 512;
   return has_matrix_units() && s.in_channels % 16 == 0 && s.out_channels % 16 == 0 &&
          (s.kernel == 1 || s.in_channels >= 128);
 }
@@ -110,7 +111,7 @@ std::unique_ptr<WeightLayout> OnednnBackend::conv2d_layout(const Conv2dSpec& spe
   if (over_packed_pixels(spec, false)) return conv2d_layout(without_stride(spec), pixels_shape(spec, images));
   const DType compute = state_->products;
   const Shape input = part_of(*state_, spec, images);
-  const Shape shape{spec.out_channels, spec.in_channels, spec.kernel, spec.kernel};
+  const Shape shape = spec.weight_shape();
   if (const std::int64_t m = winograd_side(spec, input, compute); m > 0 && !state_->direct) {
     const memory::desc points = winograd_weights(spec, m);
     auto layout = std::make_unique<OnednnWeightLayout>(shape, im2col_weights(spec), points, points);
@@ -133,7 +134,7 @@ std::unique_ptr<WeightLayout> OnednnBackend::conv2d_layout(const Conv2dSpec& spe
   const Conv2dSpec dense = by_pixels(*state_, spec, compute, false) ? without_stride(spec) : spec;
   const Shape dx = dense.stride == spec.stride ? input : pixels_shape(spec, input);
   const memory::desc backward = make_backward_input(*state_, dense, dx, compute, 0)->weights();
-  const bool turned = spec.kernel > 1 && by_transposed(*state_, spec, compute);
+  const bool turned = spec.kernel != 1 && by_transposed(*state_, spec, compute);
   return std::make_unique<OnednnWeightLayout>(shape, native, forward, backward, turned);
 }
 
@@ -154,7 +155,7 @@ void OnednnBackend::run(const ops::Conv2dForward& op) {
 
 void OnednnBackend::run(const ops::Conv2dBackwardInput& op) {
   if (by_pixels(*state_, op.spec, state_->products, layout_of(op.w).of_rows())) {
-    return spread_pixels(pixels_gradient(*this, op.spec, op.dy, op.w, op.dx), op.spec.stride, op.dx);
+    return spread_pixels(pixels_gradient(*this, op.spec, op.dy, op.w, op.dx), op.spec.stride.height, op.dx);
   }
   if (layout_of(op.w).of_rows()) return run(ops::LinearBackwardInput{as_rows(op.dy), op.w, as_rows(op.dx)});
   auto& backward = plan_for(*state_, op.spec, op.dx.shape(), op.w, false).backward_input;
@@ -170,7 +171,7 @@ void OnednnBackend::run(const ops::Conv2dBackwardInputAdd& op) {
   if (!by_pixels(*state_, op.spec, state_->products, layout_of(op.w).of_rows())) {
     return add_to_input_gradient(op);
   }
-  add_pixels(pixels_gradient(*this, op.spec, op.dy, op.w, op.dx), op.spec.stride, op.dx);
+  add_pixels(pixels_gradient(*this, op.spec, op.dy, op.w, op.dx), op.spec.stride.height, op.dx);
 }
 
 void OnednnBackend::run(const ops::Conv2dBackwardWeight& op) {

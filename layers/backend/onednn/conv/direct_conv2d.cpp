@@ -22,13 +22,17 @@ struct ConvShapes {
 ConvShapes conv_shapes(const Conv2dSpec& s, const Shape& x, DType compute) {
   const auto type = onednn_type(compute);
   const Shape y = s.output_shape(x);
-  const memory::dims weights{s.out_channels, s.in_channels, s.kernel, s.kernel};
+  const Size2d k = s.kernel;
+  memory::dims weights{s.out_channels, s.in_channels, k.height, k.width};
+  if (s.groups > 1) {
+    weights = {s.groups, s.out_channels / s.groups, s.in_channels / s.groups, k.height, k.width};
+  }
   return {memory::desc({x[0], x[1], x[2], x[3]}, type, Tag::nhwc),
           memory::desc({y[0], y[1], y[2], y[3]}, type, Tag::nhwc),
           memory::desc(weights, type, Tag::any),
           memory::desc(weights, memory::data_type::f32, Tag::any),
           memory::desc({s.out_channels}, memory::data_type::f32, Tag::a),
-          {{s.stride, s.stride}, {s.padding, s.padding}},
+          {{s.stride.height, s.stride.width}, {s.padding.height, s.padding.width}},
           user_scratchpad()};
 }
 

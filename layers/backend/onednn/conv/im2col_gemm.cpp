@@ -108,11 +108,11 @@ Im2colShape::Im2colShape(const Conv2dSpec& spec, const Shape& x)
       width(x[3]),
       in(spec.in_channels),
       out(spec.out_channels),
-      kernel(spec.kernel),
-      stride(spec.stride),
-      padding(spec.padding),
-      out_height(spec.output_extent(height)),
-      out_width(spec.output_extent(width)) {}
+      kernel(spec.kernel.height),
+      stride(spec.stride.height),
+      padding(spec.padding.height),
+      out_height(spec.output_height(height)),
+      out_width(spec.output_width(width)) {}
 
 std::int64_t Im2colShape::group_of(std::size_t element_bytes) const {
   const std::int64_t image_bytes = pixels() * depth() * static_cast<std::int64_t>(element_bytes);
@@ -144,7 +144,7 @@ void im2col(const Im2colShape& s, const std::byte* x, std::int64_t first, std::i
 }
 
 memory::desc im2col_weights(const Conv2dSpec& s) {
-  return {{s.out_channels, s.in_channels, s.kernel, s.kernel}, memory::data_type::f32, Tag::hwio};
+  return {{s.out_channels, s.in_channels, s.kernel.height, s.kernel.width}, memory::data_type::f32, Tag::hwio};
 }
 
 std::unique_ptr<Direction> make_im2col_forward(OnednnState& state, const Conv2dSpec& spec, const Shape& x) {

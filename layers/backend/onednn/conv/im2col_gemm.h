@@ -13,7 +13,7 @@
 
 namespace convoy {
 
-/// A convolution with square kernels over channels-last images [n, height, width, in].
+/// A convolution of one group with squares over channels-last images [n, height, width, in].
 struct Im2colShape {
   Im2colShape(const Conv2dSpec& spec, const Shape& x);
   std::int64_t images, height, width, in, out, kernel, stride, padding, out_height, out_width;

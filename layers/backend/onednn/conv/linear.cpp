@@ -39,7 +39,7 @@ LinearShapes linear_shapes(std::int64_t batch, std::int64_t in, std::int64_t out
 }
 
 WeightedPlan& plan_for(OnednnState& state, std::int64_t batch, const Weight& w, bool bias, bool relu) {
-  return state.plans[{1, batch, w.layout->shape()[0], w.layout->shape()[1], bias, relu, 0, 0, 0, 0, 0, 0}];
+  return state.plans[{1, batch, w.layout->shape()[0], w.layout->shape()[1], bias, relu}];
 }
 
 const OnednnWeightLayout& layout_of(const Weight& w) { return static_cast<const OnednnWeightLayout&>(*w.layout); }

@@ -30,7 +30,7 @@ dnnl::memory::format_tag row_product_format(std::int64_t rows, std::int64_t in, 
 
 bool has_row_product(const Conv2dSpec& spec, const Shape& x, DType compute) {
   const Shape y = spec.output_shape(x);
-  return spec.kernel == 1 && spec.padding == 0 &&
+  return spec.is_plain() && spec.kernel == 1 && spec.padding == 0 &&
          row_product_format(y[0] * y[2] * y[3], spec.in_channels, spec.out_channels, compute) !=
              dnnl::memory::format_tag::any;
 }

@@ -8,7 +8,7 @@ namespace convoy {
 
 using dnnl::memory;
 
-bool has_transposed_conv2d(const Conv2dSpec& spec) { return spec.padding < spec.kernel && spec.stride == 1; }
+bool has_transposed_conv2d(const Conv2dSpec& spec) { return spec.padding.height < spec.kernel.height && spec.stride == 1; }
 
 std::unique_ptr<Direction> make_transposed_conv2d(OnednnState& state, const Conv2dSpec& spec, const Shape& dx,
                                                   DType compute) {
@@ -16,8 +16,8 @@ std::unique_ptr<Direction> make_transposed_conv2d(OnednnState& state, const Conv
   const auto type = onednn_type(compute);
   const Shape y = spec.output_shape(dx);
   const memory::desc from({y[0], y[1], y[2], y[3]}, type, Tag::nhwc), to({dx[0], dx[1], dx[2], dx[3]}, type, Tag::nhwc),
-      transposed({spec.in_channels, spec.out_channels, spec.kernel, spec.kernel}, type, Tag::any);
-  const std::int64_t padding = spec.kernel - 1 - spec.padding;
+      transposed({spec.in_channels, spec.out_channels, spec.kernel.height, spec.kernel.width}, type, Tag::any);
+  const std::int64_t padding = spec.kernel.height - 1 - spec.padding.height;
   const auto pd = dnnl_compat::convolution_forward(state.engine, from, transposed, memory::desc(), to,
                                                    {{1, 1}, {padding, padding}}, user_scratchpad());
   auto bound = bind_primitive(state, dnnl::convolution_forward(pd), pd.scratchpad_desc(),

@@ -14,7 +14,8 @@ namespace {
 dnnl::memory::desc row_major(const dnnl::memory::desc& md) {
   using Tag = dnnl::memory::format_tag;
   const auto dims = dnnl_compat::dims_of(md);
-  return {dims, dnnl::memory::data_type::f32, dims.size() == 4 ? Tag::abcd : Tag::ab};
+  const Tag tag = dims.size() == 5 ? Tag::abcde : dims.size() == 4 ? Tag::abcd : Tag::ab;  // 5: with groups
+  return {dims, dnnl::memory::data_type::f32, tag};
 }
 
 }  // namespace

@@ -99,7 +99,7 @@ class WinogradGradient final : public WeightGradient {
 }  // namespace
 
 std::int64_t winograd_side(const Conv2dSpec& s, const Shape& x, DType compute) {
-  if (compute != DType::kF32 || s.kernel != 3 || s.stride != 1 || s.padding > 2) return 0;
+  if (compute != DType::kF32 || !s.is_plain() || s.kernel != 3 || s.stride != 1 || s.padding.height > 2) return 0;
   if (s.in_channels % kLanes != 0 || s.out_channels % kLanes != 0) return 0;
   if (std::min(s.in_channels, s.out_channels) < 48) return 0;
   for (const std::int64_t m : {4, 2}) {

@@ -67,9 +67,9 @@ TileGrid::TileGrid(const Conv2dSpec& spec, const Shape& x, std::int64_t m, bool 
       height(x[2]),
       width(x[3]),
       out(spec.out_channels),
-      out_height(spec.output_extent(height)),
-      out_width(spec.output_extent(width)),
-      padding(spec.padding),
+      out_height(spec.output_height(height)),
+      out_width(spec.output_width(width)),
+      padding(spec.padding.height),
       turned(backward_input) {
   if (!backward_input) return;
   std::swap(in, out);

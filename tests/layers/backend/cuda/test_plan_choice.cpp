@@ -11,7 +11,7 @@ using namespace convoy;
 
 namespace {
 
-ConvPlanKey example() { return {ConvDirection::kBackwardWeight, 8, 64, 56, 57, 128, 3, 2, 1, DType::kBF16}; }
+ConvPlanKey example() { return {ConvDirection::kBackwardWeight, 8, 64, 56, 57, 128, 1, {3, 2, 1}, DType::kBF16}; }
 
 bool barred(PlanNote note, DType type, bool tf32, bool deterministic) {
   const auto notes = barred_notes(type, tf32, deterministic);
@@ -24,10 +24,17 @@ TEST_CASE("convolutions that differ anywhere have plans of their own") {
   std::set<ConvPlanKey> keys{example()};
   CHECK_FALSE(keys.insert(example()).second);
   for (auto field : {&ConvPlanKey::batch, &ConvPlanKey::in_channels, &ConvPlanKey::height, &ConvPlanKey::width,
-                     &ConvPlanKey::out_channels, &ConvPlanKey::kernel, &ConvPlanKey::stride, &ConvPlanKey::padding}) {
+                     &ConvPlanKey::out_channels, &ConvPlanKey::groups}) {
     ConvPlanKey other = example();
     other.*field += 10;
     CHECK(keys.insert(other).second);
+  }
+  for (auto size : {&Window2d::kernel, &Window2d::stride, &Window2d::padding}) {
+    for (auto axis : {&Size2d::height, &Size2d::width}) {
+      ConvPlanKey other = example();
+      other.window.*size.*axis += 10;
+      CHECK(keys.insert(other).second);
+    }
   }
   ConvPlanKey other = example();
   other.direction = ConvDirection::kForward;
