@@ -22,8 +22,8 @@ Shape Conv2d::build(BuildContext& context, const std::string& path, const Shape&
   }
   spec_.in_channels = input[1];
   if (spec_.in_channels % spec_.groups != 0 || spec_.out_channels % spec_.groups != 0) {
-    fail_usage("{}: {} input and {} output channels do not divide into {} groups (choose groups that divides both)", path,
-               spec_.in_channels, spec_.out_channels, spec_.groups);
+    fail_usage("{}: {} input and {} output channels do not divide into {} groups (choose groups that divides both)",
+               path, spec_.in_channels, spec_.out_channels, spec_.groups);
   }
   const double window = static_cast<double>(spec_.kernel.area());
   const auto inputs = static_cast<double>(spec_.in_channels / spec_.groups);

@@ -17,7 +17,8 @@ class Conv2d final : public Layer {
   /// spec.in_channels is taken from the input.
   Conv2d(const Conv2dSpec& spec, bool bias) : spec_(spec), has_bias_(bias) {}
   /// input [N, in, H, W] -> [N, out, (H + 2 padding - k) / stride + 1, ...]. Weights start as torchvision's ResNet:
-  /// He et al. 2015, normal, fan_out; a bias starts as torch.nn.Conv2d's, U(-1/sqrt(n), 1/sqrt(n)), n = in / groups * k.
+  /// He et al. 2015, normal, fan_out; a bias starts as torch.nn.Conv2d's, U(-1/sqrt(n), 1/sqrt(n)), n = in / groups *
+  /// k.
   Shape build(BuildContext& context, const std::string& path, const Shape& input) override;
   [[nodiscard]] Shape output_shape(const Shape& input) const override;
   Tensor forward(const Tensor& x, Cache& cache, Mode mode) override;

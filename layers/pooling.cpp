@@ -27,7 +27,8 @@ Shape MaxPool2d::build(BuildContext& context, const std::string& path, const Sha
     fail_usage("{}: padding {} is more than half of kernel_size {}", path, spec_.padding.str(), spec_.kernel.str());
   }
   if (!spec_.fits(input)) {
-    fail_usage("{}: the image {} is smaller than the {}x{} window", path, input.str(), spec_.kernel.height, spec_.kernel.width);
+    fail_usage("{}: the image {} is smaller than the {}x{} window", path, input.str(), spec_.kernel.height,
+               spec_.kernel.width);
   }
   return output_shape(input);
 }

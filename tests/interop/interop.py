@@ -123,7 +123,11 @@ def read_group(path, group):
 # ---- convoy
 
 def toml(value):
-    return json.dumps(value)  # strings, numbers, booleans and lists of them read the same in TOML
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {toml(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(toml(item) for item in value) + "]"
+    return json.dumps(value)  # strings, numbers and booleans read the same in TOML
 
 
 def write_config(path, sections):

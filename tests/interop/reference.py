@@ -4,6 +4,7 @@
 The ResNets start as torchvision's zero_init_residual does, at small learning rates: from other starts rounding alone
 grows past the tolerances of the tests within 10 steps, between two memory layouts of PyTorch too.
 """
+import collections
 import os
 
 from interop import (Mlp, Toy, assert_close, assert_same_tensors, base_config, h5py, last_checkpoint, make_images, np,
@@ -14,6 +15,18 @@ STEPS = 10
 DEFAULTS = dict(model="mlp", hidden=[64, 32], size=8, channels=1, batch=16, optimizer="sgd", lr=0.01, momentum=0.9,
                 weight_decay=1e-4, nesterov=False, microbatches=1, loss="cross_entropy", smoothing=0.0, slots=1e-3,
                 freeze=[])
+# Rectangular kernels, strides and paddings; groups; depthwise.
+GROUPED = [
+    {"type": "conv2d", "name": "tall", "out_channels": 16, "kernel_size": [3, 1], "padding": [1, 0]},
+    {"type": "relu", "name": "relu1"},
+    {"type": "conv2d", "name": "grouped", "out_channels": 32, "kernel_size": 3, "stride": [1, 2], "padding": 1, "groups": 4},
+    {"type": "relu", "name": "relu2"},
+    {"type": "conv2d", "name": "depthwise", "out_channels": 32, "kernel_size": [1, 3], "padding": [0, 1], "groups": 32},
+    {"type": "relu", "name": "relu3"},
+    {"type": "max_pool2d", "name": "pool", "kernel_size": [2, 1], "stride": [2, 1]},
+    {"type": "flatten", "name": "flatten"},
+    {"type": "linear", "name": "fc", "out_features": 10},
+]
 CASES = {
     "toy": dict(model="toy", loss="mse", lr=0.05),
     "mlp": dict(lr=0.05),
@@ -22,6 +35,7 @@ CASES = {
     "resnet18_imagenet": dict(model="resnet18", stem="imagenet", size=64, channels=3, lr=0.003, slots=1e-2),
     "resnet50": dict(model="resnet50", stem="imagenet", size=64, channels=3, batch=8, lr=5e-4, slots=1e-2),
     "microbatches": dict(model="resnet18", stem="small", size=16, channels=3, batch=32, microbatches=2, slots=1e-2),
+    "grouped_conv": dict(model="sequential", layers=GROUPED, channels=3, lr=0.02),
     "adamw": dict(optimizer="adamw", lr=1e-3, weight_decay=0.05),
     "lars": dict(model="resnet18", stem="small", size=16, channels=3, optimizer="lars", lr=0.05, slots=1e-2),
     "nesterov": dict(lr=0.05, nesterov=True),
@@ -45,6 +59,8 @@ def make_model(case):
         return Toy()
     if case["model"] == "mlp":
         return Mlp(case["size"] ** 2 * case["channels"], case["hidden"], 10)
+    if case["model"] == "sequential":
+        return make_sequential(case)
     model = resnet(case["model"], case["stem"], case["channels"])
     last = "bn3.weight" if case["model"] == "resnet50" else "bn2.weight"
     for name, parameter in model.named_parameters():
@@ -57,6 +73,23 @@ def make_model(case):
     if case["freeze"]:
         randomize_buffers(model)
     return model
+
+
+def make_sequential(case):
+    """The layers of a config as modules of the same names."""
+    modules, x = collections.OrderedDict(), torch.zeros(1, case["channels"], case["size"], case["size"])
+    for layer in case["layers"]:
+        window = [tuple(v) if isinstance(v, list) else v for v in (layer.get("kernel_size"), layer.get("stride", 1), layer.get("padding", 0))]
+        if layer["type"] == "conv2d":
+            module = torch.nn.Conv2d(x.shape[1], layer["out_channels"], *window, groups=layer.get("groups", 1))
+        elif layer["type"] == "max_pool2d":
+            module = torch.nn.MaxPool2d(*window)
+        elif layer["type"] == "linear":
+            module = torch.nn.Linear(x.shape[1], layer["out_features"])
+        else:
+            module = {"relu": torch.nn.ReLU, "flatten": torch.nn.Flatten}[layer["type"]]()
+        modules[layer["name"]], x = module, module(x)
+    return torch.nn.Sequential(modules)
 
 
 UNITS = {"stem": ("conv1", "bn1"), "head": ("fc",)}
@@ -205,6 +238,8 @@ def train_convoy(folder, case, model, inputs, targets):
         write_images(data_file, inputs, targets)
         data.update(mean=[0.45], std=[0.25])
         model_keys["classes"] = 10
+    if case["model"] == "sequential":
+        model_keys["layers"] = case["layers"]
     if case["model"] == "mlp":
         model_keys["hidden"] = case["hidden"]
     if case["freeze"]:

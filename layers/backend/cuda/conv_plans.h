@@ -23,8 +23,9 @@ class ConvolutionPlans {
   ConvolutionPlans();
   ~ConvolutionPlans();
 
-  /// Puts the convolution on the compute stream; w is [out_channels, kernel height, kernel width, in_channels / groups], all are aligned to
-  /// 16 bytes. Throws when cuDNN cannot do it, or when work is being recorded and there is no plan yet.
+  /// Puts the convolution on the compute stream; w is [out_channels, kernel height, kernel width, in_channels /
+  /// groups], all are aligned to 16 bytes. Throws when cuDNN cannot do it, or when work is being recorded and there is
+  /// no plan yet.
   void run(CudaState& state, Backend& backend, const ConvPlanKey& key, const ConvBuffers& buffers);
 
  private:

@@ -52,7 +52,8 @@ CONVOY_VECTORIZED void max_pool_row(const T* image, PoolGeometry g, std::int64_t
   std::int32_t places[kChunk];  // as wide as the values, so that one vector mask serves both
   for (std::int64_t out = 0; out < g.out_width; ++out, y += g.channels, argmax += g.channels) {
     const std::int64_t left = out * g.stride.width - g.padding.width;
-    const std::int64_t first_column = std::max<std::int64_t>(0, left), end_column = std::min(g.width, left + g.kernel.width);
+    const std::int64_t first_column = std::max<std::int64_t>(0, left),
+                       end_column = std::min(g.width, left + g.kernel.width);
     for (std::int64_t c = 0; c < g.channels; c += kChunk) {
       const std::int64_t count = std::min(kChunk, g.channels - c);
       const auto first_place = static_cast<std::int32_t>((first_row - top) * g.kernel.width + first_column - left);
@@ -114,9 +115,9 @@ CONVOY_VECTORIZED void max_pool_backward_row(const T* dy, const std::uint8_t* ar
       for (std::int64_t out_row = first_row; out_row <= last_row; ++out_row) {
         for (std::int64_t out = first_column; out <= last_column; ++out) {
           const std::int64_t at = (out_row * g.out_width + out) * g.channels + c;
-          const auto place = static_cast<std::int32_t>(
-              (row + g.padding.height - out_row * g.stride.height) * g.kernel.width + column + g.padding.width -
-              out * g.stride.width);
+          const auto place =
+              static_cast<std::int32_t>((row + g.padding.height - out_row * g.stride.height) * g.kernel.width + column +
+                                        g.padding.width - out * g.stride.width);
           if (fresh) {
             gather<false>(dy + at, argmax + at, place, count, sums);
           } else {

@@ -161,6 +161,23 @@ TEST_CASE("sequential layers through the printer and back") {
   check_round_trip(c);
 }
 
+TEST_CASE("kernel sizes, strides and paddings are a number or two") {
+  const Config c = parse(
+      "data = {kind = \"synthetic\", image_size = 8}\ntrain = {steps = 5, global_batch_size = 4}\n"
+      "[model]\nname = \"sequential\"\nclasses = 3\n"
+      "[[model.layers]]\ntype = \"conv2d\"\nout_channels = 6\nkernel_size = [3, 1]\nstride = [1, 2]\npadding = [1, 0]\n"
+      "groups = 3\n"
+      "[[model.layers]]\ntype = \"max_pool2d\"\nkernel_size = [2, 1]\n"
+      "[[model.layers]]\ntype = \"flatten\"\n[[model.layers]]\ntype = \"linear\"\nout_features = 3\n");
+  const auto& conv = std::get<Conv2dOptions>(c.model.layers[0].layer);
+  CHECK(conv.kernel_size == Size2d(3, 1));
+  CHECK(conv.stride == Size2d(1, 2));
+  CHECK(conv.padding == Size2d(1, 0));
+  CHECK(conv.groups == 3);
+  CHECK(std::get<MaxPool2dOptions>(c.model.layers[1].layer).stride == Size2d(2, 1));  // as its kernel
+  check_round_trip(c);
+}
+
 TEST_CASE("the examples are good configs") {
   for (const auto& entry : std::filesystem::directory_iterator(CONVOY_CONFIGS)) {
     if (entry.path().extension() != ".toml") continue;

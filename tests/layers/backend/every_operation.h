@@ -210,6 +210,7 @@ inline void call_every_operation(
     run([&] { call_conv2d(backend, {channels, 5, w.kernel, w.stride, w.padding}, image, true); });
     run([&] { call_conv2d(backend, {channels, 64, w.kernel, w.stride, w.padding}, image, false); });
   }
+  run([&] { call_conv2d(backend, {channels, 2 * channels, {3, 1}, {1, 2}, {1, 0}, channels}, image, true); });
   run([&] { call_linear(backend, batch, channels, 10, true); });
   run([&] { call_linear(backend, batch, 130, channels, false); });
   run([&] { call_batch_norm(backend, image); });

@@ -301,7 +301,8 @@ Pooled max_pool(const PoolSpec& spec, const Array& x) {
   const auto out = [](std::int64_t extent, std::int64_t kernel, std::int64_t stride, std::int64_t padding) {
     return (extent + 2 * padding - kernel) / stride + 1;
   };
-  const Shape shape{x.shape[0], x.shape[1], out(x.shape[2], spec.kernel.height, spec.stride.height, spec.padding.height),
+  const Shape shape{x.shape[0], x.shape[1],
+                    out(x.shape[2], spec.kernel.height, spec.stride.height, spec.padding.height),
                     out(x.shape[3], spec.kernel.width, spec.stride.width, spec.padding.width)};
   Pooled pooled{Array(shape), Array(shape)};
   for_each_index(pooled.y, [&](auto n, auto c, auto oh, auto ow) {

@@ -31,13 +31,20 @@ const std::vector<ConvCase> kCases{
 // Rectangular kernels, strides and paddings; groups of several channels, of one input channel each (depthwise), of more
 // outputs than inputs; sizes that fill vectors and that do not.
 const std::vector<ConvCase> kOtherCases{
-    {{16, 32, {3, 1}, 1, {1, 0}}, 2, 6, 5},        {{16, 16, {1, 5}, {1, 2}, {0, 2}}, 3, 4, 11},
-    {{3, 8, {5, 3}, {2, 1}, {2, 0}}, 2, 9, 7},     {{64, 64, {3, 2}, {1, 2}, {2, 1}}, 2, 7, 8},
-    {{48, 48, 3, {2, 1}, 1}, 2, 7, 7},             {{32, 64, 1, {1, 2}, 0}, 2, 5, 6},
-    {{32, 32, 3, 1, 1, 4}, 2, 6, 5},               {{64, 64, 3, 2, 1, 64}, 2, 7, 8},
-    {{24, 24, 3, 1, 1, 24}, 3, 5, 5},              {{12, 24, {1, 3}, 1, {0, 1}, 12}, 2, 4, 6},
-    {{20, 12, 3, 1, 0, 4}, 2, 6, 6},               {{64, 128, 1, 1, 0, 2}, 2, 5, 5},
-    {{6, 9, {3, 2}, {2, 1}, {1, 0}, 3}, 1, 7, 6},  {{64, 64, 1, 2, 0, 4}, 2, 6, 6},
+    {{16, 32, {3, 1}, 1, {1, 0}}, 2, 6, 5},
+    {{16, 16, {1, 5}, {1, 2}, {0, 2}}, 3, 4, 11},
+    {{3, 8, {5, 3}, {2, 1}, {2, 0}}, 2, 9, 7},
+    {{64, 64, {3, 2}, {1, 2}, {2, 1}}, 2, 7, 8},
+    {{48, 48, 3, {2, 1}, 1}, 2, 7, 7},
+    {{32, 64, 1, {1, 2}, 0}, 2, 5, 6},
+    {{32, 32, 3, 1, 1, 4}, 2, 6, 5},
+    {{64, 64, 3, 2, 1, 64}, 2, 7, 8},
+    {{24, 24, 3, 1, 1, 24}, 3, 5, 5},
+    {{12, 24, {1, 3}, 1, {0, 1}, 12}, 2, 4, 6},
+    {{20, 12, 3, 1, 0, 4}, 2, 6, 6},
+    {{64, 128, 1, 1, 0, 2}, 2, 5, 5},
+    {{6, 9, {3, 2}, {2, 1}, {1, 0}, 3}, 1, 7, 6},
+    {{64, 64, 1, 2, 0, 4}, 2, 6, 6},
 };
 
 // The stored weight as the backend keeps it.
@@ -89,17 +96,14 @@ void check_case(const ConvCase& c, DType dtype, int threads) {
   const auto outputs = static_cast<double>(s.out_channels / s.groups * s.kernel.area());
   const Tensor output = device.spoiled(y.shape, dtype);
   backend.run(ops::Conv2dForward{s, input, imported.weight, nullptr, output});
-  check_close(device.get(output), y, rounding(dtype), sums(inputs),
-              "y");
+  check_close(device.get(output), y, rounding(dtype), sums(inputs), "y");
   const Tensor dx = device.spoiled(x.shape, dtype);
   backend.run(ops::Conv2dBackwardInput{s, gradient, imported.weight, dx});
-  check_close(device.get(dx), expected.dx, rounding(dtype),
-              sums(outputs), "dx");
+  check_close(device.get(dx), expected.dx, rounding(dtype), sums(outputs), "dx");
   // Added to itself: one more rounding to the type, of the result of two equal terms, which is none.
   backend.run(ops::Conv2dBackwardInputAdd{s, gradient, imported.weight, dx});
   for (double& value : expected.dx.values) value *= 2;
-  check_close(device.get(dx), expected.dx, rounding(dtype),
-              2 * sums(outputs), "dx added to dx");
+  check_close(device.get(dx), expected.dx, rounding(dtype), 2 * sums(outputs), "dx added to dx");
   const double dw_sums = sums(static_cast<double>(c.images * y.shape[2] * y.shape[3]));
   const Tensor dw = device.spoiled({imported.layout->elements()});
   const auto weight_gradient = [&](bool accumulate) {
@@ -123,8 +127,7 @@ void check_case(const ConvCase& c, DType dtype, int threads) {
     sum.values[channel] += dy.values[i];
   }
   backend.run(ops::Conv2dForward{s, input, imported.weight, &bias, output});
-  check_close(device.get(output), moved, rounding(dtype),
-              sums(inputs + 1), "y with a bias");
+  check_close(device.get(output), moved, rounding(dtype), sums(inputs + 1), "y with a bias");
   const Tensor dbias = device.spoiled(shift.shape);
   backend.run(ops::Conv2dBackwardWeight{s, input, gradient, imported.weight, dw, dbias, false});
   check_close(exported(backend, imported, dw), expected.dweight, 0x1p-24, dw_sums, "dw beside dbias");

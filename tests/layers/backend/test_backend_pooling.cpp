@@ -16,8 +16,15 @@ using namespace convoy::reference;
 namespace {
 
 // kernel, stride, padding: halving, ResNet's stem, overlapping, gaps between windows, the largest kernel, rectangles.
-const PoolSpec kSpecs[] = {{2, 2, 0}, {3, 2, 1}, {3, 1, 1},  {2, 3, 1},
-                           {1, 1, 0}, {5, 2, 2}, {15, 4, 7}, {{3, 2}, {1, 2}, {1, 0}}, {{1, 4}, {2, 3}, {0, 2}}};
+const PoolSpec kSpecs[] = {{2, 2, 0},
+                           {3, 2, 1},
+                           {3, 1, 1},
+                           {2, 3, 1},
+                           {1, 1, 0},
+                           {5, 2, 2},
+                           {15, 4, 7},
+                           {{3, 2}, {1, 2}, {1, 0}},
+                           {{1, 4}, {2, 3}, {0, 2}}};
 const Shape kShapes[] = {{1, 1, 1, 1}, {1, 3, 8, 8}, {2, 17, 9, 7}, {3, 8, 16, 5}, {2, 64, 14, 15}, {1, 300, 11, 11}};
 
 struct Result {

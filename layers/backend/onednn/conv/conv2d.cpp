@@ -22,9 +22,9 @@ using dnnl::memory;
 const OnednnWeightLayout& layout_of(const Weight& w) { return static_cast<const OnednnWeightLayout&>(*w.layout); }
 
 WeightedPlan& plan_for(OnednnState& state, const Conv2dSpec& s, const Shape& x, const Weight& w, bool bias) {
-  return state.plans[{0, s.in_channels, s.out_channels, s.groups, s.kernel.height, s.kernel.width, s.stride.height,
-                      s.stride.width, s.padding.height, s.padding.width, x[0], x[2], x[3], bias,
-                      layout_of(w).winograd}];
+  return state
+      .plans[{0, s.in_channels, s.out_channels, s.groups, s.kernel.height, s.kernel.width, s.stride.height,
+              s.stride.width, s.padding.height, s.padding.width, x[0], x[2], x[3], bias, layout_of(w).winograd}];
 }
 
 Conv2dSpec without_stride(Conv2dSpec spec) {

@@ -8,7 +8,9 @@ namespace convoy {
 
 using dnnl::memory;
 
-bool has_transposed_conv2d(const Conv2dSpec& spec) { return spec.padding.height < spec.kernel.height && spec.stride == 1; }
+bool has_transposed_conv2d(const Conv2dSpec& spec) {
+  return spec.padding.height < spec.kernel.height && spec.stride == 1;
+}
 
 std::unique_ptr<Direction> make_transposed_conv2d(OnednnState& state, const Conv2dSpec& spec, const Shape& dx,
                                                   DType compute) {
