@@ -33,9 +33,9 @@ class TimeMark {
   [[nodiscard]] virtual double seconds_since(const TimeMark& earlier) const = 0;
 };
 
-class Backend : public ops::Interface<ops::All> {
+class Backend : public ops::Interface {
  public:
-  // void run(const ops::Add& op) and so on, for each operation (operations.h).
+  // void run(const ops::Add& op) and so on, for each operation (operations.h), comes from ops::Interface.
 
   /// "cpu", and a line for people: library and version, threads, precision.
   [[nodiscard]] virtual std::string name() const = 0;

@@ -125,3 +125,13 @@ struct Conv2dBackwardWeight {
 };
 
 }  // namespace convoy::ops
+
+// The operations above (operations.h).
+#define CONVOY_DENSE_OPERATIONS(X) \
+  X(LinearForward)                 \
+  X(LinearBackwardInput)           \
+  X(LinearBackwardWeight)          \
+  X(Conv2dForward)                 \
+  X(Conv2dBackwardInput)           \
+  X(Conv2dBackwardInputAdd)        \
+  X(Conv2dBackwardWeight)

@@ -163,3 +163,19 @@ struct GlobalAvgPoolBackward {
 };
 
 }  // namespace convoy::ops
+
+// The operations above (operations.h).
+#define CONVOY_ELEMENTWISE_OPERATIONS(X) \
+  X(NormalizeImages)                     \
+  X(Cast)                                \
+  X(Flatten)                             \
+  X(Unflatten)                           \
+  X(ReluForward)                         \
+  X(ReluBackward)                        \
+  X(Add)                                 \
+  X(Scale)                               \
+  X(Axpy)                                \
+  X(MaxPoolForward)                      \
+  X(MaxPoolBackward)                     \
+  X(GlobalAvgPoolForward)                \
+  X(GlobalAvgPoolBackward)

@@ -96,3 +96,11 @@ struct LarsUpdate {
 };
 
 }  // namespace convoy::ops
+
+// The operations above (operations.h).
+#define CONVOY_TRAINING_OPERATIONS(X) \
+  X(SoftmaxCrossEntropy)              \
+  X(Mse)                              \
+  X(SgdUpdate)                        \
+  X(AdamwUpdate)                      \
+  X(LarsUpdate)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Element types and shapes. A Shape is logical: images are always [N, C, H, W] here, whatever the
-// order in memory (channels-last for rank 4, see tensor.h).
+// order in memory (channels-last from rank 3 on, see tensor.h).
 #pragma once
 
 #include <array>
@@ -19,10 +19,10 @@ enum class DType : std::uint8_t { kF32, kF64, kBF16, kF16, kU8, kI64 };
 /// "float32", "bfloat16", ...
 [[nodiscard]] const char* dtype_name(DType dtype);
 
-/// Up to four extents. Rank 0 is a scalar with one element.
+/// Up to five extents. Rank 0 is a scalar with one element.
 class Shape {
  public:
-  static constexpr int kMaxRank = 4;
+  static constexpr int kMaxRank = 5;
 
   Shape() = default;
   Shape(std::initializer_list<std::int64_t> dims);
@@ -36,6 +36,8 @@ class Shape {
   [[nodiscard]] std::int64_t size() const;
   /// Elements of one sample: everything but the first axis.
   [[nodiscard]] std::int64_t sample_size() const { return rank_ == 0 ? 1 : size_from(1); }
+  /// Positions at which a sample [N, C, ...] has its channels: all extents after C; 1 for [N, C].
+  [[nodiscard]] std::int64_t pixels() const { return size_from(2); }
   /// The same shape with another first extent (another batch size).
   [[nodiscard]] Shape with_batch(std::int64_t batch) const;
   /// "[16, 64, 8, 8]"

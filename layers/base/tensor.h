@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A Tensor is a typed, shaped view of pooled backend memory; copies share the memory, and the last one
-// gives it back. Rank-4 tensors are channels-last in memory (NHWC) while their shape reads [N, C, H, W];
+// gives it back. Tensors of rank 3 to 5 are channels-last in memory (NHWC) while their shape reads [N, C, H, W];
 // all others are row-major. A default-constructed Tensor is empty and converts to false.
 #pragma once
 

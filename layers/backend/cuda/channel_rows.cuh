@@ -32,7 +32,7 @@ struct RowTiles {
 inline RowTiles row_tiles(const CudaState& state, const Shape& shape, int lanes, int blocks) {
   RowTiles tiles;
   RowSlices& slices = tiles.slices;
-  slices.rows = shape.rank() == 4 ? shape[0] * shape[2] * shape[3] : shape[0];
+  slices.rows = shape[0] * shape.pixels();
   slices.channels = shape[1];
   const std::int64_t vectors = slices.channels / lanes;
   const auto columns = [&](std::int64_t width) { return (vectors + width - 1) / width; };

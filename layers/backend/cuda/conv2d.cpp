@@ -60,6 +60,8 @@ void CudaBackend::run(const ops::Conv2dBackwardInput& op) {
   if (padded) gpu::cut_channels(*state_, result, op.dx);
 }
 
+void CudaBackend::run(const ops::Conv2dBackwardInputAdd& op) { add_to_input_gradient(op); }
+
 void CudaBackend::run(const ops::Conv2dBackwardWeight& op) {
   if (op.dbias) gpu::bias_gradient(*state_, *this, op.dy, op.dbias, op.accumulate);
   if (op.x.size() == 0) {

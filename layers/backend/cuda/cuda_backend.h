@@ -59,36 +59,7 @@ class CudaBackend final : public Backend {
   [[nodiscard]] bool weights_mirror_master() const override { return true; }
   void refresh_compute(Weight& weight) override;
 
-  void run(const ops::NormalizeImages& op) override;
-  void run(const ops::Cast& op) override;
-  void run(const ops::Flatten& op) override;
-  void run(const ops::Unflatten& op) override;
-  void run(const ops::LinearForward& op) override;
-  void run(const ops::LinearBackwardInput& op) override;
-  void run(const ops::LinearBackwardWeight& op) override;
-  void run(const ops::Conv2dForward& op) override;
-  void run(const ops::Conv2dBackwardInput& op) override;
-  void run(const ops::Conv2dBackwardInputAdd& op) override { add_to_input_gradient(op); }
-  void run(const ops::Conv2dBackwardWeight& op) override;
-  void run(const ops::BatchNormStatistics& op) override;
-  void run(const ops::BatchNormApply& op) override;
-  void run(const ops::BatchNormBackwardReduce& op) override;
-  void run(const ops::BatchNormBackwardApply& op) override;
-  void run(const ops::BatchNormBackwardResidual& op) override;
-  void run(const ops::ReluForward& op) override;
-  void run(const ops::ReluBackward& op) override;
-  void run(const ops::Add& op) override;
-  void run(const ops::Scale& op) override;
-  void run(const ops::Axpy& op) override;
-  void run(const ops::MaxPoolForward& op) override;
-  void run(const ops::MaxPoolBackward& op) override;
-  void run(const ops::GlobalAvgPoolForward& op) override;
-  void run(const ops::GlobalAvgPoolBackward& op) override;
-  void run(const ops::SoftmaxCrossEntropy& op) override;
-  void run(const ops::Mse& op) override;
-  void run(const ops::SgdUpdate& op) override;
-  void run(const ops::AdamwUpdate& op) override;
-  void run(const ops::LarsUpdate& op) override;
+  CONVOY_OPERATIONS(CONVOY_DECLARE_RUN)
 
  private:
   class DeviceMemory final : public RawMemory {

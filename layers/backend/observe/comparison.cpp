@@ -2,7 +2,6 @@
 #include "layers/backend/observe/comparison.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 
 #include "layers/backend/observe/host_values.h"
@@ -24,10 +23,10 @@ void fill_with_nan(Backend& backend, const Tensor& x) {
 
 // Where element `index` of a tensor's memory lies, in the axes of its shape.
 std::string place_of(const Shape& shape, std::int64_t index, bool channels_last) {
-  const std::array<int, 4> memory_axes = channels_last ? std::array{0, 2, 3, 1} : std::array{0, 1, 2, 3};
+  const int rank = shape.rank();
   Shape place = shape;
-  for (int i = shape.rank() - 1; i >= 0; --i) {
-    const int axis = memory_axes[static_cast<std::size_t>(i)];
+  for (int i = rank - 1; i >= 0; --i) {
+    const int axis = !channels_last || i == 0 ? i : i == rank - 1 ? 1 : i + 1;  // N, then what follows C, then C
     place.set(axis, index % shape[axis]);
     index /= shape[axis];
   }
@@ -171,7 +170,7 @@ void Comparison::compare(const Output& output, CompareBackend::Seen& seen) {
   fail(
       "{}: {} differs from the {} backend's by {:.1e} {} (tolerance {:.0e}), first beyond at element {}: {} against {}",
       what_, output.name, owner_.reference_.name(), found.size, found.absolute ? "absolute" : "relative", tolerance,
-      place_of(shape, found.element, output.layout == nullptr && shape.rank() == 4), actual[at], expected[at]);
+      place_of(shape, found.element, output.layout == nullptr && shape.rank() > 2), actual[at], expected[at]);
 }
 
 }  // namespace convoy

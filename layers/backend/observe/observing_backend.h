@@ -12,33 +12,17 @@
 
 namespace convoy {
 
-namespace observing {
-
-/// Overrides run() for each operation of the list with Derived::observe().
-template <class Derived, class Operations>
-class Forward;
-
 template <class Derived>
-class Forward<Derived, ops::List<>> : public Backend {
- public:
-  using Backend::run;
-};
-
-template <class Derived, class Operation, class... Others>
-class Forward<Derived, ops::List<Operation, Others...>> : public Forward<Derived, ops::List<Others...>> {
- public:
-  using Forward<Derived, ops::List<Others...>>::run;
-  void run(const Operation& op) override { static_cast<Derived&>(*this).observe(op); }
-};
-
-}  // namespace observing
-
-template <class Derived>
-class ObservingBackend : public observing::Forward<Derived, ops::All> {
+class ObservingBackend : public Backend {
  public:
   /// `inner` outlives this.
   explicit ObservingBackend(Backend& inner) : inner_(inner) {}
   [[nodiscard]] Backend& inner() { return inner_; }
+
+#define CONVOY_OBSERVE(Operation) \
+  void run(const ops::Operation& op) override { static_cast<Derived&>(*this).observe(op); }
+  CONVOY_OPERATIONS(CONVOY_OBSERVE)
+#undef CONVOY_OBSERVE
 
   [[nodiscard]] std::string name() const override { return inner_.name(); }
   [[nodiscard]] std::string description() const override { return inner_.description(); }

@@ -42,11 +42,10 @@ void dispatch_activation(DType dtype, F&& f) {
 /// max(0, value); a NaN stays one.
 inline float positive_part(float value) { return value < 0.0F ? 0.0F : value; }
 
-/// An activation as it lies in memory: [N, C, H, W] is N*H*W rows of C channels, [N, C] is N rows.
+/// An activation as it lies in memory, channels-last: [N, C, ...] is rows of C channels, one for each sample and pixel.
 struct ChannelRows {
   std::int64_t rows = 0, channels = 0;
-  explicit ChannelRows(const Shape& shape)
-      : rows(shape.rank() == 4 ? shape[0] * shape[2] * shape[3] : shape[0]), channels(shape[1]) {}
+  explicit ChannelRows(const Shape& shape) : rows(shape[0] * shape.pixels()), channels(shape[1]) {}
   /// Rows that make a part worth a thread.
   [[nodiscard]] std::int64_t grain() const { return 1 + 16384 / (channels + 1); }
 };

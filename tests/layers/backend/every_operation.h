@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "tests/layers/backend/random_data.h"
@@ -194,6 +195,17 @@ inline void call_on_views(Backend& backend, std::int64_t channels) {
   }
 }
 
+/// Calls of operations whose test file registers them: backend, batch size, channels.
+using Calls = std::function<void(Backend&, std::int64_t batch, std::int64_t channels)>;
+inline std::vector<Calls>& registered_calls() {
+  static std::vector<Calls> calls;
+  return calls;
+}
+/// A variable of this type in a file of tests/layers/backend/operations adds to call_every_operation().
+struct RegisterCalls {
+  explicit RegisterCalls(Calls calls) { registered_calls().push_back(std::move(calls)); }
+};
+
 /// How each part of call_every_operation() is run: at once, unless a test wants to go on after a failure.
 using RunPart = std::function<void(const std::function<void()>&)>;
 
@@ -224,6 +236,9 @@ inline void call_every_operation(
   run([&] { call_losses(backend, batch, channels); });
   run([&] { call_updates(backend, 1000 * batch + channels); });
   run([&] { call_on_views(backend, channels); });
+  for (const Calls& calls : registered_calls()) {
+    run([&] { calls(backend, batch, channels); });
+  }
 }
 
 }  // namespace convoy

@@ -11,8 +11,6 @@ namespace {
 constexpr std::int64_t kPartBytes = 5 << 19;  // 2.5 MiB of float32 on both sides: some second-level caches' worth
 constexpr std::int64_t kMinRows = 256;        // of a product, so that its weight is worth reading
 
-std::int64_t rows_of(const Shape& shape) { return shape.rank() == 4 ? shape[2] * shape[3] : 1; }
-
 // The images [first, first + count) of x.
 Tensor images_of(const Tensor& x, std::int64_t first, std::int64_t count) {
   return x.view(first * x.shape().sample_size(), x.shape().with_batch(count));
@@ -75,7 +73,7 @@ std::int64_t images_of_part(const OnednnState& state, const Shape& x, const Shap
   const std::int64_t images = x[0];
   if (!state.upcasts) return images;
   const std::int64_t image_bytes = (x.sample_size() + y.sample_size()) * std::int64_t{sizeof(float)};
-  const std::int64_t rows = rows_of(y);
+  const std::int64_t rows = y.pixels();
   return images_at_a_time(images, kPartBytes / image_bytes, (kMinRows + rows - 1) / rows);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Batch norm (Ioffe & Szegedy 2015), in pieces: statistics apart from normalisation, for synchronised batch norm.
+// Normalisation. Batch norm is in pieces: statistics apart from normalisation, for synchronised batch norm.
 #pragma once
 
 #include "layers/backend/operation.h"
@@ -86,3 +86,11 @@ struct BatchNormBackwardResidual {
 };
 
 }  // namespace convoy::ops
+
+// The operations above (operations.h).
+#define CONVOY_NORMALIZATION_OPERATIONS(X) \
+  X(BatchNormStatistics)                   \
+  X(BatchNormApply)                        \
+  X(BatchNormBackwardReduce)               \
+  X(BatchNormBackwardApply)                \
+  X(BatchNormBackwardResidual)
