@@ -19,7 +19,8 @@ DEFAULTS = dict(model="mlp", hidden=[64, 32], size=8, channels=1, batch=16, opti
 GROUPED = [
     {"type": "conv2d", "name": "tall", "out_channels": 16, "kernel_size": [3, 1], "padding": [1, 0]},
     {"type": "relu", "name": "relu1"},
-    {"type": "conv2d", "name": "grouped", "out_channels": 32, "kernel_size": 3, "stride": [1, 2], "padding": 1, "groups": 4},
+    {"type": "conv2d", "name": "grouped", "out_channels": 32, "kernel_size": 3, "stride": [1, 2], "padding": 1,
+     "groups": 4},
     {"type": "relu", "name": "relu2"},
     {"type": "conv2d", "name": "depthwise", "out_channels": 32, "kernel_size": [1, 3], "padding": [0, 1], "groups": 32},
     {"type": "relu", "name": "relu3"},
@@ -49,6 +50,9 @@ CASES = {
     "feature_extractor": dict(model="resnet50", stem="imagenet", size=64, channels=3, batch=8, lr=0.01,
                               freeze=["stem", "layer1", "layer2", "layer3", "layer4"]),
 }
+# Without the option --slow.
+QUICK = {"toy", "mlp", "adamw", "nesterov", "label_smoothing", "mse_onehot", "grouped_conv", "freeze_adamw",
+         "resnet18_digits"}
 
 
 # ---- the reference
@@ -75,20 +79,29 @@ def make_model(case):
     return model
 
 
+def window(layer):
+    """kernel_size, stride and padding of a convolution or a pooling."""
+    values = layer["kernel_size"], layer.get("stride", 1), layer.get("padding", 0)
+    return [tuple(value) if isinstance(value, list) else value for value in values]
+
+
+# By type: the module of a layer of the config, for an input of so many channels (or features).
+MODULES = {
+    "conv2d": lambda layer, channels: torch.nn.Conv2d(channels, layer["out_channels"], *window(layer),
+                                                      groups=layer.get("groups", 1)),
+    "flatten": lambda layer, channels: torch.nn.Flatten(),
+    "linear": lambda layer, channels: torch.nn.Linear(channels, layer["out_features"]),
+    "max_pool2d": lambda layer, channels: torch.nn.MaxPool2d(*window(layer)),
+    "relu": lambda layer, channels: torch.nn.ReLU(),
+}
+
+
 def make_sequential(case):
     """The layers of a config as modules of the same names."""
     modules, x = collections.OrderedDict(), torch.zeros(1, case["channels"], case["size"], case["size"])
     for layer in case["layers"]:
-        window = [tuple(v) if isinstance(v, list) else v for v in (layer.get("kernel_size"), layer.get("stride", 1), layer.get("padding", 0))]
-        if layer["type"] == "conv2d":
-            module = torch.nn.Conv2d(x.shape[1], layer["out_channels"], *window, groups=layer.get("groups", 1))
-        elif layer["type"] == "max_pool2d":
-            module = torch.nn.MaxPool2d(*window)
-        elif layer["type"] == "linear":
-            module = torch.nn.Linear(x.shape[1], layer["out_features"])
-        else:
-            module = {"relu": torch.nn.ReLU, "flatten": torch.nn.Flatten}[layer["type"]]()
-        modules[layer["name"]], x = module, module(x)
+        modules[layer["name"]] = module = MODULES[layer["type"]](layer, x.shape[1])
+        x = module(x)
     return torch.nn.Sequential(modules)
 
 

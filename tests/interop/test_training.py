@@ -12,8 +12,8 @@ import copy
 import pytest
 
 from interop import as_input, read_group, temporary_folder, torch
-from reference import (CASES, DEFAULTS, frozen_modules, make_data, make_model, same_losses, same_model, same_slots,
-                       train_convoy, train_torch)
+from reference import (CASES, DEFAULTS, QUICK, frozen_modules, make_data, make_model, same_losses, same_model,
+                       same_slots, train_convoy, train_torch)
 
 Result = collections.namedtuple("Result", ("losses", "values", "slots"))
 Pair = collections.namedtuple("Pair", ("case", "start", "actual", "expected"))  # start: values before the first step

@@ -8,6 +8,7 @@
 
 #include "app/build/read_config.h"
 #include "layers/base/error.h"
+#include "layers/models/models.h"
 
 using namespace convoy;
 
@@ -164,9 +165,7 @@ TEST_CASE("missing keys") {
        "3:1: train.epochs: missing (give train.epochs or train.steps)"},
       {model("name = \"sequential\"\n"), "3:1: model.layers: missing (a sequential model needs [[model.layers]])"},
       {model("name = \"sequential\"\n[[model.layers]]\nname = \"a\"\n"),
-       "5:1: model.layers[0].type: missing (must be one of linear, relu, conv2d, batch_norm2d, max_pool2d, "
-       "global_avg_pool, "
-       "flatten, basic_block, bottleneck)"},
+       "5:1: model.layers[0].type: missing (must be one of " + join(kChoiceNames<LayerChoice>) + ")"},
       {model("name = \"sequential\"\n[[model.layers]]\ntype = \"relu\"\n[[model.layers]]\ntype = \"linear\"\n"),
        "7:1: model.layers[1].out_features: missing (must be an integer from 1 to 10000000)"},
       {toy("[lr_schedule]\nname = \"step\"\n"),
