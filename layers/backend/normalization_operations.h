@@ -85,6 +85,57 @@ struct BatchNormBackwardResidual {
   }
 };
 
+// ---- layer norm (Ba et al. 2016) over the channels of each sample and pixel of x [N, C, ...], a row of x's memory
+
+/// Sets mean and inverse_std = 1 / sqrt(biased variance + epsilon), float32 of one value per row, and
+/// y = gamma * (x - mean) * inverse_std + beta; gamma and beta are [C] float32.
+struct LayerNormForward {
+  static constexpr const char* kName = "layer_norm_forward";
+  In x, gamma, beta;
+  float epsilon = 0;
+  Out y, mean, inverse_std;
+  template <class V>
+  LayerNormForward visit(V& v) const {
+    return {v.in(x),
+            v.in(gamma),
+            v.in(beta),
+            epsilon,
+            v.out("y", y),
+            v.out("mean", mean),
+            v.out("inverse_std", inverse_std)};
+  }
+};
+
+/// With g = gamma * dy, xhat the normalised input and means over the row: sets
+/// dx = inverse_std * (g - mean(g) - xhat * mean(g * xhat)).
+struct LayerNormBackwardInput {
+  static constexpr const char* kName = "layer_norm_backward_input";
+  In dy, x, gamma, mean, inverse_std;
+  Out dx;
+  template <class V>
+  LayerNormBackwardInput visit(V& v) const {
+    return {v.in(dy), v.in(x), v.in(gamma), v.in(mean), v.in(inverse_std), v.out("dx", dx)};
+  }
+};
+
+/// Sets, or with accumulate adds, dgamma = sum over rows of dy * xhat, dbeta = sum of dy.
+struct LayerNormBackwardWeight {
+  static constexpr const char* kName = "layer_norm_backward_weight";
+  In dy, x, mean, inverse_std;
+  InOut dgamma, dbeta;
+  bool accumulate = false;
+  template <class V>
+  LayerNormBackwardWeight visit(V& v) const {
+    return {v.in(dy),
+            v.in(x),
+            v.in(mean),
+            v.in(inverse_std),
+            v.gradient("dgamma", dgamma, accumulate),
+            v.gradient("dbeta", dbeta, accumulate),
+            accumulate};
+  }
+};
+
 }  // namespace convoy::ops
 
 // The operations above (operations.h).
@@ -93,4 +144,7 @@ struct BatchNormBackwardResidual {
   X(BatchNormApply)                        \
   X(BatchNormBackwardReduce)               \
   X(BatchNormBackwardApply)                \
-  X(BatchNormBackwardResidual)
+  X(BatchNormBackwardResidual)             \
+  X(LayerNormForward)                      \
+  X(LayerNormBackwardInput)                \
+  X(LayerNormBackwardWeight)

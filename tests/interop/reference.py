@@ -28,6 +28,16 @@ GROUPED = [
     {"type": "flatten", "name": "flatten"},
     {"type": "linear", "name": "fc", "out_features": 10},
 ]
+NORMS = [
+    {"type": "conv2d", "name": "conv", "out_channels": 24, "kernel_size": 3, "padding": 1},
+    {"type": "layer_norm", "name": "pixel_norm"},
+    {"type": "relu", "name": "relu1"},
+    {"type": "flatten", "name": "flatten"},
+    {"type": "linear", "name": "fc1", "out_features": 40},
+    {"type": "layer_norm", "name": "norm", "epsilon": 1e-3},
+    {"type": "relu", "name": "relu2"},
+    {"type": "linear", "name": "fc2", "out_features": 10},
+]
 CASES = {
     "toy": dict(model="toy", loss="mse", lr=0.05),
     "mlp": dict(lr=0.05),
@@ -37,6 +47,7 @@ CASES = {
     "resnet50": dict(model="resnet50", stem="imagenet", size=64, channels=3, batch=8, lr=5e-4, slots=1e-2),
     "microbatches": dict(model="resnet18", stem="small", size=16, channels=3, batch=32, microbatches=2, slots=1e-2),
     "grouped_conv": dict(model="sequential", layers=GROUPED, channels=3, lr=0.02),
+    "layer_norm": dict(model="sequential", layers=NORMS, channels=3, lr=0.02, microbatches=2),
     "adamw": dict(optimizer="adamw", lr=1e-3, weight_decay=0.05),
     "lars": dict(model="resnet18", stem="small", size=16, channels=3, optimizer="lars", lr=0.05, slots=1e-2),
     "nesterov": dict(lr=0.05, nesterov=True),
@@ -51,8 +62,8 @@ CASES = {
                               freeze=["stem", "layer1", "layer2", "layer3", "layer4"]),
 }
 # Without the option --slow.
-QUICK = {"toy", "mlp", "adamw", "nesterov", "label_smoothing", "mse_onehot", "grouped_conv", "freeze_adamw",
-         "resnet18_digits"}
+QUICK = {"toy", "mlp", "adamw", "nesterov", "label_smoothing", "mse_onehot", "grouped_conv", "layer_norm",
+         "freeze_adamw", "resnet18_digits"}
 
 
 # ---- the reference
@@ -85,11 +96,19 @@ def window(layer):
     return [tuple(value) if isinstance(value, list) else value for value in values]
 
 
+class ChannelNorm(torch.nn.LayerNorm):
+    """Over the channels of each sample, or of each pixel of each sample."""
+
+    def forward(self, x):
+        return super().forward(x) if x.dim() == 2 else super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+
 # By type: the module of a layer of the config, for an input of so many channels (or features).
 MODULES = {
     "conv2d": lambda layer, channels: torch.nn.Conv2d(channels, layer["out_channels"], *window(layer),
                                                       groups=layer.get("groups", 1)),
     "flatten": lambda layer, channels: torch.nn.Flatten(),
+    "layer_norm": lambda layer, channels: ChannelNorm(channels, eps=layer.get("epsilon", 1e-5)),
     "linear": lambda layer, channels: torch.nn.Linear(channels, layer["out_features"]),
     "max_pool2d": lambda layer, channels: torch.nn.MaxPool2d(*window(layer)),
     "relu": lambda layer, channels: torch.nn.ReLU(),
