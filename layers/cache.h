@@ -29,6 +29,9 @@ class Cache {
       for (auto& tensor : entry) tensor.reset();
     }
   }
+  /// Where the microbatch stands in the run, for layers that draw random numbers; empty where none does. int64 [2]: the
+  /// updates before this step, and the position in the epoch of the first sample.
+  Tensor position;
   /// This microbatch's share of the step's samples: weighs its batch-norm statistics.
   float share = 1;
 

@@ -23,6 +23,8 @@ struct BuildContext {
   Backend& backend;
   ParameterStore& store;
   StatisticsReducer* reducer = nullptr;  ///< not null: batch norm statistics over all replicas
+  std::uint64_t unit_key = 0;            ///< for random numbers of the unit that is built; depends on seed and unit
+  bool needs_position = false;           ///< whether a layer so far needs Cache::position
   int layers = 0;                        ///< cache entries handed out so far
   double flops = 0;                      ///< of one microbatch's forward so far: products and sums of matrices only
 };

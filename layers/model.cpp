@@ -2,11 +2,13 @@
 #include "layers/model.h"
 
 #include <algorithm>
+#include <array>
 #include <set>
 
 #include "layers/base/error.h"
 #include "layers/base/option_error.h"
 #include "layers/base/profile_range.h"
+#include "layers/base/random.h"
 
 namespace convoy {
 
@@ -60,9 +62,11 @@ Model::Model(Backend& backend, std::vector<Unit> units, const Shape& input, std:
     Unit& unit = units_[static_cast<std::size_t>(i)];
     const Shape& before = infos_.empty() ? input : infos_.back().output;
     first_parameter.push_back(store_.parameters().size());
+    context.unit_key = random_key(seed, std::to_string(i));
     infos_.push_back(build_unit(held ? context : others, unit, before));
   }
   layers_ = context.layers;
+  needs_position_ = context.needs_position;
   lowest_ = lowest_learning(infos_);
   units_[static_cast<std::size_t>(lowest_)].layer->skip_input_gradient();
   refuse_double_names();
@@ -78,6 +82,17 @@ Model::Model(Backend& backend, std::vector<Unit> units, const Shape& input, std:
     if (first < end && !all[first]->frozen) elements = ParameterStore::final_elements(*all[first]);
     final_elements_[i] = elements;
   }
+}
+
+Cache Model::make_cache() const {
+  Cache cache(layers_);
+  if (needs_position_) cache.position = backend_.tensor({2}, DType::kI64);
+  return cache;
+}
+
+void Model::set_position(Cache& cache, std::int64_t update, std::int64_t first_sample) {
+  const std::array<std::int64_t, 2> position{update, first_sample};
+  if (cache.position) backend_.copy_from_host(position.data(), cache.position);
 }
 
 void Model::refuse_double_names() const {

@@ -64,7 +64,10 @@ class Model {
   Model(Backend& backend, std::vector<Unit> units, const Shape& input, std::uint64_t seed,
         StatisticsReducer* reducer = nullptr, std::vector<UnitRange> chunks = {});
 
-  [[nodiscard]] Cache make_cache() const { return Cache(layers_); }
+  [[nodiscard]] Cache make_cache() const;
+  /// Before the forward of a microbatch in training: the updates before this step, and the position in the epoch of the
+  /// first sample. Copies from the host, so not within what is recorded.
+  void set_position(Cache& cache, std::int64_t update, std::int64_t first_sample);
   /// x: the chunk's input in compute type, any batch and image size. Evaluation leaves the cache empty and uses the
   /// running statistics.
   Tensor forward(const Tensor& x, Cache& cache, Mode mode, int chunk = 0, const Progress& progress = {});
@@ -115,6 +118,7 @@ class Model {
   std::vector<UnitRange> chunks_;
   std::vector<std::int64_t> final_elements_;  // per held unit: the end of its range, and of those of units after it
   int layers_ = 0;
+  bool needs_position_ = false;
   int lowest_ = 0;  // unit that learns, of the whole network
 };
 

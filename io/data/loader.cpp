@@ -99,6 +99,7 @@ void Loader::lay_out(Slot& slot, const Range& global) const {
     const std::int64_t offset = range.first - slot.local.first;
     Batch& batch = slot.step.microbatches[static_cast<std::size_t>(m)];
     batch.samples = range.count;
+    batch.first_position = range.first;
     batch.input_shape =
         sample.rank() == 3 ? Shape{range.count, sample[0], sample[1], sample[2]} : Shape{range.count, sample[0]};
     batch.input_dtype = dataset_.input_dtype();

@@ -3,6 +3,8 @@
 // Input, memory layout, element-wise operations and pooling.
 #pragma once
 
+#include <cmath>
+
 #include "layers/backend/operation.h"
 
 namespace convoy::ops {
@@ -76,6 +78,26 @@ struct ReluBackward {
   ReluBackward visit(V& v) const {
     return {v.in(dy), v.in(y), v.out("dx", dx)};
   }
+};
+
+/// Sets y = x / (1 - probability) where an element is kept, else 0; the same operation turns dy into dx. y may be x.
+/// With position = {update, first} (int64 [2], see Cache) and stream = random_bits(key, update), element e (in
+/// memory) of sample s of [N, ...] is kept if random_word(stream, (first + s) * elements of a sample + e) is at least
+/// probability * 2^32.
+struct Dropout {
+  static constexpr const char* kName = "dropout";
+  In x, position;
+  std::uint64_t key = 0;
+  double probability = 0;
+  Out y;
+  template <class V>
+  Dropout visit(V& v) const {
+    return {v.in(x), v.in(position), key, probability, v.out("y", y)};
+  }
+  [[nodiscard]] std::uint64_t threshold() const {
+    return static_cast<std::uint64_t>(std::llround(probability * 0x1p32));
+  }
+  [[nodiscard]] float scale() const { return static_cast<float>(1 / (1 - probability)); }
 };
 
 /// y += x.
@@ -172,6 +194,7 @@ struct GlobalAvgPoolBackward {
   X(Unflatten)                           \
   X(ReluForward)                         \
   X(ReluBackward)                        \
+  X(Dropout)                             \
   X(Add)                                 \
   X(Scale)                               \
   X(Axpy)                                \

@@ -13,6 +13,7 @@ namespace convoy {
 
 struct Batch {
   std::int64_t samples = 0;              ///< may be 0 in the last, partial batch of an epoch
+  std::int64_t first_position = 0;       ///< of its first sample in the epoch; the others follow
   Shape input_shape;                     ///< [samples, C, H, W] or [samples, F]
   DType input_dtype = DType::kF32;       ///< kU8: images 0..255; kF32: inputs as the network takes them
   const void* inputs = nullptr;          ///< channels-last (NHWC) in memory for rank 4

@@ -11,8 +11,14 @@
 
 namespace convoy {
 
+#ifdef __CUDACC__
+#define CONVOY_HOST_DEVICE __host__ __device__
+#else
+#define CONVOY_HOST_DEVICE
+#endif
+
 /// A bijective mix of 64 bits.
-inline std::uint64_t mix64(std::uint64_t x) {
+CONVOY_HOST_DEVICE inline std::uint64_t mix64(std::uint64_t x) {
   x += 0x9e3779b97f4a7c15ULL;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
@@ -26,7 +32,15 @@ inline std::uint64_t random_key(std::uint64_t seed, std::string_view name) {
   return mix64(hash ^ mix64(seed));
 }
 
-inline std::uint64_t random_bits(std::uint64_t key, std::uint64_t counter) { return mix64(key ^ mix64(counter)); }
+CONVOY_HOST_DEVICE inline std::uint64_t random_bits(std::uint64_t key, std::uint64_t counter) {
+  return mix64(key ^ mix64(counter));
+}
+
+/// The 32-bit words of SplitMix64's sequence from `key`, the lower half of each number first.
+CONVOY_HOST_DEVICE inline std::uint32_t random_word(std::uint64_t key, std::uint64_t index) {
+  const std::uint64_t bits = mix64(key + index / 2 * 0x9e3779b97f4a7c15ULL);
+  return static_cast<std::uint32_t>(index % 2 == 0 ? bits : bits >> 32);
+}
 
 /// Uniform on [0, 1), 53 bits.
 inline double random_uniform(std::uint64_t key, std::uint64_t counter) {

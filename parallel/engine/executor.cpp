@@ -80,6 +80,9 @@ LossTotals Executor::train_step(std::span<const Batch> microbatches, std::int64_
     preloaded_ = false;
     for (const Batch& batch : microbatches) kind.push_back(static_cast<double>(batch.samples));
   }
+  for (std::size_t i = 0; i < caches_.size(); ++i) {
+    model_.set_position(caches_[i], update, microbatches[i].first_position);
+  }
   recording_.run(kind, [this] { compute_gradients(); });
   lap(Phase::kBackward);
   run(schedule_.actions[static_cast<std::size_t>(coordinates_.stage)].back());

@@ -72,6 +72,7 @@ LossTotals ScatterRunner::train_step(std::span<const Batch> microbatches, std::i
   lap(Phase::kScatter);
 
   cache_.share = 1.0F / static_cast<float>(all_.size());
+  model_.set_position(cache_, update, batch.first_position + all_.rank() * part.shape()[0]);
   const Tensor outputs = model_.forward(transfer_.inputs(part), cache_, Mode::kTraining);
   lap(Phase::kForward);
   Tensor all_outputs, all_doutputs;

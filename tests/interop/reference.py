@@ -38,6 +38,14 @@ NORMS = [
     {"type": "relu", "name": "relu2"},
     {"type": "linear", "name": "fc2", "out_features": 10},
 ]
+DROPOUTS = [
+    {"type": "conv2d", "name": "conv", "out_channels": 12, "kernel_size": 3, "padding": 1},
+    {"type": "dropout", "name": "drop1", "probability": 0.2},
+    {"type": "relu", "name": "relu"},
+    {"type": "flatten", "name": "flatten"},
+    {"type": "dropout", "name": "drop2"},
+    {"type": "linear", "name": "fc", "out_features": 10},
+]
 CASES = {
     "toy": dict(model="toy", loss="mse", lr=0.05),
     "mlp": dict(lr=0.05),
@@ -48,6 +56,7 @@ CASES = {
     "microbatches": dict(model="resnet18", stem="small", size=16, channels=3, batch=32, microbatches=2, slots=1e-2),
     "grouped_conv": dict(model="sequential", layers=GROUPED, channels=3, lr=0.02),
     "layer_norm": dict(model="sequential", layers=NORMS, channels=3, lr=0.02, microbatches=2),
+    "dropout": dict(model="sequential", layers=DROPOUTS, channels=3, lr=0.02, microbatches=2),
     "adamw": dict(optimizer="adamw", lr=1e-3, weight_decay=0.05),
     "lars": dict(model="resnet18", stem="small", size=16, channels=3, optimizer="lars", lr=0.05, slots=1e-2),
     "nesterov": dict(lr=0.05, nesterov=True),
@@ -61,8 +70,8 @@ CASES = {
     "feature_extractor": dict(model="resnet50", stem="imagenet", size=64, channels=3, batch=8, lr=0.01,
                               freeze=["stem", "layer1", "layer2", "layer3", "layer4"]),
 }
-# Without the option --slow.
-QUICK = {"toy", "mlp", "adamw", "nesterov", "label_smoothing", "mse_onehot", "grouped_conv", "layer_norm",
+# Cases without the marker slow.
+QUICK = {"toy", "mlp", "adamw", "nesterov", "label_smoothing", "mse_onehot", "grouped_conv", "layer_norm", "dropout",
          "freeze_adamw", "resnet18_digits"}
 
 
@@ -103,10 +112,46 @@ class ChannelNorm(torch.nn.LayerNorm):
         return super().forward(x) if x.dim() == 2 else super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
 
+def mix64(x):
+    """SplitMix64's finaliser (Steele et al. 2014), of an array of uint64."""
+    x = np.asarray(x, np.uint64) + np.uint64(0x9e3779b97f4a7c15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xbf58476d1ce4e5b9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94d049bb133111eb)
+    return x ^ (x >> np.uint64(31))
+
+
+def random_key(seed, name):
+    digest = 0xcbf29ce484222325  # FNV-1a
+    for byte in name.encode():
+        digest = (digest ^ byte) * 0x100000001b3 % 2**64
+    return int(mix64([digest ^ int(mix64([seed])[0])])[0])
+
+
+class CounterDropout(torch.nn.Module):
+    """Drops what convoy's dropout drops: a pure function of seed, unit, update, sample and element."""
+    SEED = 1  # of base_config()
+
+    def __init__(self, unit, name, probability):
+        super().__init__()
+        self.key = random_key(random_key(self.SEED, str(unit)), name)
+        self.probability, self.update, self.first = probability, 0, 0
+
+    def forward(self, x):
+        channels_last = x if x.dim() == 2 else x.permute(0, 2, 3, 1)
+        stream = mix64([self.key ^ int(mix64([self.update])[0])])[0]
+        index = np.arange(x.numel(), dtype=np.uint64) + np.uint64(self.first * x[0].numel())
+        bits = mix64(stream + index // np.uint64(2) * np.uint64(0x9e3779b97f4a7c15))
+        words = np.where(index % np.uint64(2) == 0, bits & np.uint64(0xffffffff), bits >> np.uint64(32))
+        kept = torch.from_numpy(words >= round(self.probability * 2**32)).reshape(channels_last.shape)
+        kept = kept if x.dim() == 2 else kept.permute(0, 3, 1, 2)
+        return x * kept / (1 - self.probability)
+
+
 # By type: the module of a layer of the config, for an input of so many channels (or features).
 MODULES = {
     "conv2d": lambda layer, channels: torch.nn.Conv2d(channels, layer["out_channels"], *window(layer),
                                                       groups=layer.get("groups", 1)),
+    "dropout": lambda layer, channels: CounterDropout(layer["unit"], layer["name"], layer.get("probability", 0.5)),
     "flatten": lambda layer, channels: torch.nn.Flatten(),
     "layer_norm": lambda layer, channels: ChannelNorm(channels, eps=layer.get("epsilon", 1e-5)),
     "linear": lambda layer, channels: torch.nn.Linear(channels, layer["out_features"]),
@@ -118,8 +163,8 @@ MODULES = {
 def make_sequential(case):
     """The layers of a config as modules of the same names."""
     modules, x = collections.OrderedDict(), torch.zeros(1, case["channels"], case["size"], case["size"])
-    for layer in case["layers"]:
-        modules[layer["name"]] = module = MODULES[layer["type"]](layer, x.shape[1])
+    for unit, layer in enumerate(case["layers"]):
+        modules[layer["name"]] = module = MODULES[layer["type"]]({**layer, "unit": unit}, x.shape[1])
         x = module(x)
     return torch.nn.Sequential(modules)
 
@@ -236,6 +281,8 @@ def train_torch(model, case, inputs, targets):
             statistics.begin()
         total = 0.0
         for i in range(parts):
+            for dropout in (module for module in model.modules() if isinstance(module, CounterDropout)):
+                dropout.update, dropout.first = step, step * case["batch"] + i * case["batch"] // parts
             loss = loss_of(model(x[i]), t[i]) / parts
             loss.backward()
             total += loss.item()

@@ -24,7 +24,7 @@ except ImportError:
 USAGE, FAILURE = 2, 1  # exit codes
 ENVIRONMENT = {**os.environ, **MPI_AS_ROOT, "OMP_NUM_THREADS": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
 
-# Convolutions, batch norm and a residual block: everything that has state, and quick. 42,000 parameters.
+# Convolutions, batch norm, a residual block and dropout: everything that has state, and quick. 42,000 parameters.
 SMALL_NET = {
     "name": "sequential",
     "layers": [
@@ -33,6 +33,7 @@ SMALL_NET = {
         {"type": "relu"},
         {"type": "basic_block", "name": "block", "channels": 32, "stride": 2},
         {"type": "global_avg_pool"},
+        {"type": "dropout", "probability": 0.1},
         {"type": "linear", "name": "fc", "out_features": 10},
     ],
 }
