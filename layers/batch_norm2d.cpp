@@ -52,23 +52,32 @@ void BatchNorm2d::reduce_statistics(double count, const Tensor& mean, const Tens
   backend_->copy_from_host(v.data(), variance);
 }
 
-Tensor BatchNorm2d::normalize(const Tensor& x, const Tensor& mean, const Tensor& variance, const Tensor& residual,
-                              Cache& cache, Mode mode) {
-  Tensor y = output(x.shape());
-  const Tensor &gamma = weight_->weight.master, &beta = bias_->weight.master;
+Activation BatchNorm2d::normalized(const Tensor& x, const Tensor& mean, const Tensor& variance, const Tensor& residual,
+                                   Cache& cache, Mode mode) {
   Tensor* mask = relu_ && mode == Mode::kTraining ? &saved(cache)[kReluMask] : nullptr;
-  backend_->run(ops::BatchNormApply{x, mean, variance, gamma, beta, kEpsilon, residual, relu_, y, mask});
-  return y;
+  return {output(x.shape()), Activation::Pending{x, mean, variance, weight_->weight.master, bias_->weight.master,
+                                                 kEpsilon, residual, relu_, mask}};
 }
 
-Tensor BatchNorm2d::forward_add(const Tensor& x, const Tensor& residual, Cache& cache, Mode mode) {
-  if (mode == Mode::kEvaluation || running_->frozen) {
-    return normalize(x, running_->mean, running_->variance, residual, cache, mode);
-  }
+Tensor BatchNorm2d::forward(const Tensor& x, Cache& cache, Mode mode) {
+  const Moments set = moments(cache, mode);
+  if (set.mean) backend_->run(ops::BatchNormStatistics{x, set.mean, set.variance});
+  return forward_pending(x, Tensor(), cache, mode).materialize(*backend_);
+}
+
+Moments BatchNorm2d::moments(Cache& cache, Mode mode) {
+  if (mode == Mode::kEvaluation || running_->frozen) return {};
   auto& slots = saved(cache);
   slots[kMean] = backend_->tensor({channels_}, DType::kF32);
   slots[kVariance] = backend_->tensor({channels_}, DType::kF32);
-  backend_->run(ops::BatchNormStatistics{x, slots[kMean], slots[kVariance]});
+  return {slots[kMean], slots[kVariance]};
+}
+
+Activation BatchNorm2d::forward_pending(const Tensor& x, const Tensor& residual, Cache& cache, Mode mode) {
+  if (mode == Mode::kEvaluation || running_->frozen) {
+    return normalized(x, running_->mean, running_->variance, residual, cache, mode);
+  }
+  auto& slots = saved(cache);
   auto count = static_cast<double>(values_per_channel(x));
   if (reducer_ != nullptr) {
     reduce_statistics(count, slots[kMean], slots[kVariance]);
@@ -80,12 +89,11 @@ Tensor BatchNorm2d::forward_add(const Tensor& x, const Tensor& residual, Cache& 
         "larger images, or data.drop_last = true)",
         path_);
   }
-  Tensor y = normalize(x, slots[kMean], slots[kVariance], residual, cache, mode);
   backend_->run(ops::Axpy{cache.share, slots[kMean], running_->step_mean});
   backend_->run(
       ops::Axpy{static_cast<float>(cache.share * (count / (count - 1))), slots[kVariance], running_->step_variance});
   slots[kInput] = x;
-  return y;
+  return normalized(x, slots[kMean], slots[kVariance], residual, cache, mode);
 }
 
 // With statistics that do not depend on x: dx = gamma / sqrt(variance + epsilon) * g. The terms of the two sums, zero

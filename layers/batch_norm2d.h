@@ -11,6 +11,7 @@
 #include <memory>
 #include <string_view>
 
+#include "layers/activation.h"
 #include "layers/base/options.h"
 #include "layers/layer.h"
 
@@ -22,9 +23,12 @@ class BatchNorm2d final : public Layer {
   /// [N, C, H, W] or [N, C], unchanged.
   Shape build(BuildContext& context, const std::string& path, const Shape& input) override;
   [[nodiscard]] Shape output_shape(const Shape& input) const override { return input; }
-  Tensor forward(const Tensor& x, Cache& cache, Mode mode) override { return forward_add(x, Tensor(), cache, mode); }
-  /// With `residual` (x's shape) added before the ReLU.
-  Tensor forward_add(const Tensor& x, const Tensor& residual, Cache& cache, Mode mode);
+  Tensor forward(const Tensor& x, Cache& cache, Mode mode) override;
+  /// The first half of forward(): memory for the moments of the input, for who sets them; empty in evaluation.
+  [[nodiscard]] Moments moments(Cache& cache, Mode mode);
+  /// The second half, once the moments are set, up to the normalisation, which is left pending. `residual` (x's shape,
+  /// or empty) is added before the ReLU.
+  Activation forward_pending(const Tensor& x, const Tensor& residual, Cache& cache, Mode mode);
   Tensor backward_input(const Tensor& dy, Cache& cache) override { return backward_through(mask(cache), dy, cache); }
   /// What the ReLU lets through of a gradient, also of the residual's; empty without a ReLU. Until backward_input().
   [[nodiscard]] Tensor mask(Cache& cache) const;
@@ -35,9 +39,9 @@ class BatchNorm2d final : public Layer {
  private:
   Tensor backward_frozen(const Tensor& mask, const Tensor& dy);
   void reduce_statistics(double count, const Tensor& mean, const Tensor& variance);
-  // y of these statistics; keeps the mask of ReLU for backward.
-  Tensor normalize(const Tensor& x, const Tensor& mean, const Tensor& variance, const Tensor& residual, Cache& cache,
-                   Mode mode);
+  // x normalised with these statistics; its application leaves the mask of ReLU for backward.
+  Activation normalized(const Tensor& x, const Tensor& mean, const Tensor& variance, const Tensor& residual,
+                        Cache& cache, Mode mode);
   [[nodiscard]] static std::int64_t values_per_channel(const Tensor& x) { return x.size() / x.shape()[1]; }
 
   bool relu_;

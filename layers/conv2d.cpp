@@ -39,12 +39,15 @@ Shape Conv2d::build(BuildContext& context, const std::string& path, const Shape&
   return output_shape(input);
 }
 
-Tensor Conv2d::forward(const Tensor& x, Cache& cache, Mode mode) {
-  Tensor y = output(output_shape(x.shape()));
-  backend_->run(ops::Conv2dForward{spec_, x, weight_->weight, bias_ != nullptr ? &bias_->weight : nullptr, y});
+Tensor Conv2d::forward(const Activation& x, Cache& cache, Mode mode, const Moments& moments) {
+  Tensor y = output(output_shape(x.values.shape()));
+  const auto prologue = x.prologue();
+  const ops::BatchNormStatistics epilogue{y, moments.mean, moments.variance};
+  backend_->run(ops::Conv2dForward{spec_, x.values, weight_->weight, bias_ != nullptr ? &bias_->weight : nullptr, y,
+                                   prologue ? &*prologue : nullptr, moments.mean ? &epilogue : nullptr});
   if (mode == Mode::kTraining) {
-    saved_input_shape(cache) = x.shape();
-    if (!weight_->frozen) saved(cache)[kInput] = x;
+    saved_input_shape(cache) = x.values.shape();
+    if (!weight_->frozen) saved(cache)[kInput] = x.values;
   }
   return y;
 }

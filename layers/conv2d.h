@@ -7,6 +7,7 @@
 #include <memory>
 #include <string_view>
 
+#include "layers/activation.h"
 #include "layers/base/options.h"
 #include "layers/layer.h"
 
@@ -21,7 +22,9 @@ class Conv2d final : public Layer {
   /// k.
   Shape build(BuildContext& context, const std::string& path, const Shape& input) override;
   [[nodiscard]] Shape output_shape(const Shape& input) const override;
-  Tensor forward(const Tensor& x, Cache& cache, Mode mode) override;
+  Tensor forward(const Tensor& x, Cache& cache, Mode mode) override { return forward({x}, cache, mode, {}); }
+  /// The same of an activation that may be pending; sets the moments of the output, where there are any.
+  Tensor forward(const Activation& x, Cache& cache, Mode mode, const Moments& moments);
   Tensor backward_input(const Tensor& dy, Cache& cache) override;
   /// backward_input(), added to dx.
   void backward_input_add(const Tensor& dy, Cache& cache, const Tensor& dx);

@@ -43,14 +43,12 @@ Shape ResidualBlock::output_shape(const Shape& input) const {
 
 Tensor ResidualBlock::forward(const Tensor& x, Cache& cache, Mode mode) {
   Tensor shortcut = x;
-  if (downsample_) shortcut = downsample_->norm.forward(downsample_->conv.forward(x, cache, mode), cache, mode);
-  Tensor y = x;
-  for (std::size_t i = 0; i < path_.size(); ++i) {
-    y = path_[i]->conv.forward(y, cache, mode);
-    const bool last = i + 1 == path_.size();
-    y = path_[i]->norm.forward_add(y, last ? shortcut : Tensor(), cache, mode);
+  if (downsample_) shortcut = downsample_->forward({x}, Tensor(), cache, mode).materialize(*backend_);
+  Activation y{x};
+  for (const auto& layers : path_) {
+    y = layers->forward(y, layers == path_.back() ? shortcut : Tensor(), cache, mode);
   }
-  return y;
+  return y.materialize(*backend_);
 }
 
 Tensor ResidualBlock::propagate(const Tensor& dy, Cache& cache, bool weights) {

@@ -37,6 +37,10 @@ class ResidualBlock final : public Layer {
   struct ConvNorm {
     Conv2d conv;
     BatchNorm2d norm;
+    Activation forward(const Activation& x, const Tensor& residual, Cache& cache, Mode mode) {
+      const Tensor y = conv.forward(x, cache, mode, norm.moments(cache, mode));
+      return norm.forward_pending(y, residual, cache, mode);
+    }
     void backward_weight(Cache& cache) {
       norm.backward_weight(cache);
       conv.backward_weight(cache);

@@ -56,6 +56,21 @@ class Backend : public ops::Interface {
   virtual void synchronize() {}
   /// After everything started so far. The host's clock, for backends whose operations are done when they return.
   [[nodiscard]] virtual std::unique_ptr<TimeMark> mark();
+  /// Whether run(op) fuses the parts that op has.
+  [[nodiscard]] virtual bool fuses(const ops::Conv2dForward& op) const {
+    static_cast<void>(op);
+    return false;
+  }
+  /// Runs an operation that has parts, and its parts, one after the other. False, and nothing done, if it has none.
+  template <class Operation>
+  bool run_apart(const Operation& op) {
+    if (op.prologue == nullptr && op.epilogue == nullptr) return false;
+    if (op.prologue != nullptr) run(*op.prologue);
+    run(op.alone());
+    if (op.epilogue != nullptr) run(*op.epilogue);
+    return true;
+  }
+
   /// Runs `body`, which calls operations of this backend (and of communicators on its memory) but none that waits or
   /// copies from the host, and keeps them for replay(), which alone carries them out. Nothing, and `body` not run,
   /// where the device cannot.

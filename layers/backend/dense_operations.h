@@ -3,7 +3,7 @@
 // Linear layers and convolutions. x, w, y have the compute type; products are accumulated in float32.
 #pragma once
 
-#include "layers/backend/operation.h"
+#include "layers/backend/normalization_operations.h"
 
 namespace convoy::ops {
 
@@ -65,10 +65,15 @@ struct Conv2dForward {
   const Weight& w;
   const Weight* bias = nullptr;
   Out y;
+  const BatchNormApply* prologue = nullptr;       ///< sets x
+  const BatchNormStatistics* epilogue = nullptr;  ///< of y
   template <class V>
   Conv2dForward visit(V& v) const {
-    return {spec, v.in(x), v.in(w), v.in(bias), v.out("y", y)};
+    const BatchNormApply* first = visit_part(v, prologue);
+    return {spec, v.in(x), v.in(w), v.in(bias), v.out("y", y), first, visit_part(v, epilogue)};
   }
+  /// Without its parts.
+  [[nodiscard]] Conv2dForward alone() const { return {spec, x, w, bias, y}; }
   [[nodiscard]] std::string detail() const { return conv2d_detail(spec, x.shape()); }
   [[nodiscard]] double flops() const { return conv2d_flops(spec, y); }
 };

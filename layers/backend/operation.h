@@ -12,13 +12,17 @@
 //   flops()   its floating-point operations; a multiply-add counts as two. The default is 0: memory bounds its time.
 //
 // Activations have the compute type of the backend. Parameters, gradients of parameters, statistics and optimizer state
-// are float32. Tensors of rank 4 are [N, C, H, W] in shape and channels-last in memory. A tensor that an operation can
-// do without is empty, a weight is null.
+// are float32. An operation may have parts: another operation as prologue, which sets what it reads, or as epilogue,
+// which reads what it sets. A backend fuses them (Backend::fuses) or runs them one after the other
+// (Backend::run_apart). Tensors of rank 4 are [N, C, H, W] in shape and channels-last in memory. A tensor that an
+// operation can do without is empty, a weight is null.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
+#include <tuple>
 
 #include "layers/base/size2d.h"
 #include "layers/base/tensor.h"
@@ -108,6 +112,12 @@ namespace convoy::ops {
 using In = const Tensor&;     ///< read
 using Out = const Tensor&;    ///< set
 using InOut = const Tensor&;  ///< read and changed
+
+/// Visits a part of an operation, its prologue or epilogue; null stays null. The visitor holds the result.
+template <class V, class Part>
+const Part* visit_part(V& v, const Part* part) {
+  return part != nullptr ? &std::get<std::optional<Part>>(v.parts).emplace(part->visit(v)) : nullptr;
+}
 
 /// "3x3 64 -> 128 /2, [16, 64, 32, 32]"
 [[nodiscard]] std::string conv2d_detail(const Conv2dSpec& spec, const Shape& input);

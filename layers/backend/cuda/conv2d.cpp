@@ -44,6 +44,7 @@ std::unique_ptr<WeightLayout> CudaBackend::conv2d_layout(const Conv2dSpec& spec,
 }
 
 void CudaBackend::run(const ops::Conv2dForward& op) {
+  if (run_apart(op)) return;
   if (op.y.size() == 0) return;
   const ConvPlanKey key = plan_key(ConvDirection::kForward, op.spec, op.x.shape(), options_.compute);
   const Tensor input = padded_input(*state_, *this, key, op.x);

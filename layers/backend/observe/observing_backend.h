@@ -6,7 +6,9 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <tuple>
 
 #include "layers/backend/backend.h"
 
@@ -20,9 +22,11 @@ class ObservingBackend : public Backend {
   [[nodiscard]] Backend& inner() { return inner_; }
 
 #define CONVOY_OBSERVE(Operation) \
-  void run(const ops::Operation& op) override { static_cast<Derived&>(*this).observe(op); }
+  void run(const ops::Operation& op) override { pass(op); }
   CONVOY_OPERATIONS(CONVOY_OBSERVE)
 #undef CONVOY_OBSERVE
+
+  [[nodiscard]] bool fuses(const ops::Conv2dForward& op) const override { return inner_.fuses(op); }
 
   [[nodiscard]] std::string name() const override { return inner_.name(); }
   [[nodiscard]] std::string description() const override { return inner_.description(); }
@@ -54,11 +58,21 @@ class ObservingBackend : public Backend {
   void refresh_compute(Weight& weight) override { inner_.refresh_compute(weight); }
 
  private:
+  // Parts that the inner backend does not fuse are observed each by itself.
+  template <class Operation>
+  void pass(const Operation& op) {
+    if constexpr (requires { op.alone(); }) {
+      if (!inner_.fuses(op) && this->run_apart(op)) return;
+    }
+    static_cast<Derived&>(*this).observe(op);
+  }
+
   Backend& inner_;
 };
 
 /// A visitor of operands that changes nothing. Others derive from it and hide what they are about.
 struct OperandVisitor {
+  std::tuple<std::optional<ops::BatchNormApply>, std::optional<ops::BatchNormStatistics>> parts;  ///< ops::visit_part()
   const Tensor& in(const Tensor& x) { return x; }
   const Weight& in(const Weight& w) { return w; }
   const Weight* in(const Weight* w) { return w; }

@@ -139,6 +139,7 @@ std::unique_ptr<WeightLayout> OnednnBackend::conv2d_layout(const Conv2dSpec& spe
 }
 
 void OnednnBackend::run(const ops::Conv2dForward& op) {
+  if (run_apart(op)) return;
   const OnednnWeightLayout& layout = layout_of(op.w);
   if (over_packed_pixels(op.spec, layout.of_rows())) {
     return run(ops::Conv2dForward{without_stride(op.spec), packed_pixels(*this, op.spec, op.x), op.w, op.bias, op.y});

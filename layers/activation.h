@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// An activation between two layers, of which a batch norm, an addition and a ReLU may still be pending: the layer that
+// reads it passes them to its operation as a prologue, so that a backend can apply them as it reads.
+#pragma once
+
+#include <optional>
+
+#include "layers/backend/backend.h"
+
+namespace convoy {
+
+struct Activation {
+  /// The operands of ops::BatchNormApply.
+  struct Pending {
+    Tensor x, mean, variance, gamma, beta;
+    float epsilon = 0;
+    Tensor residual;
+    bool relu = false;
+    Tensor* mask = nullptr;
+  };
+
+  Tensor values;  ///< set, or what `pending` sets
+  std::optional<Pending> pending{};
+
+  /// The pending operation, or nothing; it refers to this activation.
+  [[nodiscard]] std::optional<ops::BatchNormApply> prologue() const {
+    if (!pending) return std::nullopt;
+    const Pending& p = *pending;
+    return ops::BatchNormApply{p.x, p.mean, p.variance, p.gamma, p.beta, p.epsilon, p.residual, p.relu, values, p.mask};
+  }
+  /// The values, after what was pending has been applied in one pass.
+  [[nodiscard]] Tensor materialize(Backend& backend) const {
+    if (const auto operation = prologue()) backend.run(*operation);
+    return values;
+  }
+};
+
+/// Mean and biased variance of a batch norm's input, float32 [C]; empty where it takes none.
+struct Moments {
+  Tensor mean, variance;
+};
+
+}  // namespace convoy
