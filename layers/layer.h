@@ -29,6 +29,16 @@ struct BuildContext {
   double flops = 0;                      ///< of one microbatch's forward so far: products and sums of matrices only
 };
 
+/// For a microbatch of so many layers. The position, if one is needed, is that of the run's first sample.
+[[nodiscard]] inline Cache make_cache(Backend& backend, int layers, bool needs_position) {
+  Cache cache(layers);
+  if (needs_position) {
+    cache.position = backend.tensor({2}, DType::kI64);
+    backend.zero(cache.position);
+  }
+  return cache;
+}
+
 class Layer {
  public:
   virtual ~Layer() = default;

@@ -84,12 +84,6 @@ Model::Model(Backend& backend, std::vector<Unit> units, const Shape& input, std:
   }
 }
 
-Cache Model::make_cache() const {
-  Cache cache(layers_);
-  if (needs_position_) cache.position = backend_.tensor({2}, DType::kI64);
-  return cache;
-}
-
 void Model::set_position(Cache& cache, std::int64_t update, std::int64_t first_sample) {
   const std::array<std::int64_t, 2> position{update, first_sample};
   if (cache.position) backend_.copy_from_host(position.data(), cache.position);

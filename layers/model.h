@@ -64,7 +64,7 @@ class Model {
   Model(Backend& backend, std::vector<Unit> units, const Shape& input, std::uint64_t seed,
         StatisticsReducer* reducer = nullptr, std::vector<UnitRange> chunks = {});
 
-  [[nodiscard]] Cache make_cache() const;
+  [[nodiscard]] Cache make_cache() const { return convoy::make_cache(backend_, layers_, needs_position_); }
   /// Before the forward of a microbatch in training: the updates before this step, and the position in the epoch of the
   /// first sample. Copies from the host, so not within what is recorded.
   void set_position(Cache& cache, std::int64_t update, std::int64_t first_sample);

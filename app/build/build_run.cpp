@@ -9,6 +9,8 @@
 #include "app/build/run_state.h"
 #include "app/build/start_check.h"
 #include "app/config/config_printer.h"
+#include "io/data/datasets.h"
+#include "io/hdf5/validation.h"
 #include "layers/backend/observe/profile_backend.h"
 #include "layers/base/error.h"
 #include "parallel/comm/agree.h"
@@ -21,6 +23,22 @@ namespace convoy {
 namespace {
 
 constexpr double kLoadTimeout = 600;  // seconds, until the config says parallel.timeout
+
+// Rank 0 validates the HDF5 files from which the samples are read, for all ranks that see the same files.
+void validate_data(const Config& config, const DataPlaces& data, Communicator& all) {
+  if (config.data.kind != "hdf5") return;
+  const auto validate = [&] {
+    for (const std::string& source : {data.train, data.validation}) {
+      try {
+        if (!source.empty()) hdf5::validate_together(dataset_files(config.data.kind, source, true));
+      } catch (const Error&) {  // opening the data says what is wrong
+      }
+    }
+    return hdf5::validated_files();
+  };
+  const std::string files = on_root(all, validate, "validating the data files");
+  if (all.rank() > 0) hdf5::add_validated_files(files);
+}
 
 // What needs no word with other ranks: layout, data, backend.
 void build_basics(Run& run, const World& world, int ranks, const DataPlaces& data) {
@@ -128,6 +146,7 @@ std::unique_ptr<Run> build_run(const World& world, const RankGroup& ranks, Loade
   DataPlaces data{run->config.data.train, run->config.data.validation, {}};
   if (loaded.stage_data) data = stage_data(run->config, world, all);
   run->staging = data.lines;
+  validate_data(run->config, data, all);
   agree(
       all, [&] { build_basics(*run, world, ranks.size(), data); }, "building the run");
   check_devices(all, run->config, run->device, run->host);

@@ -13,7 +13,7 @@
 #include "app/commands/commands.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/data/shards.h"
-#include "io/hdf5/hdf5_trial.h"
+#include "io/hdf5/validation.h"
 #include "layers/base/error.h"
 #include "layers/base/format_bytes.h"
 
@@ -138,7 +138,7 @@ int inspect_command(const InspectArguments& arguments) {
     return 0;
   }
   const std::vector<std::string> shards = find_shards(path);
-  hdf5::try_reading_together(shards);
+  hdf5::validate_together(shards);
   for (const std::string& shard : shards) {
     inspect_file(shard);
     fmt::print("\n");

@@ -8,7 +8,7 @@
 #include "io/data/hdf5_dataset.h"
 #include "io/data/hdf5_jpegs.h"
 #include "io/data/shards.h"
-#include "io/hdf5/hdf5_trial.h"
+#include "io/hdf5/validation.h"
 
 namespace convoy {
 
@@ -105,7 +105,7 @@ std::vector<std::unique_ptr<Source>> open_parts(const std::vector<std::string>& 
   std::vector<std::string> paths;
   paths.reserve(sources.size());
   for (const std::string& source : sources) paths.push_back(Hdf5Source(source).path);
-  hdf5::try_reading_together(paths);
+  hdf5::validate_together(paths);
   std::vector<std::unique_ptr<Source>> parts;
   parts.reserve(sources.size());
   for (const std::string& source : sources) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The lock, handles, error text and opening of hdf5.h; hdf5_data.cpp has the data sets, hdf5_attributes.cpp the
-// attributes. Relies on the C API, and on hdf5_trial.h before a file is opened. Invariant: every function that calls
+// attributes. Relies on the C API, and on validation.h before a file is opened. Invariant: every function that calls
 // HDF5 holds the lock first.
 #include "io/hdf5/hdf5.h"
 
@@ -13,7 +13,7 @@
 #include <string_view>
 
 #include "io/hdf5/hdf5_check.h"
-#include "io/hdf5/hdf5_trial.h"
+#include "io/hdf5/validation.h"
 
 namespace convoy::hdf5 {
 
@@ -101,7 +101,7 @@ File::File(const std::string& path, Trust origin) : path_(path) {
   if (!readable) fail("cannot read {}: {}", path, std::strerror(reason));
 
   const auto guard = lock();
-  if (origin == Trust::kUntrusted) try_reading(path);
+  if (origin == Trust::kUntrusted) validate(path);
   const Handle access = access_list(path);
   const hid_t id = H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.id());
   if (id < 0) throw_hdf5_error("H5Fopen", path + ": not a whole HDF5 file");

@@ -68,7 +68,7 @@ enum class Trust { kUntrusted, kTrusted };
 /// A file open for reading. Opening does not lock the file, so that shared file systems without locks work.
 class File {
  public:
-  /// An untrusted file is read in a child process first (hdf5_trial.h). An Error when it cannot be opened.
+  /// An untrusted file is read in a child process first (validation.h). An Error when it cannot be opened.
   explicit File(const std::string& path, Trust origin = Trust::kUntrusted);
 
   [[nodiscard]] const std::string& path() const { return path_; }

@@ -2,22 +2,24 @@
 //
 // Walks over a file by the functions with which this program reads one. Elements that lie in the file as they are need
 // no decoding: of those, and of large data sets, the first and the last rows do.
-#include "io/hdf5/hdf5_trial.h"
+#include "io/hdf5/validation.h"
 
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <iterator>
 #include <map>
-#include <new>
+#include <nlohmann/json.hpp>
 #include <optional>
-#include <vector>
+#include <string_view>
+#include <utility>
 
-#include "io/files/trial.h"
+#include "io/files/run_self.h"
 #include "io/hdf5/hdf5.h"
 #include "io/hdf5/hdf5_check.h"
 
@@ -30,6 +32,9 @@ constexpr std::int64_t kTwice = 1 << 20;     // bytes of a data set that are rea
 // Of a file: as many give it one more second. Chunks of 16 bytes, the worst that was tried, took a fifth of that.
 constexpr std::uintmax_t kSecondBytes = 1 << 19;
 constexpr std::uintmax_t kMaxSeconds = 600;
+
+constexpr std::string_view kCommand = "validate-hdf5";  // CPU_SECONDS MEMORY FILE...
+constexpr int kValid = 64;  // exit code; not one of those by which a sanitizer or the C library ends a program
 
 struct Object {
   std::string name;  // "." is the root
@@ -44,9 +49,9 @@ herr_t collect_attribute(hid_t, const char* name, const H5A_info_t*, void* names
   return collect<std::string>(name, names);
 }
 
-// One problem does not keep the walk from what comes after it.
+// Problems are left to who opens the file.
 template <class Body>
-void go_on(Body&& body) {
+void attempt(Body&& body) {
   try {
     std::forward<Body>(body)();
   } catch (const std::exception&) {
@@ -59,10 +64,10 @@ void read_attributes(const File& file, const std::string& object) {
   H5Aiterate_by_name(file.id(), object.c_str(), H5_INDEX_NAME, H5_ITER_NATIVE, &at, collect_attribute, &names,
                      H5P_DEFAULT);
   for (const auto& name : names) {
-    go_on([&] { (void)file.int_attribute(object, name); });
-    go_on([&] { (void)file.uint_attribute(object, name); });
-    go_on([&] { (void)file.double_attribute(object, name); });
-    go_on([&] { (void)file.strings_attribute(object, name); });
+    attempt([&] { (void)file.int_attribute(object, name); });
+    attempt([&] { (void)file.uint_attribute(object, name); });
+    attempt([&] { (void)file.double_attribute(object, name); });
+    attempt([&] { (void)file.strings_attribute(object, name); });
   }
 }
 
@@ -80,8 +85,8 @@ void read_elements(const File& file, const std::string& dataset, std::int64_t& l
   const bool decoded = info.file_offset < 0;
   if (info.dims.empty() || (decoded && bytes <= left)) {
     left -= bytes;
-    if (bytes <= kTwice) go_on([&] { (void)file.read(dataset, ""); });
-    go_on([&] { file.verify(info); });  // by rows
+    if (bytes <= kTwice) attempt([&] { (void)file.read(dataset, ""); });
+    attempt([&] { file.verify(info); });  // by rows
   }
   if (info.dims.empty()) return;
   const std::int64_t row = bytes / info.dims[0];
@@ -89,7 +94,7 @@ void read_elements(const File& file, const std::string& dataset, std::int64_t& l
   std::vector<std::byte> buffer(static_cast<std::size_t>(row));
   const RowReader reader(file, dataset);
   for (const std::int64_t index : {std::int64_t{0}, info.dims[0] - 1}) {
-    go_on([&] { reader.read(index, 1, *info.dtype, buffer.data()); });
+    attempt([&] { reader.read(index, 1, *info.dtype, buffer.data()); });
   }
 }
 
@@ -99,89 +104,108 @@ void walk(const File& file) {
   std::int64_t left = kDecoded;
   for (const Object& object : objects) {
     const std::string path = object.name == "." ? "/" : "/" + object.name;
-    go_on([&] { read_attributes(file, path); });
-    go_on([&] { object.dataset ? read_elements(file, path, left) : (void)file.groups(path); });
+    attempt([&] { read_attributes(file, path); });
+    attempt([&] { object.dataset ? read_elements(file, path, left) : (void)file.groups(path); });
   }
 }
 
-// What tells a file from others that had its name, and from itself before it was written to. None of a file that was
-// written to just now: its time may be that of the next change too.
-using Stamp = std::array<std::uint64_t, 5>;
+// Inode, size and time of the last change: what tells a file from others of its name, and from itself before a change,
+// on every node that sees it. Nothing for a file that changed just now: its next change may have the same time.
+using Stamp = std::array<std::uint64_t, 4>;
 
 std::optional<Stamp> stamp_of(const std::string& path) {
   struct stat s;
   if (::stat(path.c_str(), &s) != 0 || s.st_mtim.tv_sec + 1 >= std::time(nullptr)) return std::nullopt;
-  return Stamp{s.st_dev, s.st_ino, static_cast<std::uint64_t>(s.st_size), static_cast<std::uint64_t>(s.st_mtim.tv_sec),
+  return Stamp{s.st_ino, static_cast<std::uint64_t>(s.st_size), static_cast<std::uint64_t>(s.st_mtim.tv_sec),
                static_cast<std::uint64_t>(s.st_mtim.tv_nsec)};
 }
 
-// The files that a child has read and lived. Under the library's lock.
-std::map<std::string, Stamp>& survived() {
+// Under the library's lock.
+std::map<std::string, Stamp>& validated() {
   static std::map<std::string, Stamp> files;
   return files;
 }
 
-bool is_known(const std::string& path) {
-  const auto file = survived().find(path);
-  return file != survived().end() && stamp_of(path) == file->second;
+bool is_validated(const std::string& path) {
+  const auto file = validated().find(path);
+  return file != validated().end() && stamp_of(path) == file->second;
 }
 
-TrialLimits limits_for(const std::vector<std::string>& paths) {
+bool main_calls_us = false;  // see validate_if_child()
+
+ChildLimits limits_for(const std::vector<std::string>& paths) {
   std::uintmax_t bytes = 0;
   for (const auto& path : paths) {
     std::error_code error;
     const std::uintmax_t size = std::filesystem::file_size(path, error);
     if (!error) bytes += size;
   }
-  TrialLimits limits;
+  ChildLimits limits;
   limits.cpu_seconds += static_cast<unsigned>(std::min(bytes / kSecondBytes, kMaxSeconds));
   return limits;
 }
 
-TrialEnd try_all(const std::vector<std::string>& paths, const TrialLimits& limits) {
+ChildEnd validate_all(const std::vector<std::string>& paths, const ChildLimits& limits) {
+  if (!main_calls_us) return {ChildEnd::kNotStarted};
   std::map<std::string, Stamp> files;
   for (const auto& path : paths) {
     if (const auto stamp = stamp_of(path)) files.emplace(path, *stamp);
   }
-  const TrialEnd end = run_trial(
-      [&] {
-        // The thread that held the lock is another one by its number here.
-        new (&library_lock()) std::recursive_mutex;
-        for (const auto& path : paths) {
-          go_on([&] { walk(File(path, Trust::kTrusted)); });
-        }
-      },
-      limits);
-  if (end.kind == TrialEnd::kReturned) {
-    for (const auto& [path, stamp] : files) survived()[path] = stamp;
+  std::vector<std::string> arguments{std::string(kCommand), std::to_string(limits.cpu_seconds),
+                                     std::to_string(limits.memory)};
+  arguments.insert(arguments.end(), paths.begin(), paths.end());
+  const ChildEnd end = run_self(arguments);
+  if (end.kind == ChildEnd::kExited && end.status == kValid) {
+    for (const auto& [path, stamp] : files) validated()[path] = stamp;
   }
   return end;
 }
 
 }  // namespace
 
-void try_reading(const std::string& path) {
-  const auto guard = lock();
-  if (is_known(path)) return;
-  const TrialLimits limits = limits_for({path});
-  const TrialEnd end = try_all({path}, limits);
-  if (end.kind == TrialEnd::kCrashed) {
-    fail("{}: damaged: HDF5 {} crashes when it reads this file ({}); copy or write the file again", path,
-         library_version(), end.signal == 0 ? "no signal" : ::strsignal(end.signal));
+void validate_if_child(int argc, char** argv) {
+  main_calls_us = true;
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  if (words.size() < 3 || words[0] != kCommand) return;
+  prepare_child({static_cast<unsigned>(std::stoul(words[1])), std::stoul(words[2])});
+  for (std::size_t i = 3; i < words.size(); ++i) {
+    attempt([&] { walk(File(words[i], Trust::kTrusted)); });
   }
-  if (end.kind == TrialEnd::kTooLong) {
+  std::_Exit(kValid);  // without what a sanitizer has to say of leaks
+}
+
+void validate(const std::string& path) {
+  const auto guard = lock();
+  if (is_validated(path)) return;
+  const ChildLimits limits = limits_for({path});
+  const ChildEnd end = validate_all({path}, limits);
+  if (end.kind == ChildEnd::kTooLong) {
     fail(
         "{}: damaged: HDF5 {} reads this file for {} s of processor time and comes to no end; copy or write the file "
         "again",
         path, library_version(), limits.cpu_seconds);
   }
+  if (end.kind == ChildEnd::kCrashed || (end.kind == ChildEnd::kExited && end.status != kValid)) {
+    fail("{}: damaged: HDF5 {} crashes when it reads this file ({}); copy or write the file again", path,
+         library_version(), end.kind == ChildEnd::kExited ? "no signal" : ::strsignal(end.status));
+  }
 }
 
-void try_reading_together(const std::vector<std::string>& paths) {
+void validate_together(const std::vector<std::string>& paths) {
   const auto guard = lock();
-  std::vector<std::string> unknown;
-  std::remove_copy_if(paths.begin(), paths.end(), std::back_inserter(unknown), is_known);
-  if (unknown.size() > 1) static_cast<void>(try_all(unknown, limits_for(unknown)));
+  std::vector<std::string> others;
+  std::remove_copy_if(paths.begin(), paths.end(), std::back_inserter(others), is_validated);
+  if (!others.empty()) static_cast<void>(validate_all(others, limits_for(others)));
+}
+
+std::string validated_files() {
+  const auto guard = lock();
+  return nlohmann::json(validated()).dump();
+}
+
+void add_validated_files(const std::string& text) {
+  const auto guard = lock();
+  validated().merge(nlohmann::json::parse(text).get<std::map<std::string, Stamp>>());
 }
 
 }  // namespace convoy::hdf5

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The HDF5 library trusts the structure of the files that it reads: a damaged one can crash it or make it loop, and a
-// training with it. So an untrusted file is read in a child process first (trial.h): its groups,
-// attributes and indices wholly, of its elements those that the library itself decodes. Relies on library_lock() being
-// held.
+// Validation of HDF5 files in a child process. The HDF5 library trusts the structure of the files that it reads: a
+// damaged one can crash it or make it loop, and a training with it. So a child reads an untrusted file first: its
+// groups, attributes and indices wholly, of its elements those that the library itself decodes. The caller holds
+// library_lock().
+//
+// The child is this program (run_self.h). Its main() begins with validate_if_child(); in a program without that
+// call files are not validated.
 #pragma once
 
 #include <string>
@@ -11,13 +14,20 @@
 
 namespace convoy::hdf5 {
 
-/// An Error that names the file when the library crashes on it, or comes to no end. Of every other problem nothing is
-/// said: who opens the file then meets it. A file that has been read once is not tried again until it changes. Where
-/// the system has no room for a child the file is taken as it is.
-void try_reading(const std::string& path);
+/// First in main(): a child that is to validate files does so and ends here.
+void validate_if_child(int argc, char** argv);
 
-/// Tries many files in one child, which costs less than one each, so that try_reading() knows them. When the child
-/// crashes it knows none, and so finds the file at fault.
-void try_reading_together(const std::vector<std::string>& paths);
+/// Throws an Error that names the file when the library crashes on it or does not end. Other problems are left to who
+/// opens the file. A file that has been validated is not read again until it changes. Where the system has no capacity
+/// for a child the file counts as valid.
+void validate(const std::string& path);
+
+/// Validates many files in one child, which costs less than one each. When the child crashes none is validated, and
+/// validate() finds the file at fault.
+void validate_together(const std::vector<std::string>& paths);
+
+/// The validated files as text, and how another process takes them over: the ranks of a job from rank 0.
+[[nodiscard]] std::string validated_files();
+void add_validated_files(const std::string& text);
 
 }  // namespace convoy::hdf5

@@ -41,7 +41,7 @@ class Probe {
     if (candidate_.lowest) candidate_.unit.layer->skip_input_gradient();
     store_.finalize(0);
     store_.begin_step();
-    cache_ = Cache(context.layers);
+    cache_ = make_cache(backend, context.layers, context.needs_position);
     const auto element = static_cast<double>(dtype_size(backend.compute_type()));
     best_ = {kNever, kNever,
              kNever, element * static_cast<double>(info.output.size()),

@@ -36,8 +36,6 @@ World::World(const Environment& environment) : exceptions_at_start_(std::uncaugh
   MPI_Initialized(&started);
   if (started != 0) fail("MPI was started twice in one process: a program has one World, for its whole life");
   int level = MPI_THREAD_SINGLE;
-  ::setenv("OMPI_MCA_mpi_warn_on_fork", "0",
-           0);  // the children that there are touch no memory of MPI (io/files/trial.h)
   [[maybe_unused]] const MpiOwnMemory not_ours;
   CONVOY_MPI_CHECK(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level));
   keep_pmix_mapped();

@@ -6,8 +6,6 @@
 // sanitizers to notice what goes wrong. Invariant: an input leaves nothing behind for the next.
 #pragma once
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -20,11 +18,15 @@
 #include <vector>
 
 #include "io/data/dataset.h"
+#include "io/hdf5/validation.h"
 #include "layers/base/error.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
-/// Of the sanitizers' runtime; libFuzzer has it write the input under test as a finding.
-extern "C" __attribute__((weak)) void __sanitizer_set_death_callback(void (*callback)());
+/// Called first, by libFuzzer and by replay.cpp: this program is also the child that validates HDF5 files.
+extern "C" inline __attribute__((used)) int LLVMFuzzerInitialize(int* argc, char*** argv) {
+  convoy::hdf5::validate_if_child(*argc, *argv);
+  return 0;
+}
 
 namespace convoy::fuzz {
 
@@ -60,13 +62,6 @@ class Folder {
 inline const Folder& folder() {
   static const Folder shared;
   return shared;
-}
-
-/// For code that tries in a child process what may crash there (io/files/trial.h): a crash of the child is no finding.
-inline void forgive_children() {
-  [[maybe_unused]] static const int once = pthread_atfork(nullptr, nullptr, [] {
-    if (__sanitizer_set_death_callback != nullptr) __sanitizer_set_death_callback(nullptr);
-  });
 }
 
 /// Bad input is told by an Error; anything else that `body` throws ends the program, which is a finding.

@@ -7,7 +7,6 @@
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace convoy;
-  fuzz::forgive_children();
   const std::string file = fuzz::folder().write("checkpoint.h5", {data, size});
   static_cast<void>(checkpoint_problem(file));
   fuzz::allow_errors([&] { static_cast<void>(read_checkpoint(file)); });

@@ -9,6 +9,7 @@
 #include "tests/fuzz/fuzz.h"
 
 int main(int count, char** arguments) {
+  LLVMFuzzerInitialize(&count, &arguments);
   if (count != 2) {
     std::fprintf(stderr, "usage: %s FOLDER\n", arguments[0]);
     return 2;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which files are read in a child process first, counted by the page faults of children: a fork has some.
+// Which files are validated in a child process, counted by the page faults of children: each has some.
 #include <doctest/doctest.h>
 #include <sys/resource.h>
 
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "io/hdf5/hdf5.h"
-#include "io/hdf5/hdf5_trial.h"
+#include "io/hdf5/validation.h"
 #include "tests/io/temporary_folder.h"
 
 using namespace convoy;
@@ -32,7 +32,7 @@ void written_ago(const std::string& path, std::chrono::seconds age) {
 
 // Whether `body` has a child.
 template <class Body>
-bool tries(Body&& body) {
+bool has_child(Body&& body) {
   const auto faults = [] {
     rusage usage{};
     ::getrusage(RUSAGE_CHILDREN, &usage);
@@ -43,28 +43,28 @@ bool tries(Body&& body) {
   return faults() != before;
 }
 
-bool tries_file(const std::string& path) {
-  return tries([&] { hdf5::try_reading(path); });
+bool validates(const std::string& path) {
+  return has_child([&] { hdf5::validate(path); });
 }
 
 }  // namespace
 
-TEST_CASE("a file is tried once, and again when it has changed or may have") {
+TEST_CASE("a file is validated once, and again when it has changed or may have") {
   const test::TemporaryFolder folder;
   const std::string path = folder / "a.h5";
   write_file(path, 1);
-  CHECK(tries_file(path));
-  CHECK(tries_file(path));  // written to a moment ago: its time tells nothing yet
+  CHECK(validates(path));
+  CHECK(validates(path));  // written to a moment ago: its time tells nothing yet
   written_ago(path, 60s);
-  CHECK(tries_file(path));
-  CHECK_FALSE(tries_file(path));
+  CHECK(validates(path));
+  CHECK_FALSE(validates(path));
   written_ago(path, 30s);
-  CHECK(tries_file(path));
-  CHECK_FALSE(tries_file(path));
+  CHECK(validates(path));
+  CHECK_FALSE(validates(path));
   CHECK(hdf5::File(path).int_attribute("/", "number") == 1);
 }
 
-TEST_CASE("files that are tried together are known, and so is what is not to be tried again") {
+TEST_CASE("files that are validated together are not validated again, here or where the list is taken over") {
   const test::TemporaryFolder folder;
   std::vector<std::string> paths;
   for (const char* name : {"a.h5", "b.h5", "c.h5"}) {
@@ -72,8 +72,19 @@ TEST_CASE("files that are tried together are known, and so is what is not to be 
     write_file(paths.back(), 2);
     written_ago(paths.back(), 60s);
   }
-  CHECK(tries([&] { hdf5::try_reading_together(paths); }));
-  for (const auto& path : paths) CHECK_FALSE(tries_file(path));
-  CHECK_FALSE(tries([&] { hdf5::try_reading_together(paths); }));
-  CHECK(tries_file(folder / "missing.h5"));  // who opens it says so
+  CHECK(has_child([&] { hdf5::validate_together(paths); }));
+  for (const auto& path : paths) CHECK_FALSE(validates(path));
+  CHECK_FALSE(has_child([&] { hdf5::validate_together(paths); }));
+  CHECK(validates(folder / "missing.h5"));  // who opens it says so
+
+  const std::string list = hdf5::validated_files();
+  written_ago(paths[0], 90s);
+  CHECK(list.find(paths[1]) != std::string::npos);
+  const std::string moved = folder / "d.h5";
+  std::filesystem::rename(paths[1], moved);
+  std::string other = list;
+  other.replace(other.find(paths[1]), paths[1].size(), moved);
+  hdf5::add_validated_files(other);
+  CHECK_FALSE(validates(moved));
+  CHECK(validates(paths[0]));
 }
