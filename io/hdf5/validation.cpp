@@ -120,15 +120,22 @@ std::optional<Stamp> stamp_of(const std::string& path) {
                static_cast<std::uint64_t>(s.st_mtim.tv_nsec)};
 }
 
+// What is known of a file: its stamp when it was read, and what is wrong with it, if anything.
+struct Verdict {
+  Stamp stamp{};
+  std::string error;
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(Verdict, stamp, error)
+};
+
 // Under the library's lock.
-std::map<std::string, Stamp>& validated() {
-  static std::map<std::string, Stamp> files;
+std::map<std::string, Verdict>& verdicts() {
+  static std::map<std::string, Verdict> files;
   return files;
 }
 
-bool is_validated(const std::string& path) {
-  const auto file = validated().find(path);
-  return file != validated().end() && stamp_of(path) == file->second;
+const Verdict* verdict_on(const std::string& path) {
+  const auto file = verdicts().find(path);
+  return file != verdicts().end() && stamp_of(path) == file->second.stamp ? &file->second : nullptr;
 }
 
 bool main_calls_us = false;  // see validate_if_child()
@@ -145,20 +152,27 @@ ChildLimits limits_for(const std::vector<std::string>& paths) {
   return limits;
 }
 
-ChildEnd validate_all(const std::vector<std::string>& paths, const ChildLimits& limits) {
+ChildEnd read_in_child(const std::vector<std::string>& paths, const ChildLimits& limits) {
   if (!main_calls_us) return {ChildEnd::kNotStarted};
-  std::map<std::string, Stamp> files;
-  for (const auto& path : paths) {
-    if (const auto stamp = stamp_of(path)) files.emplace(path, *stamp);
-  }
   std::vector<std::string> arguments{std::string(kCommand), std::to_string(limits.cpu_seconds),
                                      std::to_string(limits.memory)};
   arguments.insert(arguments.end(), paths.begin(), paths.end());
-  const ChildEnd end = run_self(arguments);
-  if (end.kind == ChildEnd::kExited && end.status == kValid) {
-    for (const auto& [path, stamp] : files) validated()[path] = stamp;
+  return run_self(arguments);
+}
+
+bool is_valid(const ChildEnd& end) { return end.kind == ChildEnd::kExited && end.status == kValid; }
+
+// What the end of the child says of the file that it read; empty when it is valid.
+std::string error_of(const std::string& path, const ChildEnd& end, const ChildLimits& limits) {
+  if (is_valid(end) || end.kind == ChildEnd::kNotStarted) return "";
+  if (end.kind == ChildEnd::kTooLong) {
+    return fmt::format(
+        "{}: damaged: HDF5 {} reads this file for {} s of processor time and comes to no end; copy or write the file "
+        "again",
+        path, library_version(), limits.cpu_seconds);
   }
-  return end;
+  return fmt::format("{}: damaged: HDF5 {} crashes when it reads this file ({}); copy or write the file again", path,
+                     library_version(), end.kind == ChildEnd::kExited ? "no signal" : ::strsignal(end.status));
 }
 
 }  // namespace
@@ -176,36 +190,41 @@ void validate_if_child(int argc, char** argv) {
 
 void validate(const std::string& path) {
   const auto guard = lock();
-  if (is_validated(path)) return;
-  const ChildLimits limits = limits_for({path});
-  const ChildEnd end = validate_all({path}, limits);
-  if (end.kind == ChildEnd::kTooLong) {
-    fail(
-        "{}: damaged: HDF5 {} reads this file for {} s of processor time and comes to no end; copy or write the file "
-        "again",
-        path, library_version(), limits.cpu_seconds);
+  const Verdict* known = verdict_on(path);
+  std::string error = known != nullptr ? known->error : "";
+  if (known == nullptr) {
+    const auto stamp = stamp_of(path);
+    const ChildLimits limits = limits_for({path});
+    const ChildEnd end = read_in_child({path}, limits);
+    error = error_of(path, end, limits);
+    if (stamp && end.kind != ChildEnd::kNotStarted) verdicts()[path] = {*stamp, error};
   }
-  if (end.kind == ChildEnd::kCrashed || (end.kind == ChildEnd::kExited && end.status != kValid)) {
-    fail("{}: damaged: HDF5 {} crashes when it reads this file ({}); copy or write the file again", path,
-         library_version(), end.kind == ChildEnd::kExited ? "no signal" : ::strsignal(end.status));
-  }
+  if (!error.empty()) fail("{}", error);
 }
 
 void validate_together(const std::vector<std::string>& paths) {
   const auto guard = lock();
-  std::vector<std::string> others;
-  std::remove_copy_if(paths.begin(), paths.end(), std::back_inserter(others), is_validated);
-  if (!others.empty()) static_cast<void>(validate_all(others, limits_for(others)));
+  std::vector<std::string> unknown;
+  std::copy_if(paths.begin(), paths.end(), std::back_inserter(unknown),
+               [](const std::string& path) { return verdict_on(path) == nullptr; });
+  if (unknown.size() == 1) return attempt([&] { validate(unknown.front()); });
+  std::map<std::string, Verdict> valid;
+  for (const auto& path : unknown) {
+    if (const auto stamp = stamp_of(path)) valid[path] = {*stamp, ""};
+  }
+  if (!unknown.empty() && is_valid(read_in_child(unknown, limits_for(unknown)))) {
+    for (const auto& [path, verdict] : valid) verdicts()[path] = verdict;
+  }
 }
 
 std::string validated_files() {
   const auto guard = lock();
-  return nlohmann::json(validated()).dump();
+  return nlohmann::json(verdicts()).dump();
 }
 
 void add_validated_files(const std::string& text) {
   const auto guard = lock();
-  validated().merge(nlohmann::json::parse(text).get<std::map<std::string, Stamp>>());
+  verdicts().merge(nlohmann::json::parse(text).get<std::map<std::string, Verdict>>());
 }
 
 }  // namespace convoy::hdf5

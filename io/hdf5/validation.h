@@ -18,15 +18,15 @@ namespace convoy::hdf5 {
 void validate_if_child(int argc, char** argv);
 
 /// Throws an Error that names the file when the library crashes on it or does not end. Other problems are left to who
-/// opens the file. A file that has been validated is not read again until it changes. Where the system has no capacity
+/// opens the file. A file is not read again until it changes. Where the system has no capacity
 /// for a child the file counts as valid.
 void validate(const std::string& path);
 
-/// Validates many files in one child, which costs less than one each. When the child crashes none is validated, and
-/// validate() finds the file at fault.
+/// Validates many files in one child, which costs less than one each, and throws nothing: validate() then names the
+/// file at fault.
 void validate_together(const std::vector<std::string>& paths);
 
-/// The validated files as text, and how another process takes them over: the ranks of a job from rank 0.
+/// What is known of files, as text, and how another process takes it over: the ranks of a job from rank 0.
 [[nodiscard]] std::string validated_files();
 void add_validated_files(const std::string& text);
 
