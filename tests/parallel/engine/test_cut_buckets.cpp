@@ -49,7 +49,7 @@ TEST_CASE("without other replicas buckets do nothing, but keep their rules") {
     buckets.ready_up_to(3);
     buckets.ready_up_to(1);
     buckets.progress();
-    CHECK(buckets.finish() < 1.0);
+    buckets.finish();
     CHECK(buckets.started() == 0);
   }
   CHECK(values_of<float>(gradients) == std::vector<float>{1, 2, 3, 4});

@@ -49,7 +49,7 @@ TEST_CASE_FIXTURE(MpiFixture, "buckets sum what becomes ready in steps of any si
       if (random() % 2 == 0) buckets.ready_up_to(ready / 2);  // what is known already changes nothing
       buckets.progress();
     }
-    CHECK(buckets.finish() >= 0);
+    buckets.finish();
     CHECK(holds_sum(gradients, size, step));
   }
 }
