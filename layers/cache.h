@@ -20,7 +20,7 @@ class Cache {
   explicit Cache(int layers)
       : entries_(static_cast<std::size_t>(layers)), input_shapes_(static_cast<std::size_t>(layers)) {}
   Entry& operator[](int layer) { return entries_[static_cast<std::size_t>(layer)]; }
-  /// Of the layer's input, for layers whose backward cannot tell it from its output.
+  /// Of the layer's input, for layers whose backward cannot derive it from its output.
   Shape& input_shape(int layer) { return input_shapes_[static_cast<std::size_t>(layer)]; }
   /// Memory that is kept alive, each block once.
   [[nodiscard]] std::size_t bytes() const;

@@ -60,7 +60,7 @@ class Layer {
     backward_weight(cache);
     return dx;
   }
-  /// Called, once built, on the lowest layer that learns: nobody needs its dx.
+  /// Called, once built, on the lowest layer that learns: its dx is not used.
   virtual void skip_input_gradient() { needs_input_gradient_ = false; }
 
  protected:
@@ -74,7 +74,7 @@ class Layer {
   [[nodiscard]] Tensor output(const Shape& shape) const { return backend_->tensor(shape, backend_->compute_type()); }
 
   /// Memory for a gradient of the shape of `last`, which the operation that makes it reads for the last time: the same
-  /// memory where nobody else holds it, which spares the caches another tensor.
+  /// memory where no other tensor shares it, which spares the caches another tensor.
   [[nodiscard]] Tensor in_place_of(const Tensor& last) const { return last.unshared() ? last : output(last.shape()); }
 
   Backend* backend_ = nullptr;

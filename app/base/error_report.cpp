@@ -20,7 +20,7 @@ void report_error(const std::string& message) noexcept {
     const ssize_t written = ::write(descriptor, line.data(), line.size());
     static_cast<void>(written);
     ::close(descriptor);
-  } catch (...) {  // out of memory or no stderr: nobody is left to tell
+  } catch (...) {  // out of memory or no stderr: nothing can be reported
     return;
   }
 }

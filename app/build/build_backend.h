@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The backend that a rank computes with, and communicators that carry its tensors: the one place above layers/ and
-// parallel/ that knows whether this build has CUDA.
+// parallel/ that depends on whether this build has CUDA.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@ namespace convoy {
 
 [[nodiscard]] std::unique_ptr<Backend> build_backend(const Config& config, const DeviceChoice& device);
 
-/// What computes, in words that are equal on ranks that compute alike: "oneDNN 2.6.3, AVX2".
+/// What computes, as a text that is equal on ranks that compute alike: "oneDNN 2.6.3, AVX2".
 [[nodiscard]] std::string compute_library(const DeviceChoice& device);
 
 /// What a communicator will carry.

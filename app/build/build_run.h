@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From a Config to the objects of a run: the only module that knows all others. Every rank calls these
-// functions together; what is wrong with the config, the data or the launch comes out as one collective Error.
+// From a Config to the objects of a run: the only module that includes all others. Every rank calls these functions
+// together; an error in the config, the data or the launch is one collective Error.
 #pragma once
 
 #include <memory>

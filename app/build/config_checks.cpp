@@ -172,7 +172,7 @@ void check_optimizer(const Config& c) {
   if (const auto* step = std::get_if<StepLr>(&curve)) check_rising(step->milestones, "lr_schedule.milestones");
 }
 
-// What the schedule asks for. How many stages there are is known here only when the config says so.
+// What the schedule requires. The number of stages is known here only when the config has it.
 void check_parallel(const Config& c) {
   const ParallelOptions& p = c.parallel;
   refuse_if(p.mode == ParallelMode::kScatter && !c.data.drop_last, "data.drop_last",

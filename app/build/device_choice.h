@@ -40,7 +40,7 @@ struct DeviceChoice {
 /// data.loader_threads, or this rank's cores that do not compute, at least one. Pure.
 [[nodiscard]] int choose_loader_threads(const Config& config, const RankPlace& place, const DeviceChoice& device);
 
-/// Throws a usage Error when the config asks for a GPU, by device.kind or by train.precision, and there is none.
+/// Throws a usage Error when the config requires a GPU, by device.kind or by train.precision, and there is none.
 [[nodiscard]] DeviceChoice choose_device(const Config& config, const RankPlace& place);
 
 /// A rank's choice as the other ranks see it.

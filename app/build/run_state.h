@@ -23,7 +23,7 @@ struct RunState {
 /// Whether the epochs or steps that the config asks for are done.
 [[nodiscard]] bool is_finished(const Config& config, const RunState& state);
 
-/// Everything that a run needs to go on, copied out of the backend of every stage. Complete on rank 0 only. An earlier
+/// Everything that a run needs to resume, copied out of the backend of every stage. Complete on rank 0 only. An earlier
 /// result handed back as `reuse` lends its memory.
 Checkpoint capture_checkpoint(Run& run, const RunState& state, Checkpoint reuse = {});
 

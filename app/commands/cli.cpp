@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// CLI11 takes the arguments apart; its complaints come out as usage Errors, so that they look like all others.
+// CLI11 parses the arguments; its errors become usage Errors, so that they look like all others.
 #include "app/commands/cli.h"
 
 #include <CLI/CLI.hpp>
@@ -91,8 +91,7 @@ CLI::App* add_pack_command(CLI::App& app, PackArguments& pack) {
   return command;
 }
 
-// The command behind "--" of launch: a training.
-// The words after "slurm-job".
+// The command behind "--" of launch: a training. The arguments after "slurm-job".
 SlurmJobArguments parse_slurm_job(std::vector<std::string> words, const char* program) {
   SlurmJobArguments job;
   const std::string action = words.empty() ? "" : words.front();

@@ -38,7 +38,7 @@ struct BenchArguments {
   std::int64_t steps = 20;
   std::int64_t warmup = 5;
   std::int64_t repeat = 1;
-  std::vector<std::string> cases;  ///< words KEY=VALUE, and ranks=N
+  std::vector<std::string> cases;  ///< KEY=VALUE, and ranks=N
   std::vector<Sweep> sweeps;       ///< every combination is timed
   bool profile = false;            ///< time every operation, too
   bool data = false;               ///< time reading the data alone
@@ -119,9 +119,8 @@ struct LaunchArguments {
   std::vector<std::string> train_command_line;  ///< "train" and what follows, as given
 };
 
-/// convoy slurm-job run-name|newest-checkpoint CONFIG ...
-/// convoy slurm-job end EXIT_CODE CHECKPOINT_BEFORE CONFIG ...
-/// The words from CONFIG on are the arguments of train. For slurm/*.sbatch.
+/// convoy slurm-job run-name|newest-checkpoint CONFIG ... convoy slurm-job end EXIT_CODE CHECKPOINT_BEFORE CONFIG ...
+/// The arguments from CONFIG on are those of train. For slurm/*.sbatch.
 enum class SlurmJobAction {
   kRunName,           ///< prints run.name
   kNewestCheckpoint,  ///< prints the path of the newest checkpoint, an empty line if there is none

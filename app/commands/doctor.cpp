@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // convoy doctor: one line for each thing that a run needs, `ok`, `warn` with what to do, or `fail` with what to do.
-// Starts no MPI: it reads the variables that launchers set, so that it also speaks where MPI cannot start.
+// Starts no MPI: it reads the variables that launchers set, so that it also works where MPI cannot start.
 #include <unistd.h>
 
 #include <cstdlib>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// convoy inspect: what an HDF5 file holds; configs go on to inspect_data.cpp. A checkpoint: where the run stood, its
+// convoy inspect: what an HDF5 file holds; configs are for inspect_data.cpp. A checkpoint: where the run stood, its
 // config, every tensor and whether its checksum holds. A data file: every data set, class names, how labels are spread.
 // A damaged file is described too, then reported as an error.
 #include <algorithm>

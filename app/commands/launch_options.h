@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The command line of `convoy launch`: its own options before `--`, a training's after it. Relies on CLI11 for the
-// former and on the program's own parser for the latter. Invariant: what comes out names a training, and nodes that can
-// be had.
+// former and on the program's own parser for the latter. Invariant: the result names a training, and nodes that can be
+// had.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -89,7 +89,7 @@ int run(const Command& command) {
 }  // namespace
 
 int run_cli(int argc, char** argv) {
-  // Outside of a World every rank of a launch comes here alone with the same arguments: the first one speaks.
+  // Outside of a World every rank of a launch comes here with the same arguments: the first one reports.
   const bool speaks = World::launch_rank() == 0;
   try {
     const std::optional<Command> command = parse_command_line(argc, argv);

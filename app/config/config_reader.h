@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A TOML file and --set overrides to a Config whose keys are good one by one (app/build/read_config.h checks them
-// together). Everything wrong is a usage Error that reads
-// `FILE:LINE:COLUMN: section.key: what is wrong (what would be right)`, with `--set` as the place of overrides.
-// Values are never converted, but for an integer where a number is wanted.
+// together). Everything wrong is a usage Error that reads `FILE:LINE:COLUMN: section.key: what is wrong (what would be
+// right)`, with `--set` as the place of overrides. Values are never converted, except an integer where a number is
+// expected.
 #pragma once
 
 #include <functional>

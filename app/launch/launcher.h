@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The command lines that start ranks: mpirun's and srun's. Pure but for the two functions that ask the programs
+// The command lines that start ranks: mpirun's and srun's. Pure except the two functions that ask the programs
 // themselves. Invariant: a host gets exactly its slots in ranks, neighbouring ranks on one host.
 #pragma once
 

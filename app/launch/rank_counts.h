@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Which numbers of ranks a training can use, and which hosts to take. The former asks the functions that a training
-// itself asks (plan_layout, check_plan), so that there is one opinion. The choice is pure. Invariant: hosts are taken
+// itself asks (plan_layout, check_plan), so that the two cannot differ. The choice is pure. Invariant: hosts are taken
 // whole.
 #pragma once
 

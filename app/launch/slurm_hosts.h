@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The nodes of the Slurm allocation that this process is in, without those that are down. Relies on scontrol and sinfo.
-// Invariant: a node that Slurm calls draining is kept, since its jobs go on.
+// Invariant: a node that Slurm calls draining is kept, since its jobs continue.
 #pragma once
 
 #include <memory>

@@ -16,7 +16,7 @@ namespace convoy {
 namespace {
 
 constexpr std::chrono::milliseconds kTick{20};
-constexpr std::chrono::seconds kProbePatience{2};  // for slow hosts, when there are others to go on with
+constexpr std::chrono::seconds kProbePatience{2};  // for slow hosts, when there are others to start with
 constexpr std::chrono::seconds kReminder{60};
 
 std::string format_seconds(double seconds) { return fmt::format("{:.1f} s", seconds); }
@@ -41,7 +41,7 @@ int Supervisor::run() {
   try {
     return supervise();
   } catch (const Error& error) {
-    // Others who stand by would find the same; but a leader whose lock is lost has nothing more to say.
+    // A standby launch would find the same; a leader that has lost its lock reports nothing more.
     if (!lost_) {
       state_.status = JobStatus::kFailed;
       state_.exit_code = static_cast<int>(error.code());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What planning knows of a machine and a model on it: measured here (calibrate.h) or computed from stated figures
+// What planning uses of a machine and a model on it: measured here (calibrate.h) or computed from stated figures
 // (stated_machine.h). Plain numbers, so that predictions are pure functions of it.
 #pragma once
 

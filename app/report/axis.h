@@ -25,7 +25,7 @@ enum class AxisKind {
 
 class Axis {
  public:
-  /// Values of `data` lie between the pictures's coordinates `from` and `to`, with some room at both ends.
+  /// Values of `data` lie between the pictures's coordinates `from` and `to`, with a margin at both ends.
   Axis(Interval data, AxisKind kind, double from, double to);
   [[nodiscard]] double at(double value) const;
   /// About `about` of them, on round numbers, in rising order.

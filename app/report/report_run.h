@@ -14,7 +14,7 @@
 namespace convoy {
 
 struct ReportRun {
-  std::string name;    ///< the folder's; of several runs with one name, as much of the path as tells them apart
+  std::string name;    ///< the folder's; of several runs with one name, as much of the path as distinguishes them
   std::string folder;  ///< that metrics.jsonl lies in
   RunMetrics metrics;
   std::string config;                         ///< config.toml as it is; empty when it cannot be read
@@ -33,7 +33,7 @@ void tell_apart(std::vector<ReportRun>& runs);
 /// the text is not TOML.
 [[nodiscard]] std::map<std::string, std::string> flat_config(const std::string& text, const std::string& path);
 
-/// The keys whose value is not the same in all runs (absent in one: an empty text), but for run.name.
+/// The keys whose value is not the same in all runs (absent in one: an empty text), except run.name.
 [[nodiscard]] std::vector<std::string> differing_keys(const std::vector<ReportRun>& runs);
 
 }  // namespace convoy

@@ -32,7 +32,7 @@ void add_curve(Chart& chart, const Series& series, const ReportRun& run, std::si
   }
 }
 
-// How the curves of add_curve were smoothed, in words; empty when none was.
+// How the curves of add_curve were smoothed, as text; empty when none was.
 std::string smoothing(const std::vector<ReportRun>& runs) {
   Interval spans;
   for (const ReportRun& run : runs) {
@@ -64,7 +64,7 @@ Chart loss_chart(const std::vector<ReportRun>& runs) {
   return chart;
 }
 
-// A regression has no hits: its evaluations say 0 throughout.
+// A regression has no accuracy: its evaluations have 0 throughout.
 Chart accuracy_chart(const std::vector<ReportRun>& runs) {
   Chart chart{.title = "Validation accuracy, %", .note = "Bold: top-1; dashed: top-5.", .percent = true};
   for (std::size_t i = 0; i < runs.size(); ++i) {

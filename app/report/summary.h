@@ -17,7 +17,7 @@ struct Summary {
   std::int64_t steps = 0, total_steps = 0;  ///< done, to be done (0: unknown)
   std::string epochs;                       ///< begun or done
   double train_loss = 0;                    ///< of the last step; NaN: none
-  std::string best;              ///< best top-1, or the least validation loss where there are no hits; "-": none
+  std::string best;              ///< best top-1, or the least validation loss where there is no accuracy; "-": none
   std::string best_at;           ///< "epoch 3"
   double images_per_second = 0;  ///< median
   double seconds = 0;            ///< in steps, evaluations and stalls

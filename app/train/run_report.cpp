@@ -85,7 +85,7 @@ void RunReport::health(std::int64_t step, const HealthReport& r) {
   log_.info(fmt::format("step {}: {}", step, health_line(r)));
   if (tensorboard_) tensorboard_->scalar("health/slowdown", step, r.slowdown);
   if (!r.uneven() || told_straggler_ == r.slowest_rank) return;
-  told_straggler_ = r.slowest_rank;  // a person is told once; the log has it all
+  told_straggler_ = r.slowest_rank;  // printed once; the log has every one
   progress_->message(fmt::format("step {}: rank {} on {} holds the others up: {}", step, r.slowest_rank, r.slowest_host,
                                  health_line(r)));
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Everything that a training run tells: metrics.jsonl, TensorBoard's events, log.txt and what a person sees. Rank 0
-// only. Invariant: events of steps that the run will take again are not in metrics.jsonl when it has been opened.
+// Everything that a training run reports: metrics.jsonl, TensorBoard's events, log.txt and the terminal. Rank 0 only.
+// Invariant: events of steps that the run will take again are not in metrics.jsonl when it has been opened.
 #pragma once
 
 #include <memory>

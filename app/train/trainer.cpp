@@ -26,7 +26,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kOwnNumbers = 4;  // of the step's exchange: loss, signalled, time is up, broken samples met
+constexpr std::size_t kOwnNumbers = 4;  // of the step's exchange: loss, signalled, time is up, new broken samples
 
 LoaderOptions training_options(const Run& run, const RunState& state) {
   LoaderOptions options = training_loader(run);
@@ -196,7 +196,7 @@ void Trainer::save() {
   if (run_.is_root()) writer_->write(std::move(checkpoint), seconds_since(start));
 }
 
-// Reports the checkpoints that the writer has finished; its errors come out here.
+// Reports the checkpoints that the writer has finished, and throws its errors.
 void Trainer::drain_checkpoints() {
   if (!run_.is_root()) return;
   for (const auto& written : writer_->poll()) {

@@ -23,9 +23,9 @@ void prepare_run_folder(Run& run);
 
 class Trainer {
  public:
-  /// Opens the run's files; state says where to go on from, stop when to end early. Both outlive it.
+  /// Opens the run's files; state says where to resume, stop when to end early. Both outlive it.
   Trainer(Run& run, const RunState& state, StopRequest& stop);
-  /// Trains to the end, or until it is told to stop. Returns why it ended. Throws a collective Error when the loss is
+  /// Trains to the end, or until a stop is requested. Returns why it ended. Throws a collective Error when the loss is
   /// not finite.
   ExitCode train();
 

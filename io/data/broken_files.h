@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which samples could not be decoded: each is noted once, handed on once to whoever tells the user, and when there are
-// too many the run ends. Invariant: may be used by several threads at once.
+// Which samples could not be decoded: each is noted once, reported once, and when there are too many the run ends.
+// Invariant: may be used by several threads at once.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ class BrokenFiles {
   /// is one too many.
   void note(std::int64_t index, const std::string& name, const std::string& problem);
 
-  /// One that is broken, in words.
+  /// The message about a broken one.
   struct Found {
     std::int64_t index;
     std::string text;  ///< "NAME: problem"

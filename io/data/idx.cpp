@@ -78,7 +78,7 @@ IdxFile read_idx(const std::string& path) {
     }
     size *= static_cast<std::size_t>(extent);
   }
-  // Piece by piece: a header that lies does not get the memory that it asks for.
+  // Piece by piece: memory is not allocated for more than the file holds, whatever its header says.
   while (file.elements.size() < size) {
     const std::size_t before = file.elements.size(), more = std::min<std::size_t>(kPiece, size - before);
     file.elements.resize(before + more);

@@ -2,7 +2,7 @@
 //
 // Encoded images as samples of one size, or of one in each epoch: decoded, cropped, resized, and for training
 // augmented. Relies on jpeg.h and resize.h, of which each thread has its own. Invariant: a sample is a pure function of
-// (data, seed, epoch, index); a broken file is replaced by another of its class, so that labels hold also where nobody
+// (data, seed, epoch, index); a broken file is replaced by another of its class, so that labels hold also where no rank
 // decodes.
 #pragma once
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // torchvision 0.14: datasets/folder.py, find_classes and make_dataset. os.walk() there skips folders that it may not
-// read, silently; here that is an error, since nobody wants half a class.
+// read, silently; here that is an error: half a class would train silently.
 #include "io/data/image_folder.h"
 
 #include <dirent.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The height and width of the images of each epoch, for training that begins with small ones. Relies on nothing.
-// Invariant: a pure function of the epoch, so that a resumed run goes on with the size that it had.
+// Invariant: a pure function of the epoch, so that a resumed run continues with the same size.
 #pragma once
 
 #include <algorithm>

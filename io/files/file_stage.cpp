@@ -34,7 +34,7 @@ bool same(const struct stat& a, const struct stat& b) {
   return a.st_size == b.st_size && a.st_mtim.tv_sec == b.st_mtim.tv_sec && a.st_mtim.tv_nsec == b.st_mtim.tv_nsec;
 }
 
-// As its first file, and what tells it from others of that name.
+// As its first file, and what distinguishes it from others of that name.
 std::string set_name(const std::string& first, std::uint64_t key) { return fmt::format("{}-{:016x}", first, key); }
 
 void make_folder(const std::string& path, mode_t mode) {

@@ -33,7 +33,7 @@ class FileStage {
   [[nodiscard]] std::int64_t copied() const { return copied_; }
 
   /// Copies, or waits for a process that does, for about so long. True when all is there. Throws an Error of bad input
-  /// when it cannot be: no room, no permission, a source that changes.
+  /// when it cannot be: no space, no permission, a source that changes.
   bool advance(std::chrono::duration<double> time);
 
  private:

@@ -45,7 +45,7 @@ std::string owner_text(const LockOwner& owner) {
          "\n";
 }
 
-// What somebody else's text says; a token that is empty when it is none of ours.
+// The owner in a lock file's text; its token is empty when the text is of another form.
 LockOwner parse_owner(const std::string& text) {
   LockOwner owner;
   const Json json = Json::parse(text, nullptr, false);
@@ -211,7 +211,7 @@ bool LockAttempt::is_stale(const LockSight& sight) {
   }
   switch (holder_.token.empty() ? Liveness::kUnknown : liveness(holder_.process)) {
     case Liveness::kEnded: return true;
-    case Liveness::kRuns: return false;  // a stopped process may go on, and write
+    case Liveness::kRuns: return false;  // a stopped process may continue and write
     case Liveness::kUnknown: break;
   }
   return now - heartbeat_since_ >= stale_after_;

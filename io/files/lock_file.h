@@ -45,7 +45,7 @@ class LockFile {
   LockFile(const LockFile&) = delete;
   LockFile& operator=(const LockFile&) = delete;
 
-  /// Whether the file is no longer this owner's: somebody removed it, or took it over.
+  /// Whether the file is no longer this owner's: it was removed or taken over.
   [[nodiscard]] bool lost() const { return lost_; }
   [[nodiscard]] const std::string& token() const { return token_; }
 
@@ -77,7 +77,7 @@ class LockAttempt {
   /// The lock, or null while another has it. Call it every second or more often. Throws when the file cannot be made.
   [[nodiscard]] std::unique_ptr<LockFile> poll(LockFile::OnLost on_lost = {});
 
-  /// Who has it, without trying for it; nothing when nobody has, or a stale owner.
+  /// The owner, without trying to lock; nothing when there is none, or a stale one.
   [[nodiscard]] std::optional<LockOwner> look();
 
   /// Who had it at the last poll() or look().

@@ -71,7 +71,7 @@ ChildEnd run_self(const std::vector<std::string>& arguments) {
   pid_t ended = 0;
   while ((ended = ::waitpid(child, &status, 0)) < 0 && errno == EINTR) {
   }
-  if (ended != child) return {ChildEnd::kCrashed};  // its status went to somebody else
+  if (ended != child) return {ChildEnd::kCrashed};  // its status was reaped elsewhere
   if (WIFEXITED(status)) return {ChildEnd::kExited, WEXITSTATUS(status)};
   const int signal = WTERMSIG(status);
   return {signal == SIGXCPU ? ChildEnd::kTooLong : ChildEnd::kCrashed, signal};

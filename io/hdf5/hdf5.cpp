@@ -25,7 +25,7 @@ herr_t first_message(unsigned n, const H5E_error2_t* error, void* text) {
   return 0;
 }
 
-// HDF5 wraps the words of the system: "... errno = 28, error message = 'No space left on device', buf = ...".
+// HDF5 wraps the message of the system: "... errno = 28, error message = 'No space left on device', buf = ...".
 std::string plain_text(const std::string& text) {
   constexpr std::string_view kMark = "error message = '";
   const auto start = text.find(kMark);
@@ -92,7 +92,7 @@ Handle access_list(const std::string& place) {
 }
 
 File::File(const std::string& path, Trust origin) : path_(path) {
-  // The system's words are clearer than HDF5's when there is no such file, or it may not be read.
+  // The system's message is clearer than HDF5's when there is no such file, or it may not be read.
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   char byte = 0;
   const bool readable = descriptor >= 0 && ::read(descriptor, &byte, 1) >= 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // For the sources behind hdf5.h only: the C API, and the macro that turns a failed call into an Error with the place
-// (file or data set), HDF5's own words and the name of the call. Relies on the caller holding library_lock(), because
-// the error stack that it reads is one for the process. Invariant: a negative result never goes on as a value.
+// (file or data set), HDF5's message and the name of the call. Relies on the caller holding library_lock(), because the
+// error stack that it reads is one for the process. Invariant: a negative result is never used as a value.
 #pragma once
 
 // The names of HDF5 1.10 in later versions, too.
@@ -19,7 +19,7 @@ namespace convoy::hdf5 {
 
 static_assert(sizeof(hid_t) == sizeof(Id), "io/hdf5/hdf5.h holds hid_t as a 64-bit integer");
 
-/// Throws "PLACE: words of HDF5 (call)".
+/// Throws "PLACE: HDF5's message (call)".
 [[noreturn]] void throw_hdf5_error(const char* call, const std::string& place);
 
 template <class T>

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kVerifyBytes = 64 << 20;  // read at once by verify()
 // What a data set of a file of some size can be: deflate packs 1032 bytes into one, and chunks that were never written
-// take no room at all, but nobody leaves out more than the second number.
+// take no space at all, but no writer omits more than the second number.
 constexpr std::int64_t kMaxPacked = 1100;
 constexpr std::int64_t kMaxUnwritten = std::int64_t{256} << 20;
 

@@ -109,8 +109,8 @@ void walk(const File& file) {
   }
 }
 
-// Inode, size and time of the last change: what tells a file from others of its name, and from itself before a change,
-// on every node that sees it. Nothing for a file that changed just now: its next change may have the same time.
+// Inode, size and time of the last change: what distinguishes a file from others of its name, and from itself before a
+// change, on every node that sees it. Nothing for a file that changed just now: its next change may have the same time.
 using Stamp = std::array<std::uint64_t, 4>;
 
 std::optional<Stamp> stamp_of(const std::string& path) {

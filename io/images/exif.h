@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a camera was held: the orientation that an Exif block (the APP1 marker of a JPEG) tells. Exif 2.32 is TIFF 6.0
-// with tag 0x0112. Invariant: reads nothing outside the bytes that it is given, whatever they hold.
+// How a camera was held: the orientation in an Exif block (the APP1 marker of a JPEG). Exif 2.32 is TIFF 6.0 with tag
+// 0x0112. Invariant: reads nothing outside the bytes that it is given, whatever they hold.
 #pragma once
 
 #include <cstdint>

@@ -127,7 +127,7 @@ void JpegDecoder::State::stop(j_common_ptr common) {
   std::longjmp(s.jump, 1);  // NOLINT(cert-err52-cpp): through C code, as libjpeg asks; nothing to destroy in between
 }
 
-// A warning means that pixels are made up, but for a few that say nothing about them.
+// A warning means that pixels are made up, except a few kinds that do not concern pixels.
 void JpegDecoder::State::notice(j_common_ptr common, int level) {
   if (level >= 0) return;
   const int code = common->err->msg_code;

@@ -43,7 +43,7 @@ class JpegDecoder {
   JpegDecoder& operator=(const JpegDecoder&) = delete;
 
   /// Reads the header of the JPEG in `bytes`, which must stay until it is decoded. Throws an Error that says what is
-  /// wrong with them (no names: the caller knows those), also for images of more than 65,500 pixels a side or 256
+  /// wrong with them (no names: the caller adds those), also for images of more than 65,500 pixels a side or 256
   /// million altogether, before memory is taken.
   JpegHeader open(std::span<const std::byte> bytes);
 

@@ -11,7 +11,7 @@
 namespace convoy {
 
 /// Appends the JPEG of [height, width, channels] pixels, RGB (3) or grey (1), to `bytes`. quality: libjpeg's, 1 to 100.
-/// Throws an Error with libjpeg's words.
+/// Throws an Error with libjpeg's message.
 void append_jpeg(const std::uint8_t* pixels, int width, int height, int channels, int quality,
                  std::vector<std::byte>& bytes);
 

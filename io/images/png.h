@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Pictures as PNG (ISO/IEC 15948): 8 bits a channel, grey or RGB. Relies on zlib for the compression and the CRC.
-// Invariant: what comes out is a whole file that any reader of PNG takes.
+// Invariant: the result is a complete PNG file for any reader.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Rows are combined first: that vectorises for any number of channels, and one combined row stays in the first cache
-// until its columns are combined. Weights have 14 bits behind the point and combined rows 6, which leaves room in 16
+// until its columns are combined. Weights have 14 bits behind the point and combined rows 6, which leaves space in 16
 // bits: so two products and their sum are one instruction (pmaddwd).
 #include "io/images/resize.h"
 

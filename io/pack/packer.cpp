@@ -60,7 +60,7 @@ DataFileFrame Packer::frame() const {
 void Packer::check_room() const {
   std::int64_t bytes = source_.bytes();
   if (task_.image.raw > 0) bytes = source_.size() * task_.image.raw * task_.image.raw * 3;
-  if (task_.image.raw == 0 && task_.image.resize > 0) return;  // nobody knows
+  if (task_.image.raw == 0 && task_.image.resize > 0) return;  // not known before
   for (const PackBlock& block : blocks_) bytes -= block.bytes();
   std::error_code error;
   const auto folder = std::filesystem::absolute(task_.output.journal()).parent_path();
@@ -235,7 +235,7 @@ void Packer::work() {
   changed_.notify_all();
 }
 
-// Until all threads have ended: tells the caller how it goes, and notes what is done.
+// Until all threads have ended: reports progress to the caller, and notes what is done.
 void Packer::watch() {
   auto noted = std::chrono::steady_clock::now();
   std::unique_lock lock(mutex_);

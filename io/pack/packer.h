@@ -30,7 +30,7 @@ struct PackTask {
   int threads = 1;
 };
 
-/// What the caller is told, in its own thread.
+/// Progress for the caller, in its own thread.
 struct PackHooks {
   std::function<void(std::int64_t done)> progress;
   std::function<void(const std::string& text)> message;
@@ -52,7 +52,7 @@ class Packer {
   Packer(const Packer&) = delete;
   Packer& operator=(const Packer&) = delete;
 
-  /// Throws an Error: of bad input before anything is written, else of a failure (no room, too many broken files).
+  /// Throws an Error: of bad input before anything is written, else of a failure (no space, too many broken files).
   PackResult run();
 
  private:

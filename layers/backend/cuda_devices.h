@@ -34,8 +34,8 @@ struct CudaReport {
   std::string driver;                    ///< "580.65.06, for CUDA 13.0 and older"; empty: there is none
   std::vector<CudaDevice> devices;       ///< visible to this process
   std::vector<std::vector<bool>> peers;  ///< [from][to]: whether one can read the other's memory
-  std::string problem;  ///< why there are no devices, in the runtime's words; empty when there are some
-  std::string remedy;   ///< what to do about it
+  std::string problem;                   ///< why there are no devices, the runtime's message; empty when there are some
+  std::string remedy;                    ///< what to do about it
 };
 
 [[nodiscard]] CudaReport cuda_report();

@@ -61,7 +61,7 @@ class MemoryPool {
   void give_back(Block* block) noexcept;
 
   /// For work that is recorded and run again, which will write its temporaries each time: the blocks acquired between
-  /// these two calls that are free by the second are handed to nobody else while the reservation lives.
+  /// these two calls that are free by the second are not handed out while the reservation lives.
   void begin_reservation();
   [[nodiscard]] std::unique_ptr<PoolReservation> end_reservation();
 

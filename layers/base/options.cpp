@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rules: which values they allow, and the same in words.
+// Rules: which values they allow, and their description.
 #include "layers/base/options.h"
 
 #include <algorithm>

@@ -8,7 +8,7 @@
 //   visitor.fallback(field, value)         the default of the next option, where it depends on earlier options
 //   visitor.tables(name, items, rule, help)  a list of option structs
 //
-// Nothing here knows a file format. app/config reads TOML; the parallel folders know nothing of that.
+// Nothing here depends on a file format: app/config reads TOML.
 #pragma once
 
 #include <fmt/format.h>
@@ -129,7 +129,7 @@ inline Rule below(double minimum, double maximum) {
   return {.minimum = minimum, .maximum = maximum, .open_maximum = true};
 }
 inline Rule one_of(std::span<const std::string_view> names) { return {.names = names}; }
-/// A file to read, or one of `words`.
+/// A file to read, or one of `names`.
 inline Rule input_file(std::span<const std::string_view> names = {}) { return {.names_file = true, .names = names}; }
 
 /// " of at least 1", " from 0 to 1"; empty without bounds.

@@ -13,7 +13,7 @@ namespace convoy {
 
 enum class ProcessState : std::uint32_t { kUnknown, kRunning, kSleeping, kStopped, kTraced, kBlocked, kGone };
 
-/// What tells one process from all others of a machine.
+/// What identifies one process of a machine.
 struct ProcessId {
   std::int64_t pid = 0;
   std::uint64_t start = 0;       ///< of the process, in the kernel's ticks since the machine started; 0: unknown

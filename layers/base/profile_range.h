@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Names spans of the host's time, one range per layer and phase: for `convoy bench --profile` and, in builds with
-// CUDA, for NVIDIA's profilers (NVTX). Costs next to nothing when nobody listens. Names outlive their range. Invariant:
-// ranges of a thread end in the reverse order of their beginnings.
+// Names spans of the host's time, one range per layer and phase: for `convoy bench --profile` and, in builds with CUDA,
+// for NVIDIA's profilers (NVTX). Costs next to nothing without a profiler. Names outlive their range. Invariant: ranges
+// of a thread end in the reverse order of their beginnings.
 #pragma once
 
 #include <array>

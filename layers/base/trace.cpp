@@ -2,7 +2,7 @@
 //
 // One recorder behind a mutex. Whether it is on is an atomic flag beside it, so that a span that is not recorded takes
 // no lock; the flag is looked at again under the lock, so that nothing is recorded once stop() has returned. Invariant:
-// an event that finds no room or no memory is counted, never thrown about.
+// an event for which there is no space or no memory is counted; nothing is thrown.
 #include "layers/base/trace.h"
 
 #include <algorithm>

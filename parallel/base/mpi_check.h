@@ -13,10 +13,10 @@ namespace convoy {
 /// "rank 3 (node07)" of the world, or the host alone while MPI is not running.
 [[nodiscard]] std::string mpi_whereabouts();
 
-/// MPI's own words for an error code.
+/// MPI's message for an error code.
 [[nodiscard]] std::string mpi_error_text(int code);
 
-/// Throws Error unless `code` is MPI_SUCCESS: the call, world rank, host, place and MPI's own words.
+/// Throws Error unless `code` is MPI_SUCCESS: the call, world rank, host, place and MPI's message.
 void check_mpi(int code, const char* call, const char* file, int line);
 
 }  // namespace convoy

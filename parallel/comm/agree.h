@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Fails together or not at all: work that may fail on some ranks (reading a file, starting a device) ends
-// with the same Error on all of them, so that nobody waits for a rank that has gone and rank 0 alone
-// reports. Relies on the communicator. Invariant: either all ranks return, or all throw the same message.
+// Fails together or not at all: work that may fail on some ranks (reading a file, starting a device) ends with the same
+// Error on all of them, so that no rank waits for one that has ended and rank 0 alone reports. Relies on the
+// communicator. Invariant: either all ranks return, or all throw the same message.
 #pragma once
 
 #include <functional>

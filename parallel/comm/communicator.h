@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A group of ranks that talk to each other, and the asynchronous operations between them. Every member
-// calls the same collectives in the same order. Every operation has a sequence number, a name and a
-// deadline; waiting past it throws an Error that says which operation, on which rank, is late.
+// A group of ranks that communicate, and the asynchronous operations between them. Every member calls the same
+// collectives in the same order. Every operation has a sequence number, a name and a deadline; waiting past it throws
+// an Error that names the operation and the rank.
 #pragma once
 
 #include <cstddef>

@@ -22,8 +22,8 @@ namespace convoy {
 
 class MpiCommunicator final : public Communicator {
  public:
-  /// Takes over `owned`, which nobody else uses, and frees it. `timeout` in seconds, for each wait. Buffers
-  /// of more than `max_count` elements travel in several MPI messages.
+  /// Takes ownership of `owned` and frees it. `timeout` in seconds, for each wait. Buffers of more than `max_count`
+  /// elements travel in several MPI messages.
   MpiCommunicator(MPI_Comm owned, const std::string& name, double timeout, std::int64_t max_count = INT_MAX);
   ~MpiCommunicator() override;
   MpiCommunicator(const MpiCommunicator&) = delete;

@@ -23,7 +23,7 @@ namespace {
 constexpr double kUnwindSeconds = 0.2;  // for an operation that all ranks have started: enough to complete
 constexpr int kSpins = 64;              // polls before the core is offered to others
 constexpr double kYieldSeconds = 1.0;   // of yielding before sleeping between polls
-constexpr double kServeSeconds = 0.1;   // of waiting before it looks whether others ask what goes on here
+constexpr double kServeSeconds = 0.1;   // of waiting before it answers questions of other ranks
 
 std::atomic<int> abandoned_count{0};
 
@@ -61,7 +61,7 @@ struct MpiOperation::State {
   std::unique_ptr<std::byte[]> storage;
   State* next_abandoned = nullptr;
 
-  static std::atomic<State*> abandoned;  // a list that nobody reads: it only keeps the memory reachable
+  static std::atomic<State*> abandoned;  // never read: it keeps the memory reachable
 };
 std::atomic<MpiOperation::State*> MpiOperation::State::abandoned{nullptr};
 

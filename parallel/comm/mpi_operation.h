@@ -21,7 +21,7 @@
 
 namespace convoy {
 
-/// What the operations of one communicator share: mostly words for their reports.
+/// What the operations of one communicator share: mostly text for their reports.
 struct CommunicatorIdentity {
   /// Its members make it together, so that it has the same id on all of them.
   CommunicatorIdentity(MPI_Comm comm, const std::string& name, double its_timeout);
@@ -44,7 +44,7 @@ class MpiOperation final : public PendingOperation {
   /// May be called again after it threw for lateness: the operation is still under way.
   void wait() override;
 
-  /// Room for one more request; use it at once. Without requests an operation is complete.
+  /// Space for one more request; use it at once. Without requests an operation is complete.
   MPI_Request* add_request();
   /// The next request's message must have exactly `bytes` bytes.
   void expect_bytes(std::int64_t bytes);

@@ -43,7 +43,7 @@ std::byte* map(int descriptor, std::size_t bytes) {
   return static_cast<std::byte*>(start);
 }
 
-// Memory under a name that nobody has, all of it reserved; null when there is none.
+// Memory under an unused name, all of it reserved; null when there is none.
 std::byte* make_segment(std::size_t bytes, std::uint64_t& token) {
   std::random_device random;
   token = std::uint64_t{random()} << 32 | random();

@@ -16,7 +16,7 @@ namespace convoy {
 class SharedSegments {
  public:
   /// `bytes` of each member, zeros, on its own NUMA node. Every member calls it, close to one another; all get null
-  /// when they are not on one node, or it has no room for this in its shared memory (/dev/shm).
+  /// when they are not on one node, or its shared memory (/dev/shm) is too small.
   [[nodiscard]] static std::unique_ptr<SharedSegments> create(MPI_Comm comm, std::size_t bytes);
   ~SharedSegments();
   SharedSegments(const SharedSegments&) = delete;

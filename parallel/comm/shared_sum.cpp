@@ -36,7 +36,7 @@ std::unique_ptr<SharedSum> SharedSum::create(MPI_Comm comm, std::int64_t element
   int rank = 0;
   CONVOY_MPI_CHECK(MPI_Comm_rank(comm, &rank));
   std::unique_ptr<SharedSum> sum(new SharedSum(std::move(segments), rank, elements));
-  CONVOY_MPI_CHECK(MPI_Barrier(comm));  // nobody reads flags that are not made yet
+  CONVOY_MPI_CHECK(MPI_Barrier(comm));  // no rank reads flags before they exist
   return sum;
 }
 

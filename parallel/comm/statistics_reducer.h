@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Synchronised batch norm's sums over the replicas, on a communicator. Relies on every replica running the
-// same layers in the same order; the sum blocks, because the layer needs it to go on.
+// Synchronised batch norm's sums over the replicas, on a communicator. Relies on every replica running the same layers
+// in the same order; the sum blocks, because the layer needs the result.
 #pragma once
 
 #include "layers/statistics_reducer.h"

@@ -133,7 +133,7 @@ void Executor::run(const Action& action) {
   }
 }
 
-// Waiting for messages within an action is told apart from its work.
+// Time spent waiting for messages within an action is counted apart from its work.
 void Executor::lap(Phase phase) {
   const double waited = link_.take_waited();
   phases_[Phase::kCommunicationWait] += waited;

@@ -22,7 +22,7 @@ bool carries_gradient(ActionKind kind) {
 
 int tag(ActionKind kind) { return carries_gradient(kind) ? kGradientTag : kActivationTag; }
 
-// Words for reports and traces: only those of late messages are ever read, so they are short.
+// Text for reports and traces: only those of messages that time out are read, so they are short.
 std::string what(const Action& action) {
   return fmt::format("{} of microbatch {}", carries_gradient(action.kind) ? "gradient" : "activation",
                      action.microbatch);
@@ -82,7 +82,7 @@ void StageLink::receive(const Action& action, const Tensor& buffer, Message& mes
 void StageLink::start(const Action& action, const Shape& input) {
   Ends& e = ends(action.microbatch, action.chunk);
   const int here = schedule_.virtual_stage(stage_, action.chunk);
-  // A gradient that nobody needs is neither sent nor waited for; both ends know.
+  // A gradient that is not needed is neither sent nor received, at both ends.
   if (action.kind == ActionKind::kSendGradient && !model_.learns_before(action.chunk)) return;
   if (action.kind == ActionKind::kReceiveGradient && !model_.learns_up_to(action.chunk)) return;
   switch (action.kind) {

@@ -80,7 +80,7 @@ class StepRunner {
                                 std::int64_t update, const Meanwhile& meanwhile) = 0;
   /// Within `meanwhile`: the microbatches of the next train_step(), to be copied to the device.
   virtual void preload(std::span<const Batch> microbatches) { static_cast<void>(microbatches); }
-  /// Loss and hits of these microbatches with the running statistics; no gradients. Some may be empty.
+  /// Loss and correct predictions of these microbatches with the running statistics; no gradients. Some may be empty.
   virtual LossTotals evaluate(std::span<const Batch> microbatches) = 0;
   /// Before evaluations and checkpoints: what only one rank has is brought to those that need it.
   virtual void share_state() {}

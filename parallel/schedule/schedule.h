@@ -65,7 +65,7 @@ struct Schedule {
   [[nodiscard]] int chunk_of(int virtual_stage) const;
 };
 
-/// The names that make_schedule() knows: one_stage, model, gpipe, 1f1b, interleaved, zero_bubble, zb_v.
+/// The names that make_schedule() takes: one_stage, model, gpipe, 1f1b, interleaved, zero_bubble, zb_v.
 [[nodiscard]] const std::vector<std::string_view>& schedule_names();
 /// Those of several stages, which parallel.schedule chooses from.
 [[nodiscard]] std::span<const std::string_view> pipeline_schedule_names();

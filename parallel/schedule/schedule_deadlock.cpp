@@ -22,7 +22,7 @@ struct PlacedAction {
 
 bool is_send(ActionKind kind) { return kind == ActionKind::kSendActivation || kind == ActionKind::kSendGradient; }
 
-// The receive without which a compute action cannot start; there is one if other_end() knows who sends it.
+// The receive without which a compute action cannot start; there is one if other_end() finds its sender.
 std::optional<Action> receive_for(const Action& action) {
   switch (action.kind) {
     case ActionKind::kForward: return Action{ActionKind::kReceiveActivation, action.microbatch, action.chunk};

@@ -13,7 +13,7 @@ void check_message_order(const Schedule& schedule);
 
 /// Throws Error naming stage and position of all that wait. Messages under the strictest rules that MPI allows, where
 /// no send ends before its receive has begun: the sends and receives between two other actions start together, a rank
-/// goes on when its sends among them have met their receives, a forward or backward waits for its own receive.
+/// continues when its sends among them have matched their receives, a forward or backward waits for its own receive.
 void check_deadlock(const Schedule& schedule);
 
 }  // namespace convoy

@@ -12,7 +12,7 @@ namespace convoy {
 
 namespace {
 
-constexpr std::size_t kComfortable = 120;  // columns; wider grids go without spaces and words
+constexpr std::size_t kComfortable = 120;  // columns; wider grids have no spaces and legends
 
 // One unit of time on one stage.
 struct Cell {

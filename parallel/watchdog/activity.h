@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What this process is at between its exchanges with other ranks, for the report of an operation that is late.
+// What this process does between its exchanges with other ranks, for hang reports.
 #pragma once
 
 #include <string_view>

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kMaxLines = 8;
 
-// Why a rank does not go on, the most telling first: the remedy is that of the first one found.
+// Why a rank does not continue, the most specific reason first: the remedy is that of the first one found.
 enum class Cause { kStopped, kGone, kTraced, kSilent, kBlocked, kBusy, kWaits };
 
 Cause cause_of(const RankStatus& rank) {

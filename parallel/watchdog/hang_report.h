@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The words of the one report about an operation that is late: which ranks have not come, what each did last, and what
-// would mend it. A pure function of what is known about all ranks; no MPI. Invariant: every report names a rank, a host
-// or a cause outside of the program, and says what to do.
+// The text of the hang report about an operation that timed out: which ranks have not arrived, what each did last, and
+// the remedy. A pure function of what is known about all ranks; no MPI. Invariant: every report names a rank, a host or
+// a cause outside of the program, and says what to do.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct RankStatus {
   int world_rank = 0;
   std::string host;
   std::int64_t pid = 0;
-  bool heard = false;  ///< nobody of its host answered: only the above is known
+  bool heard = false;  ///< no rank of its host answered: only the above is known
   ProcessState state = ProcessState::kUnknown;
   StatusNote note;
   double age = 0;           ///< seconds since the note

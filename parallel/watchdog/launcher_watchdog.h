@@ -15,7 +15,7 @@ namespace convoy {
 
 class LauncherWatchdog {
  public:
-  /// Watches the parent of this process from now on. `speaks`: this rank says why it ends.
+  /// Watches the parent of this process from now on. `speaks`: this rank reports why it ends.
   explicit LauncherWatchdog(bool speaks);
   ~LauncherWatchdog();
   LauncherWatchdog(const LauncherWatchdog&) = delete;

@@ -68,7 +68,7 @@ void NodeBoard::share(MPI_Comm node) {
   window_ = window;
   own_ = new (aligned(memory)) StatusRow();
   rows_ = std::move(rows);
-  CONVOY_MPI_CHECK(MPI_Barrier(node));  // nobody reads a row that is not made yet
+  CONVOY_MPI_CHECK(MPI_Barrier(node));  // no rank reads a row before it exists
 }
 
 void NodeBoard::free() {

@@ -2,8 +2,8 @@
 //
 // What each rank of a node did last, in memory that all of them share: a row for each rank, written by that rank alone
 // without locks or calls of the system, read by the others at any time. Knows no MPI. Invariant: a row can be read
-// whole also while its writer is stopped in the middle of a write: a note goes into the half that nobody reads, and
-// is published after it.
+// whole also while its writer is stopped in the middle of a write: a note goes into the half that is not read, and is
+// published after it.
 #pragma once
 
 #include <array>
@@ -33,7 +33,7 @@ struct StatusNote {
   [[nodiscard]] std::string to_string() const;
 };
 
-/// How far a rank is with the report of an operation that is late.
+/// How far a rank is with the hang report of an operation that timed out.
 enum class Lateness : std::uint32_t { kNone, kLate, kSpeaks };
 
 /// One rank's row. Lives in shared memory; the constructor makes it empty.

@@ -20,7 +20,7 @@ constexpr int kQueryTag = 1;
 constexpr int kAnswerTag = 2;
 constexpr std::int64_t kMillisecond = 1'000'000;
 constexpr std::int64_t kServeEvery = 5 * kMillisecond;
-constexpr std::int64_t kMinAskTime = 500 * kMillisecond;  // others become late meanwhile: the lowest shall speak
+constexpr std::int64_t kMinAskTime = 500 * kMillisecond;  // others time out meanwhile: the lowest reports
 constexpr std::int64_t kAskAgain = 600 * kMillisecond;    // after this all ranks of a silent node are asked
 constexpr std::int64_t kMaxAskTime = 2000 * kMillisecond;
 constexpr std::int64_t kYield = 5000 * kMillisecond;     // for the report of another rank to end the job
@@ -155,7 +155,7 @@ void Watchdog::answer(const Query& query, int asker) {
   send(asker, kAnswerTag, rows.data(), rows.size() * sizeof(AnswerRow));
 }
 
-// Takes what has come: questions, which only late ranks ask, and answers.
+// Takes the messages that have arrived: questions, from ranks that timed out, and answers.
 void Watchdog::exchange() {
   for (;;) {
     int come = 0;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Finds out who is missing when an operation is late: the rank that waits asks the other nodes over an MPI communicator
-// of its own, ranks that wait themselves answer for their whole node from its status board. Private to parallel/; World
-// makes it. Invariants: in a run without lateness no message passes; only threads that wait for an operation call MPI
-// here; of several late ranks one speaks, the lowest, while the others wait to be ended.
+// Finds out which rank is missing when an operation times out: the waiting rank asks the other nodes over a separate
+// MPI communicator, and ranks that wait themselves answer for their whole node from its status board. Private to
+// parallel/; World makes it. Invariants: without a timeout no message is sent; only threads that wait for an operation
+// call MPI here; of several ranks that time out the lowest reports, while the others wait to be ended.
 #pragma once
 
 #include <mpi.h>
@@ -38,7 +38,7 @@ class Watchdog {
   /// For threads that have waited for a while: answers what others ask. Cheap when called often.
   void serve();
   /// The report of an operation whose deadline has passed. Takes a second or two; several seconds more when a lower
-  /// rank is late, too: its report should have ended the job by then.
+  /// rank timed out, too: its report should have ended the job by then.
   [[nodiscard]] std::string report(const LateOperation& operation);
 
   [[nodiscard]] const NodeBoard& board() const { return board_; }

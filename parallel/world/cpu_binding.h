@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which CPUs a rank may run on, and how many threads it should start so that the ranks of a node do not
-// crowd each other. Relies on the kernel's affinity mask, which mpirun and srun set; knows no MPI (World
-// gathers the masks of a node). Invariant: a share is at least 1.
+// Which CPUs a rank may run on, and how many threads it should start so that the ranks of a node do not crowd each
+// other. Relies on the kernel's affinity mask, which mpirun and srun set; uses no MPI (World gathers the masks of a
+// node). Invariant: a share is at least 1.
 #pragma once
 
 #include <array>

@@ -21,7 +21,7 @@ std::optional<int> number(const Environment& environment, const char* name) {
   return value;
 }
 
-// Every process of the launch comes here by itself, so one of them speaks for all.
+// Every process of the launch checks by itself, so one of them reports for all.
 [[noreturn]] void refuse(const std::string& message) {
   Error error(message, ExitCode::kUsage);
   error.set_collective();

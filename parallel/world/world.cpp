@@ -23,7 +23,7 @@ namespace convoy {
 namespace {
 
 /// Slurm answers a fence without data before all have come, unless told otherwise, so MPI_Init ends at once on the
-/// first node that asks; Open MPI 4 dies of a message that reaches a rank still inside of it.
+/// first node that asks; Open MPI 4 crashes on a message that reaches a rank still inside of it.
 constexpr std::chrono::milliseconds kOthersLeaveInit{200};
 
 }  // namespace

@@ -20,7 +20,7 @@ struct ConvolutionPlans::Plan {
   std::int64_t index = 0;      ///< among the graph's plans
   std::int64_t workspace = 0;  ///< bytes
   double time = kNoTime;       ///< milliseconds; 0 when it was taken without timing, kNoTime when there is no plan
-  std::string refusal;         ///< cuDNN's last words about a plan that there is not
+  std::string refusal;         ///< cuDNN's message about a plan that it refuses
 };
 
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Checks the status of CUDA, cuDNN and cuBLAS calls: a failure becomes an Error with the call, its file and line, the
-// library's words and the GPU. Included by files of this folder and by parallel/nccl_*.
+// library's message and the GPU. Included by files of this folder and by parallel/nccl_*.
 #pragma once
 
 #include <cuda_runtime_api.h>

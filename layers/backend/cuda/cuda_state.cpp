@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Streams, handles and pinned memory of the CUDA backend, and how the host waits for the GPU: it asks again and again
-// instead of blocking in the driver, so that a communicator can see meanwhile that a partner is gone.
+// Streams, handles and pinned memory of the CUDA backend, and how the host waits for the GPU: it polls instead of
+// blocking in the driver, so that a communicator can see meanwhile that a partner is gone.
 #include "layers/backend/cuda/cuda_state.h"
 
 #include <algorithm>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The one place that knows oneDNN 2 from oneDNN 3: version 2 builds an operation descriptor and then a primitive
-// descriptor, version 3 builds the latter at once. Everything else here is written against these few functions.
+// The one place that distinguishes oneDNN 2 from oneDNN 3: version 2 builds an operation descriptor and then a
+// primitive descriptor, version 3 builds the latter at once. Everything else here is written against these few
+// functions.
 #pragma once
 
 #include <cstdint>

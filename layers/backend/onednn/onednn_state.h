@@ -37,7 +37,7 @@ class OnednnWeightLayout final : public WeightLayout {
   dnnl::memory::desc native, compute, backward;
   bool rotated;
   std::int64_t winograd = 0;
-  std::optional<WeightTiles> tiles;  ///< when both copies are bfloat16 in formats that copy_weight() knows
+  std::optional<WeightTiles> tiles;  ///< when both copies are bfloat16 in formats that copy_weight() supports
 };
 
 using PlanKey = std::array<std::int64_t, 15>;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Turns NCCL's results into Errors and words. Private to parallel/nccl_*: it brings in nccl.h.
+// Turns NCCL's results into Errors and text. Private to parallel/nccl_*: it brings in nccl.h.
 #pragma once
 
 #include <nccl.h>

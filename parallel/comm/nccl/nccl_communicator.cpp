@@ -190,7 +190,7 @@ class NcclCommunicator final : public Communicator {
     return flight;
   }
 
-  // Null when there is nobody to talk to.
+  // Null when there is one rank.
   NcclQueue* collectives(const NcclWork& flight) const {
     NcclQueue* queue = queues_.collectives();
     if (queue == nullptr && size() > 1) fail("{}: the communicator was made for messages alone", flight.label());

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One operation on an NCCL stream: the event behind it, its words, and the handle that keeps its memory alive. Private
+// One operation on an NCCL stream: the event behind it, its names, and the handle that keeps its memory alive. Private
 // to parallel/nccl_*.
 //
-// Events and graphs: an event belongs to where it was last recorded. Recorded on a stream under capture it stands for
-// nodes of that graph: streams of the same capture may wait for it, nothing may query it, and nobody may wait for it
-// once the capture is over; the next record makes it anew. So each use of an event begins with a record, an operation
-// remembers whether it was captured, and those that were are waited for within their capture only and never queried.
+// Events and graphs: an event recorded on a stream under capture is a node of that graph. Streams of the same capture
+// may wait for it. Nothing may query it, and no host thread may wait for it once the capture is over; the next record
+// makes it an ordinary event again. So each use of an event begins with a record. An operation stores whether it was
+// captured; captured ones are waited for within their capture only and never queried.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -38,7 +38,7 @@ class NcclEvents {
   std::size_t made_ = 0;
 };
 
-/// What the operations of one communicator share: words for reports.
+/// What the operations of one communicator share: text for reports.
 struct NcclIdentity {
   NcclIdentity(const std::string& name, std::vector<int> members) : watched(name, std::move(members)) {}
   WatchedCommunicator watched;

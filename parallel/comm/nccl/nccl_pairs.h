@@ -9,8 +9,8 @@
 namespace convoy {
 
 /// Every rank and the next one, the last and the first, once each. Ranks that meet their partners one after the other
-/// in this order never wait in a circle, because it is one order for all; pairs that begin at even ranks come first, so
-/// that most of them meet at the same time.
+/// in this order never wait in a cycle, because all ranks have the same order; pairs that begin at even ranks come
+/// first, so that most of them meet at the same time.
 [[nodiscard]] inline std::vector<std::pair<int, int>> ring_pairs(int size) {
   std::vector<std::pair<int, int>> pairs;
   const int count = size > 2 ? size : size - 1;

@@ -21,9 +21,9 @@ namespace convoy {
 namespace {
 
 constexpr double kYieldSeconds = 1.0;  // of yielding before sleeping between polls
-constexpr double kServeSeconds = 0.1;  // of waiting before it looks whether others ask what goes on here
+constexpr double kServeSeconds = 0.1;  // of waiting before it answers questions of other ranks
 constexpr double kEndSeconds = 30;     // for ending in order, after which it is aborted
-constexpr double kAbortSeconds = 5;    // for aborting, after which it goes on by itself
+constexpr double kAbortSeconds = 5;    // for aborting, after which it continues by itself
 
 void pause(double waited) {
   if (waited > kYieldSeconds) {

@@ -14,7 +14,7 @@ namespace convoy {
 namespace {
 
 // Of the GPU's many processors, for each of up to four message queues: a kernel that waits for a message must leave
-// room for what computes.
+// capacity for computations.
 constexpr int kMessageBlocks = 8;
 constexpr double kServeSeconds = 0.1;  // of waiting for the GPU before this rank counts as one that waits for others
 
@@ -113,7 +113,7 @@ void NcclQueues::check(double seconds) {
   }
 }
 
-// A host that has waited for a while says so, and answers others that ask what goes on here.
+// A host that has waited for a while notes that, and answers questions of other ranks.
 void NcclQueues::take_part(double seconds) {
   const bool first = waited_ <= kServeSeconds || seconds < waited_;
   const NcclWork* flight = first ? oldest() : nullptr;

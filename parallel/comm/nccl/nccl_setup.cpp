@@ -20,7 +20,7 @@ std::string version_text(int code) { return fmt::format("{}.{}.{}", code / 10000
 void prepare_nccl(const NcclOptions& options) {
   static std::once_flag once;
   std::call_once(once, [&] {
-    // NCCL refuses two ranks on one GPU of one host. As far as it knows each of them has a host for itself.
+    // NCCL refuses two ranks on one GPU of one host. Each of them reports another host to it.
     if (options.share_gpu) {
       setenv("NCCL_HOSTID", fmt::format("{}-{}", host_name("host"), getpid()).c_str(), 1);
     }

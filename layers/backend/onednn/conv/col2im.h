@@ -2,7 +2,7 @@
 //
 // The input gradient of a strided convolution as matrix products and sums over taps (col2im): dy times the weight
 // gives, for each output pixel, what it adds to every input that it saw. On matrix units (AMX) oneDNN's own gradient
-// reaches a fifth of the product's speed, and a forward convolution (transposed_conv2d.h) knows no strides. Private to
+// reaches a fifth of the product's speed, and a forward convolution (transposed_conv2d.h) has no strides. Private to
 // layers/backend/onednn.
 #pragma once
 

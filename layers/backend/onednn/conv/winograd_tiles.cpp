@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What lies outside an image is read from a pixel of zeros and written to one that nobody reads.
+// What lies outside an image is read from a pixel of zeros and written to one that is never read.
 #include "layers/backend/onednn/conv/winograd_tiles.h"
 
 #include <algorithm>
