@@ -29,5 +29,5 @@ What next:
   evaluate    build/app/convoy eval $config --checkpoint $checkpoint
   look inside build/app/convoy inspect $checkpoint
   start over  ${ranks[*]} build/app/convoy train $config --set run.name=another
-A run that was stopped or killed goes on when the same command is given again.
+A run that was stopped or killed resumes when the same command is given again.
 END

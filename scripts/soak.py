@@ -6,7 +6,7 @@
 
 One training runs under `convoy launch`; `kill -9` hits a rank, mpirun or the launch itself (which is then started
 again): after some steps, while ranks are starting, or in the middle of writing a checkpoint. At the end: the run has
-completed, every checkpoint on disk is whole, the losses are bitwise those of a run that nobody disturbed, every sample
+completed, every checkpoint on disk is valid, the losses are bitwise those of a run that nobody disturbed, every sample
 was seen once an epoch, and nothing is left running. Prints one line for each kill, then how long it took until the next
 step of training; exit code 0 when all holds. Standard library only, and /proc.
 """

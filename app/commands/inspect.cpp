@@ -122,7 +122,7 @@ void inspect_file(const std::string& path) {
   const std::string problem = checkpoint ? checkpoint_problem(path) : "";
   if (!problem.empty()) fail("{}", problem);
   if (damaged > 0) fail("{}: {} of {} data sets are damaged", path, damaged, checks.size());
-  if (checkpoint) fmt::print("the checkpoint is whole\n");
+  if (checkpoint) fmt::print("the checkpoint is valid\n");
 }
 
 }  // namespace

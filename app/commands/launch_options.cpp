@@ -40,8 +40,7 @@ CLI::App* add_launch_command(CLI::App& app, LaunchOptions& options) {
       ->type_name("R")
       ->capture_default_str();
   CLI::Option* file =
-      launch
-          ->add_option("--hosts", a.hosts, "hosts, with mpirun's hostfile syntax; may be changed while the run goes on")
+      launch->add_option("--hosts", a.hosts, "hosts, with mpirun's hostfile syntax; may be changed during the run")
           ->type_name("FILE");
   launch->add_option("--hosts-from", a.hosts_from, "shell command that prints the hosts; run every 10 s")
       ->excludes(file)

@@ -96,7 +96,7 @@ int pack_command(const PackArguments& arguments) {
   const PackResult result = Packer(source, plan, task_of(arguments, source, output), hooks).run();
   progress.finish();
   if (!result.finished) {
-    std::cout << fmt::format("stopped after {} of {} samples; the same command goes on there\n", result.done,
+    std::cout << fmt::format("stopped after {} of {} samples; the same command resumes there\n", result.done,
                              source.size())
               << std::flush;
     return static_cast<int>(ExitCode::kStopped);

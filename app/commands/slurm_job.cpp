@@ -35,9 +35,9 @@ std::string requeue_commands(const std::string& job) {
   return fmt::format(
       R"sh(if scontrol show job -o {0} | grep -q ' JobState=RUNNING '; then
   if scontrol requeue {0}; then
-    echo "slurm: job {0} stopped with a checkpoint and waits in the queue to go on" >&2
+    echo "slurm: job {0} stopped with a checkpoint and waits in the queue to resume" >&2
   else
-    echo "slurm: job {0} stopped with a checkpoint and cannot be requeued (submit it again to go on)" >&2
+    echo "slurm: job {0} stopped with a checkpoint and cannot be requeued (submit it again to resume)" >&2
   fi
 fi
 )sh",
@@ -58,7 +58,7 @@ int slurm_job_command(const SlurmJobArguments& arguments) {
       if (arguments.exit_code != static_cast<int>(ExitCode::kStopped)) break;
       if (newest_checkpoint(arguments.train) == arguments.checkpoint_before) {
         std::cerr << fmt::format(
-            "slurm: job {} stopped before its first step: not requeued (submit it again to go on)\n", job_id());
+            "slurm: job {} stopped before its first step: not requeued (submit it again to resume)\n", job_id());
       } else {
         std::cout << requeue_commands(job_id()) << std::flush;
       }

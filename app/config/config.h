@@ -139,7 +139,7 @@ void visit_config(Visitor& v, C& c) {
   section("optimizer", c.optimizer, "how weights follow gradients");
   section("lr_schedule", c.lr_schedule, "how the learning rate changes");
   section("parallel", c.parallel, "how ranks share the work");
-  section("checkpoint", c.checkpoint, "what is kept to go on from");
+  section("checkpoint", c.checkpoint, "when checkpoints are written, and which are kept");
   section("log", c.log, "what is shown and recorded");
 }
 

@@ -87,7 +87,7 @@ void Supervisor::take_up_state() {
       policy_.remember({true, last.step_at_start, last.step_at_end > last.step_at_start, false});
     }
     reason_ = "the launch before has ended";
-    journal_.write(fmt::format("goes on after generation {}, {} of {} restarts used", state_.generation,
+    journal_.write(fmt::format("resumes after generation {}, {} of {} restarts used", state_.generation,
                                state_.restarts, options_.max_restarts));
   }
   state_.status = JobStatus::kRunning;
@@ -98,7 +98,7 @@ void Supervisor::take_up_state() {
 void Supervisor::tick() {
   std::this_thread::sleep_for(kTick);
   for (const std::string& complaint : watch_.take_complaints()) {
-    journal_.write(fmt::format("{}; the last good list goes on being used", complaint));
+    journal_.write(fmt::format("{}; the last valid list stays in use", complaint));
   }
   if (lost_)
     fail("launch: its lock in {} is lost (removed, or taken over), so it ends with its ranks", options_.folder);
@@ -156,7 +156,7 @@ std::optional<Supervisor::Ended> Supervisor::asked_to_end() {
   const std::string words = "ended by " + signal_name(*signal);
   if (*signal == SIGINT && !options_.stops_on_interrupt) return Ended{128 + SIGINT, JobStatus::kStopped, words};
   return Ended{static_cast<int>(ExitCode::kStopped), JobStatus::kStopped,
-               words + "; run the same command again to go on"};
+               words + "; run the same command again to resume"};
 }
 
 void Supervisor::begin_generation(Generation& generation) {
@@ -204,7 +204,7 @@ std::optional<Supervisor::Ended> Supervisor::end_generation(const GenerationEnd&
   const bool asked = signals_.first().has_value();
   if (kind == EndKind::kStopped && (asked || !end.resize)) {
     return ended(static_cast<int>(ExitCode::kStopped), JobStatus::kStopped,
-                 "stopped after a checkpoint; run the same command again to go on");
+                 "stopped after a checkpoint; run the same command again to resume");
   }
   if (asked) {
     return ended(1, JobStatus::kFailed,

@@ -219,7 +219,7 @@ void Trainer::finish(Stop stop) {
   }
   const bool signal = stop == Stop::kSignal;
   report_->end(signal ? "signal" : "max_time", state_,
-               fmt::format("stopped after step {} ({}); run the same command again to go on", state_.step,
+               fmt::format("stopped after step {} ({}); run the same command again to resume", state_.step,
                            signal ? "signal" : "its time is over"));
 }
 

@@ -35,8 +35,8 @@ struct Checkpoint {
   int ranks = 1;
 };
 
-/// Writes the file at `path`; what was there before stays until the new file is whole and on disk. On failure (a full
-/// disk) an Error is thrown, nothing of the attempt is left, and other checkpoints are untouched. The file is put
+/// Writes the file at `path`; what was there before stays until the new file is complete and on disk. On failure (a
+/// full disk) an Error is thrown, nothing of the attempt is left, and other checkpoints are untouched. The file is put
 /// together in `memory`, if given, which whoever writes many of them keeps.
 void write_checkpoint(const std::string& path, const Checkpoint& checkpoint, hdf5::FileImageBuffer* memory = nullptr);
 
@@ -47,7 +47,7 @@ void write_checkpoint(const std::string& path, const Checkpoint& checkpoint, hdf
 /// where there are any.
 [[nodiscard]] std::vector<HostTensor> read_model_weights(const std::string& path);
 
-/// What is wrong with this checkpoint, in a sentence; empty when it is whole. Reads all of it.
+/// What is wrong with this checkpoint, in a sentence; empty when it is valid. Reads all of it.
 [[nodiscard]] std::string checkpoint_problem(const std::string& path);
 
 /// One data set of a file and whether its elements can be read with their checksums.

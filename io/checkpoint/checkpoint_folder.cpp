@@ -82,7 +82,7 @@ std::optional<std::filesystem::path> find_newest_checkpoint(const std::string& d
     }
   }
   const std::string instead =
-      found ? fmt::format("using {} instead", found->string()) : "no earlier checkpoint is whole, so none is used";
+      found ? fmt::format("using {} instead", found->string()) : "no earlier checkpoint is valid, so none is used";
   for (const auto& problem : problems) warn(fmt::format("checkpoint passed over: {}; {}", problem, instead));
   return found;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The folder of a run's checkpoints: names, the newest whole file, rotation, what a killed writer left behind. Relies
-// on checkpoint.h to say whether a file is whole. Invariant: only files named step-XXXXXXXX.h5 (8 digits or more), and
+// on checkpoint.h to say whether a file is valid. Invariant: only files named step-XXXXXXXX.h5 (8 digits or more), and
 // the temporary ones of such files, are ever looked at, renamed or removed.
 #pragma once
 
@@ -29,7 +29,7 @@ struct CheckpointFile {
 /// Receives one sentence for each file that is passed over: which, what is wrong with it, and what is used instead.
 using WarnCallback = std::function<void(const std::string&)>;
 
-/// Path of the newest checkpoint that is whole; empty when there is none. Newer ones that are damaged, truncated or
+/// Path of the newest checkpoint that is valid; empty when there is none. Newer ones that are damaged, truncated or
 /// incomplete are passed over with a warning each. Changes nothing.
 [[nodiscard]] std::optional<std::filesystem::path> find_newest_checkpoint(const std::string& dir,
                                                                           const WarnCallback& warn);

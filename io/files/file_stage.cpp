@@ -171,7 +171,7 @@ void FileStage::write(const std::byte* bytes, std::size_t count) {
   fail_usage("cannot write {}: {} (make room, or name another place)", part_, std::strerror(reason));
 }
 
-// True when the file is whole and has its name.
+// True when the file is complete and has its name.
 bool FileStage::copy_until(const Source& source, Clock::time_point until) {
   if (to_ < 0) open(source);
   while (true) {

@@ -3,8 +3,8 @@
 // Copies files that are read together (a data file, its shards, images and their labels) into a folder of their own
 // below a stage folder on quick storage, once for all who read them there. The folder's name has a hash of who copies,
 // and of the files' paths, sizes and times: what has changed is copied anew. Relies on flock(), which ends with the
-// process that holds it. Invariant: a file has its name in the folder only when it is whole; of any number of processes
-// that stage the same files one copies, and what a killed one left is removed.
+// process that holds it. Invariant: a file has its name in the folder only when it is complete; of any number of
+// processes that stage the same files one copies, and what a killed one left is removed.
 #pragma once
 
 #include <sys/stat.h>

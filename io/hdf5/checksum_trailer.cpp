@@ -87,7 +87,7 @@ TrailerCheck check_trailer(const std::string& path) {
   const std::string expected = line(crc, end);
   const std::string_view found = file.read(expected.size() + 1);
   if (found == expected) return {Trailer::kHolds, ""};
-  if (found.size() < expected.size()) return {Trailer::kBroken, "truncated: its last line is not whole"};
+  if (found.size() < expected.size()) return {Trailer::kBroken, "truncated: its last line is incomplete"};
   return {Trailer::kBroken, "damaged: the checksum over the file does not hold"};
 }
 

@@ -104,7 +104,7 @@ File::File(const std::string& path, Trust origin) : path_(path) {
   if (origin == Trust::kUntrusted) validate(path);
   const Handle access = access_list(path);
   const hid_t id = H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.id());
-  if (id < 0) throw_hdf5_error("H5Fopen", path + ": not a whole HDF5 file");
+  if (id < 0) throw_hdf5_error("H5Fopen", path + ": not a complete HDF5 file");
   handle_ = Handle(id);
 }
 

@@ -167,7 +167,7 @@ std::string error_of(const std::string& path, const ChildEnd& end, const ChildLi
   if (is_valid(end) || end.kind == ChildEnd::kNotStarted) return "";
   if (end.kind == ChildEnd::kTooLong) {
     return fmt::format(
-        "{}: damaged: HDF5 {} reads this file for {} s of processor time and comes to no end; copy or write the file "
+        "{}: damaged: HDF5 {} reads this file for {} s of processor time and does not finish; copy or write the file "
         "again",
         path, library_version(), limits.cpu_seconds);
   }

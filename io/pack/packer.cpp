@@ -198,7 +198,7 @@ void Packer::commit(std::int64_t number, PackBlock block, const std::vector<std:
     open_part(file, 0);
   }
   if (const int reason = pwrite_all(descriptor_, bytes, start_ + end_); reason != 0) {
-    fail("cannot write {}: {} (make room or name another place; the same command then goes on where it was)",
+    fail("cannot write {}: {} (free space or choose another place; the same command then resumes)",
          task_.output.part(file_), std::strerror(reason));
   }
   end_ += static_cast<std::int64_t>(bytes.size());

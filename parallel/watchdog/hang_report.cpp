@@ -64,14 +64,14 @@ std::string remedy(Cause cause, const RankStatus& rank, const std::string& own_h
     case Cause::kStopped:
       return fmt::format(
           "What stopped it (kill -STOP, Ctrl-Z, a debugger, a scheduler that suspends) must stop all ranks or none: "
-          "`kill -CONT {}` on {} within parallel.timeout would have let the run go on. Start it again",
+          "`kill -CONT {}` on {} within parallel.timeout would have let the run continue. Start it again",
           rank.pid, rank.host);
     case Cause::kGone:
       return fmt::format(
           "Look for its last words in the output, and for the out-of-memory killer with `dmesg -T | grep -i kill` on "
           "{}; parallel.timeout does not matter here",
           rank.host);
-    case Cause::kTraced: return "Let the debugger go on, or raise parallel.timeout while debugging";
+    case Cause::kTraced: return "Continue in the debugger, or raise parallel.timeout while debugging";
     case Cause::kSilent:
       if (rank.host == own_host) {
         return fmt::format(
@@ -197,7 +197,7 @@ std::string hang_report(const LateOperation& operation, const std::vector<RankSt
     });
   }
 
-  std::string text = fmt::format("{} is late: world rank {} ({}) waited {:g} s for it", operation.label, world_rank,
+  std::string text = fmt::format("{} timed out: world rank {} ({}) waited {:g} s for it", operation.label, world_rank,
                                  own.host, operation.waited);
   text += lines.text();
   if (operation.collective > 0 && missing.empty()) {

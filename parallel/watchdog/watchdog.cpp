@@ -248,7 +248,7 @@ std::string Watchdog::report(const LateOperation& operation) {
 void fail_late(const LateOperation& operation) {
   Watchdog* watch = Watchdog::current();
   if (watch == nullptr) {
-    fail("{} is late: waited {:g} s for it; if the others are only slow, raise parallel.timeout", operation.label,
+    fail("{} timed out: waited {:g} s for it; if the others are only slow, raise parallel.timeout", operation.label,
          operation.waited);
   }
   throw Error(watch->report(operation));

@@ -43,7 +43,7 @@ void write_sample(const std::string& path) {
   write_checkpoint(path, c);
 }
 
-// A run that reaches step 200 after step 150 was saved, and one that goes on from there to step 180.
+// A run that reaches step 200 after step 150 was saved, and one that resumes from there to step 180.
 void write_events(const std::string& dir) {
   {
     TensorboardWriter interrupted(dir);

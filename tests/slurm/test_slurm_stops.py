@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs that are stopped: by the time limit, signals, requeues, cancels and lost nodes. They go on, bit by bit the same.
+"""Jobs that are stopped: by the time limit, signals, requeues, cancels and lost nodes. They resume, with the same bits.
 
 Stands on jobs.py. A run that was stopped must have, at each step, the very loss (as text) of the run that was not.
 Where ranks change, what is left to compare are the steps before, and the next few to rounding.
@@ -37,7 +37,7 @@ def test_time_limit():
     job.ends("CANCELLED", None, restarts=1)
     assert stop["reason"] in ("signal", "max_time")
     assert resumed_steps(folder)[1] == stop["step"]
-    assert "waits in the queue to go on" in job.output(), job.output()
+    assert "waits in the queue to resume" in job.output(), job.output()
     is_uninterrupted(folder, last)
 
 
@@ -64,7 +64,7 @@ def test_requeue():
 
 
 def test_cancel():
-    """scancel: a checkpoint, and no requeue; the same line goes on later."""
+    """scancel: a checkpoint, and no requeue; the same line resumes later."""
     folder = long_run("cancel", STEPS)
     job = Job(folder, "train.sbatch", "run.toml")
     job.wait_for_step(STOP_AT)
@@ -102,7 +102,7 @@ def test_stop_signal_under_mpirun():
 
 
 def test_killed_rank():
-    """A rank is killed: the job fails soon instead of hanging, stays out of the queue, and the same line goes on."""
+    """A rank is killed: the job fails soon instead of hanging, stays out of the queue, and the same line resumes."""
     folder = long_run("killed_rank", STEPS)
     job = Job(folder, "train.sbatch", "run.toml")
     job.wait_for_step(STOP_AT)
@@ -117,7 +117,7 @@ def test_killed_rank():
 
 
 def test_lost_node():
-    """A node dies under train.sbatch: Slurm requeues the job, which waits until there are two nodes, and goes on."""
+    """A node dies under train.sbatch: Slurm requeues the job, which waits until there are two nodes, and resumes."""
     folder = long_run("lost_node", STEPS)
     job = Job(folder, "train.sbatch", "run.toml")
     job.wait_for_step(STOP_AT)
@@ -131,7 +131,7 @@ def test_lost_node():
 
 
 def test_elastic_job_loses_a_node():
-    """A node dies under elastic.sbatch: the same job goes on with the other one, and completes."""
+    """A node dies under elastic.sbatch: the same job resumes with the other one, and completes."""
     folder = long_run("elastic", STEPS, sync_batch_norm=True)  # what a step computes must not depend on the ranks
     job = Job(folder, "elastic.sbatch", "run.toml")
     job.wait_for_step(STOP_AT)

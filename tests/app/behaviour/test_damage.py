@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Damaged checkpoints: the run goes on from the one before, says so, and ends where the undamaged run ended."""
+"""Damaged checkpoints: the run resumes from the one before, says so, and ends where the undamaged run ended."""
 import os
 import time
 
@@ -93,7 +93,7 @@ def test_kill_while_writing_leaves_no_partial_checkpoint():
         partial = []
         while process.poll() is None and not partial:
             names = set(os.listdir(checkpoints)) if os.path.isdir(checkpoints) else set()
-            # The first checkpoint is left alone, so that there is one to go on from.
+            # The first checkpoint is left alone, so that there is one to resume from.
             if any(name.endswith(".h5") for name in names):
                 partial = [name for name in names if not name.endswith(".h5")]
             time.sleep(0.0005)

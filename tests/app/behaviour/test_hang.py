@@ -118,7 +118,7 @@ def test_suspended_job_goes_on():
     kill_tree(process)
     folder.read_outputs()
     assert resumed and ended is None, "a suspended job did not go on"
-    assert "is late" not in folder.stderr
+    assert "timed out" not in folder.stderr
 
 
 @pytest.mark.parametrize("stopped", (False, True))

@@ -158,7 +158,7 @@ def test_stopped_and_interrupted():
 
 
 def test_begins_again_only_once():
-    """checkpoint.resume = "never" is for the first generation: those after it go on."""
+    """checkpoint.resume = "never" is for the first generation: those after it resume."""
     folder = Folder("never", config(SMALL_NET, train={"steps": 300, "eval_every_epochs": 0}))
     folder.train(2)
     folder.configure({**ENDLESS, "checkpoint": {**OFTEN, "resume": "never"}})

@@ -25,7 +25,7 @@ MODES = {  # ranks, [parallel], (replicas, stages)
 }
 
 
-# ---- a checkpoint of each mode goes on in each
+# ---- a checkpoint of each mode resumes in each
 
 def in_mode(mode, steps):
     return config(DEEP_MLP, train={"steps": steps}, optimizer={"lr": 0.01}, parallel=MODES[mode][1],
@@ -261,7 +261,7 @@ def test_stopped_rank(rank, schedule):
                (("receive from", "activation"), ("receive from", "gradient"), ("send to", "activation"),
                 ("send to", "gradient"))]
     assert any(words in lines[0] for words in (*message, "all_reduce 'step loss'")), lines[0]
-    assert f"is late: world rank {1 - rank} " in lines[0] and "waited 3 s" in lines[0]
+    assert f"timed out: world rank {1 - rank} " in lines[0] and "waited 3 s" in lines[0]
 
 
 # ---- trace

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""convoy pack: training from the packed file is that from the source, bit for bit; a killed packing goes on; bad input."""
+"""convoy pack: training from the packed file is that from the source, bit for bit; a killed packing resumes; bad input."""
 import os
 import random
 import shutil
@@ -138,7 +138,7 @@ def test_interrupted_packing_says_how_to_go_on_and_starts_anew_with_other_option
     process.send_signal(signal.SIGINT)
     code = process.wait(60)
     folder.read_outputs()
-    assert code == 75 and "the same command goes on there" in folder.stdout
+    assert code == 75 and "the same command resumes there" in folder.stdout
     assert "beginning anew" in packed(folder, *slow.words, "--quality", "50"), "other options go on with the same file"
     assert content(folder, "out.h5") != slow.whole, "--quality changes nothing"
 

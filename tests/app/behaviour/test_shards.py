@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""convoy pack --shards: training from shards is that from the unsharded file, bit for bit; a killed packing goes on
+"""convoy pack --shards: training from shards is that from the unsharded file, bit for bit; a killed packing resumes
 and never mixes with another; bad sets of shards.
 """
 import glob

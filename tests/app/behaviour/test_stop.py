@@ -51,7 +51,7 @@ def uninterrupted_losses():
 @pytest.mark.parametrize("ranks", (1, 2))
 @pytest.mark.parametrize("name", ("SIGUSR2", "SIGTERM"))
 def test_stop_signal_writes_a_checkpoint_and_the_run_goes_on(name, ranks):
-    """A checkpoint at a step boundary, exit 75; the same command goes on, with the losses of the uninterrupted run."""
+    """A checkpoint at a step boundary, exit 75; the same command resumes, with the losses of the uninterrupted run."""
     folder = Folder("stopped", config(SMALL_NET, train={"steps": 300}))
     process = folder.start(ranks)
     wait_for_step(folder, process, 20)

@@ -222,7 +222,7 @@ TEST_CASE("each kind of damage falls back to the checkpoint before, with one war
   write_text(checkpoint_path(dir, 5), "x");
   CHECK(newest(dir).name.empty());
   CHECK(newest(dir).warnings.size() == 3);
-  CHECK(contains(newest(dir).warnings[0], "no earlier checkpoint is whole"));
+  CHECK(contains(newest(dir).warnings[0], "no earlier checkpoint is valid"));
 }
 
 TEST_CASE("other files and temporary ones are no checkpoints") {

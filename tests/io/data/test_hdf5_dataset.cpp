@@ -181,7 +181,7 @@ TEST_CASE("bad files are errors of input that say what is wrong and what is need
   });
   CHECK(contains(open_error(folder / "none.h5"), "No such file"));
   write_text(path, "text");
-  CHECK(contains(open_error(path), "not a whole HDF5 file"));
+  CHECK(contains(open_error(path), "not a complete HDF5 file"));
 }
 
 TEST_CASE("labels are checked against the number of classes") {

@@ -127,7 +127,7 @@ TEST_CASE("the loader's order is the sampler's, for any threads, replicas and mi
   }
 }
 
-TEST_CASE("a run that goes on in the middle, on other replicas, sees what was left exactly once") {
+TEST_CASE("a run that resumes in the middle, on other replicas, sees what was left exactly once") {
   const CountingDataset data(100, 1);
   const Sampler sampler(100, 3, true);
   std::multiset<std::int64_t> seen;

@@ -145,7 +145,7 @@ std::int64_t see(const Sampler& sampler, const BatchPlan& plan, std::int64_t par
 
 }  // namespace
 
-TEST_CASE("every sample is seen once, also when a run goes on with another number of parts") {
+TEST_CASE("every sample is seen once, also when a run resumes with another number of parts") {
   for (const std::int64_t size : {1, 7, 64, 97, 1437}) {
     const Sampler sampler(size, 9, true);
     for (const std::int64_t batch : {1, 8, 24, 48}) {

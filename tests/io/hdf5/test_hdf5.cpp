@@ -125,7 +125,7 @@ TEST_CASE("errors name the file and say why, and HDF5 itself prints nothing") {
   dup2(saved, 2);
   close(saved);
   CHECK(contains(missing, "no.h5: No such file or directory"));
-  CHECK(contains(text, "text.h5: not a whole HDF5 file: "));
+  CHECK(contains(text, "text.h5: not a complete HDF5 file: "));
   CHECK(contains(text, "signature"));
   CHECK(contains(directory, "Is a directory"));
   CHECK(contains(twice, "a.h5:/x: "));

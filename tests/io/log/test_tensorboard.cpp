@@ -128,7 +128,7 @@ TEST_CASE("events come back") {
   CHECK(!events[1].session_status);
 }
 
-TEST_CASE("a resumed run says where it goes on") {
+TEST_CASE("a resumed run says where it resumes") {
   const TemporaryFolder folder;
   const TensorboardWriter writer(folder.path(), 40);
   const auto events = events_of(writer.path());

@@ -63,12 +63,12 @@ TEST_CASE("a stopped rank: the whole text") {
   Job job(4);
   job.missing(2).state = ProcessState::kStopped;
   CHECK(job.report() ==
-        "LABEL is late: world rank 0 (n1) waited 30 s for it\n"
+        "LABEL timed out: world rank 0 (n1) waited 30 s for it\n"
         "  world rank 2 (n2, pid 4702) has not come: it is stopped (SIGSTOP); last: finished all_reduce 'step loss' "
         "(collective 311 on 'replicas'), 31.2 s ago\n"
         "2 other ranks have come.\n"
         "What stopped it (kill -STOP, Ctrl-Z, a debugger, a scheduler that suspends) must stop all ranks or none: "
-        "`kill -CONT 4702` on n2 within parallel.timeout would have let the run go on. Start it again");
+        "`kill -CONT 4702` on n2 within parallel.timeout would have let the run continue. Start it again");
 }
 
 TEST_CASE("each condition of a rank that has not come has its words and its remedy") {
@@ -81,7 +81,7 @@ TEST_CASE("each condition of a rank that has not come has its words and its reme
   CHECK(contains(state(ProcessState::kGone), "has not come: its process is gone; last: finished"));
   CHECK(contains(state(ProcessState::kGone), "`dmesg -T | grep -i kill` on n1"));
   CHECK(contains(state(ProcessState::kTraced), "has not come: a debugger holds it; last:"));
-  CHECK(contains(state(ProcessState::kTraced), "Let the debugger go on"));
+  CHECK(contains(state(ProcessState::kTraced), "Continue in the debugger"));
   CHECK(contains(state(ProcessState::kBlocked), "it hangs in the kernel (a disk or a network file system); last:"));
   CHECK(contains(state(ProcessState::kBlocked), "See what ails the storage"));
   CHECK(contains(state(ProcessState::kRunning), "has not come: it is running; last:"));

@@ -27,7 +27,7 @@ class Job:
 
     def __init__(self, ranks):
         self.ranks, self.last = ranks, ranks - 1
-        self.late = rf"all_reduce 'gradient bucket 3' \(collective 2 on communicator 'replicas' of {ranks} ranks\) is late: " \
+        self.late = rf"all_reduce 'gradient bucket 3' \(collective 2 on communicator 'replicas' of {ranks} ranks\) timed out: " \
                     r"world rank 0 \(\S+\) waited 1 s for it"
         self.missing = rf"world rank {self.last} \(\S+, pid \d+\) has not come: "
         self.others = [rf"{self.last - 1} other ranks? ha(s|ve) come\."] if ranks > 2 else []
