@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/train/stop.h"
 
+#include <pthread.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <cstdint>
 #include <ctime>
+#include <thread>
 
 #include "app/config/config.h"
 
@@ -33,11 +37,29 @@ void remember(int signal) {
   std::raise(signal);  // takes effect when the handler returns
 }
 
+// No thread that computes may run a handler: oneDNN's float32 products point the stack pointer at their workspace in
+// the heap (jit_avx_gemm_f32), and the kernel would write the handler's frame over what lies below it. The mask holds
+// for this thread and those that it starts from now on; a thread of its own, which lasts as long as the process,
+// handles the signals.
+void handle_on_own_thread(const sigset_t& signals) {
+  std::thread([signals] {
+    pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+    while (true) ::pause();
+  }).detach();
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+}
+
 }  // namespace
 
 StopRequest::StopRequest(const std::vector<std::string>& signals, std::optional<std::chrono::seconds> max_time) {
   g_first_signal = 0;
-  for (const std::string& name : signals) std::signal(signal_number(name), remember);
+  sigset_t handled;
+  sigemptyset(&handled);
+  for (const std::string& name : signals) {
+    std::signal(signal_number(name), remember);
+    sigaddset(&handled, signal_number(name));
+  }
+  if (!signals.empty()) handle_on_own_thread(handled);
   if (max_time) deadline_ = Clock::now() + *max_time;
 }
 

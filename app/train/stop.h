@@ -2,7 +2,8 @@
 //
 // Reasons to end a run early: a signal, run.max_time, or the end of the Slurm job that it runs in. Handlers only
 // record; the trainer asks at each step boundary and agrees with all ranks. Invariant: a second signal ends the process
-// at once, but copies of the first one (launchers forward what their ranks also get directly) do not.
+// at once, but copies of the first one (launchers forward what their ranks also get directly) do not. Handlers run on a
+// thread of their own.
 #pragma once
 
 #include <chrono>
@@ -17,7 +18,8 @@ class StopRequest {
   using Seconds = std::chrono::duration<double>;
 
   /// Catches `signals` ("SIGTERM", ...) from now on, to the end of the process: all ranks stop as soon as one has its
-  /// signal, and those of the others may still be on their way. max_time counts from now.
+  /// signal, and those of the others may still be on their way. Construct it before threads that compute: it blocks the
+  /// signals in the calling thread, and threads inherit that. max_time counts from now.
   StopRequest(const std::vector<std::string>& signals, std::optional<std::chrono::seconds> max_time);
   ~StopRequest() = default;
   StopRequest(const StopRequest&) = delete;

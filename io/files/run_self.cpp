@@ -12,6 +12,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 
 namespace convoy {
@@ -33,6 +34,14 @@ std::size_t address_space() {
   return pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 }
 
+// The path of this program, which an emulator (valgrind, qemu) answers as its own process does; a program that was
+// replaced while it runs has none and is reached through the kernel.
+std::string own_path() {
+  std::error_code error;
+  const auto path = std::filesystem::read_symlink("/proc/self/exe", error);
+  return !error && std::filesystem::exists(path, error) ? path.string() : "/proc/self/exe";
+}
+
 // With standard streams that lead nowhere, default dispositions, and all signals blocked until prepare_child().
 pid_t spawn(char* const* arguments) {
   posix_spawn_file_actions_t actions;
@@ -51,7 +60,7 @@ pid_t spawn(char* const* arguments) {
   ::posix_spawnattr_setsigdefault(&attributes, &all);
   ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
   pid_t child = -1;
-  if (::posix_spawn(&child, "/proc/self/exe", &actions, &attributes, arguments, environ) != 0) child = -1;
+  if (::posix_spawn(&child, own_path().c_str(), &actions, &attributes, arguments, environ) != 0) child = -1;
   ::posix_spawnattr_destroy(&attributes);
   ::posix_spawn_file_actions_destroy(&actions);
   return child;
