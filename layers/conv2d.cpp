@@ -25,17 +25,16 @@ Shape Conv2d::build(BuildContext& context, const std::string& path, const Shape&
     fail_usage("{}: {} input and {} output channels do not divide into {} groups (choose groups that divides both)",
                path, spec_.in_channels, spec_.out_channels, spec_.groups);
   }
-  const double window = static_cast<double>(spec_.kernel.area());
-  const auto inputs = static_cast<double>(spec_.in_channels / spec_.groups);
-  const Initializer init{Initializer::Kind::kNormal,
-                         static_cast<float>(std::sqrt(2.0 / (window * static_cast<double>(spec_.out_channels))))};
+  const std::int64_t inputs = spec_.in_channels / spec_.groups;
+  const auto fan_in = static_cast<double>(inputs * spec_.kernel.area());
+  const auto fan_out = static_cast<double>(spec_.out_channels * spec_.kernel.area());
+  const Initializer init{Initializer::Kind::kNormal, static_cast<float>(std::sqrt(2.0 / fan_out))};
   weight_ = &context.store.declare(path + ".weight", backend_->conv2d_layout(spec_, input), init, true);
   if (has_bias_) {
-    const double fan_in = window * inputs;
     bias_ = &context.store.declare(path + ".bias", backend_->vector_layout(spec_.out_channels),
                                    {Initializer::Kind::kUniform, static_cast<float>(1 / std::sqrt(fan_in))}, false);
   }
-  context.flops += 2 * window * inputs * static_cast<double>(output_shape(input).size());
+  context.flops += 2 * fan_in * static_cast<double>(output_shape(input).size());
   return output_shape(input);
 }
 

@@ -24,6 +24,7 @@ FOLDERS = ("layers", "parallel", "io", "app")
 # GCC's precompiled headers mean nothing to clang, and each source includes what it needs.
 PRECOMPILED = re.compile(r" -Winvalid-pch| -include \S*/cmake_pch\.hxx| -fpch-preprocess")
 INCLUDE = re.compile(rb'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+OUTPUT = re.compile(r" -o \S+")
 
 
 def find_tidy():
@@ -48,6 +49,20 @@ def reach(path, seen):
         reach(os.path.join(os.path.dirname(path), name), seen)
 
 
+def by_source(entries):
+    """The compile commands of a build, with those of unity sources (CONVOY_UNITY) as one for each of their sources."""
+    commands = []
+    for entry in entries:
+        path = os.path.abspath(os.path.join(entry["directory"], entry["file"]))
+        command = OUTPUT.sub("", PRECOMPILED.sub("", entry["command"]))
+        sources = [path]
+        if os.sep + "Unity" + os.sep in path:
+            with open(path, "rb") as file:
+                sources = [name.decode() for name in INCLUDE.findall(file.read())]
+        commands += [{**entry, "file": source, "command": command.replace(entry["file"], source)} for source in sources]
+    return commands
+
+
 def key_of(source, command):
     files = {}
     reach(source, files)
@@ -68,10 +83,8 @@ def main():
         print("check_tidy: skipped: " + ("no clang-tidy 14 here" if tidy is None else "no " + database))
         return 77
     with open(database) as file:
-        entries = json.load(file)
-    for entry in entries:
-        entry["command"] = PRECOMPILED.sub("", entry["command"])
-    commands = {os.path.abspath(os.path.join(entry["directory"], entry["file"])): entry["command"] for entry in entries}
+        entries = by_source(json.load(file))
+    commands = {entry["file"]: entry["command"] for entry in entries}
     sources = [path for path in sorted(commands)
                if os.path.relpath(path, ROOT).split(os.sep)[0] in FOLDERS and (not only or path in only)]
     cache = os.path.join(build, "tidy")

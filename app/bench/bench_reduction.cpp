@@ -14,17 +14,17 @@ namespace convoy {
 
 namespace {
 
-constexpr int kWarmup = 2;
+constexpr int kWarmupRuns = 2;
 constexpr int kRounds = 9;
 
 double median_seconds(Communicator& all, const std::function<void()>& body) {
   std::vector<double> seconds;
-  for (int i = 0; i < kWarmup + kRounds; ++i) {
+  for (int i = 0; i < kWarmupRuns + kRounds; ++i) {
     all.barrier("before a timed operation");
     const auto start = std::chrono::steady_clock::now();
     body();
     all.barrier("after a timed operation");
-    if (i >= kWarmup) seconds.push_back(seconds_since(start));
+    if (i >= kWarmupRuns) seconds.push_back(seconds_since(start));
   }
   return median(seconds);
 }

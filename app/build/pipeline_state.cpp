@@ -10,7 +10,7 @@ namespace convoy {
 
 namespace {
 
-constexpr const char* kWhat = "state of a stage";
+constexpr const char* kStageState = "state of a stage";
 
 // Which stage holds the tensor of that name.
 std::map<std::string, int> stages_by_name(const Run& run) {
@@ -38,16 +38,16 @@ std::vector<HostTensor> of_stage(const std::vector<HostTensor>& tensors, const s
 
 // The model's tensors, then those of all slots in the order of the optimizer's own.
 void send_part(Run& run, const StateTensors& part, int peer) {
-  send_tensors(*run.stages, part.model, peer, kWhat);
+  send_tensors(*run.stages, part.model, peer, kStageState);
   std::vector<HostTensor> slots;
   for (const auto& [name, tensors] : part.optimizer) slots.insert(slots.end(), tensors.begin(), tensors.end());
-  send_tensors(*run.stages, slots, peer, kWhat);
+  send_tensors(*run.stages, slots, peer, kStageState);
 }
 
 StateTensors receive_part(Run& run, int peer) {
   StateTensors part;
-  part.model = receive_tensors(*run.stages, peer, kWhat);
-  std::vector<HostTensor> tensors = receive_tensors(*run.stages, peer, kWhat);
+  part.model = receive_tensors(*run.stages, peer, kStageState);
+  std::vector<HostTensor> tensors = receive_tensors(*run.stages, peer, kStageState);
   const auto& slots = run.optimizer->slots();
   auto next = tensors.begin();
   const auto each = static_cast<std::ptrdiff_t>(tensors.size() / slots.size());

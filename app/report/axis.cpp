@@ -24,12 +24,12 @@ double round_step(double least) {
   return 10 * power;
 }
 
-struct Unit {
+struct MetricPrefix {
   double size;
-  const char* suffix;
+  const char* symbol;
 };
 
-Unit unit_of(double magnitude) {
+MetricPrefix prefix_of(double magnitude) {
   if (magnitude >= 1e12) return {1e12, "T"};
   if (magnitude >= 1e9) return {1e9, "G"};
   if (magnitude >= 1e6) return {1e6, "M"};
@@ -72,8 +72,8 @@ std::vector<Tick> Axis::ticks(int about) const {
   if (kind_ == AxisKind::kLog) return log_ticks(about);
   double step = round_step((shown_.high - shown_.low) / about);
   if (kind_ == AxisKind::kWhole) step = std::max(1.0, step);
-  const Unit unit = unit_of(std::max(std::abs(shown_.low), std::abs(shown_.high)));
-  const int decimals = std::clamp(static_cast<int>(-std::floor(std::log10(step / unit.size) + 1e-9)), 0, 12);
+  const MetricPrefix prefix = prefix_of(std::max(std::abs(shown_.low), std::abs(shown_.high)));
+  const int decimals = std::clamp(static_cast<int>(-std::floor(std::log10(step / prefix.size) + 1e-9)), 0, 12);
   std::vector<Tick> result;
   const double first = std::ceil(shown_.low / step - 1e-9), last = std::floor(shown_.high / step + 1e-9);
   for (double i = first; i <= last; ++i) {
@@ -83,7 +83,7 @@ std::vector<Tick> Axis::ticks(int about) const {
     } else if (decimals > 4) {
       result.push_back({value, fmt::format("{:.3g}", value)});
     } else {
-      result.push_back({value, fmt::format("{:.{}f}{}", value / unit.size, decimals, unit.suffix)});
+      result.push_back({value, fmt::format("{:.{}f}{}", value / prefix.size, decimals, prefix.symbol)});
     }
   }
   return result;
@@ -109,8 +109,8 @@ std::vector<Tick> Axis::log_ticks(int about) const {
 std::string short_number(double value) {
   if (std::isnan(value)) return "-";
   if (std::isinf(value)) return value > 0 ? "infinity" : "-infinity";
-  const Unit unit = unit_of(std::abs(value));
-  return fmt::format("{:.4g}{}", value / unit.size, unit.suffix);
+  const MetricPrefix prefix = prefix_of(std::abs(value));
+  return fmt::format("{:.4g}{}", value / prefix.size, prefix.symbol);
 }
 
 std::string duration_text(double seconds) {

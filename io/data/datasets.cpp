@@ -25,8 +25,8 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kSyntheticImageSize = 224;
 constexpr std::int64_t kSyntheticChannels = 3;
-constexpr std::int64_t kSyntheticClasses = 5;            // unless the model says otherwise
-constexpr std::int64_t kImageSize = 224, kChannels = 3;  // of JPEGs
+constexpr std::int64_t kSyntheticClasses = 5;                 // unless the model says otherwise
+constexpr std::int64_t kImageSize = 224, kImageChannels = 3;  // of JPEGs
 
 ImageSizes training_sizes(const DataOptions& d, std::int64_t otherwise) {
   if (!d.train_sizes.empty()) return {d.train_sizes, d.size_milestones};
@@ -67,7 +67,7 @@ std::unique_ptr<Dataset> open_images(const DatasetRequest& request, std::unique_
   ImageDataset::Options options;
   const std::int64_t image_size = d.image_size > 0 ? d.image_size : kImageSize;
   options.size = training ? training_sizes(d, kImageSize) : image_size;
-  options.channels = static_cast<int>(d.channels > 0 ? d.channels : kChannels);
+  options.channels = static_cast<int>(d.channels > 0 ? d.channels : kImageChannels);
   options.resize = static_cast<int>(d.resize);
   if (options.channels != 1 && options.channels != 3) {
     fail_option("data.channels", "{}, but JPEGs become images of 3 (RGB) or 1 (grey)", options.channels);
@@ -125,22 +125,22 @@ std::vector<std::string> hdf5_files(const std::string& source, bool /*training*/
   return files;
 }
 
-std::string in_folder(const std::string& path, const std::string& folder) {
+std::string moved_to(const std::string& path, const std::string& folder) {
   return (fs::path(folder) / fs::path(path).filename()).string();
 }
 
 std::string moved_hdf5(const std::string& source, const std::string& /*first_file*/, const std::string& folder) {
   Hdf5Source place(source);
-  place.path = in_folder(place.path, folder);
+  place.path = moved_to(place.path, folder);
   return place.name_of();
 }
 
 std::string moved_idx(const std::string& /*source*/, const std::string& first_file, const std::string& folder) {
-  return in_folder(first_file, folder);
+  return moved_to(first_file, folder);
 }
 
 std::string moved_cifar10(const std::string& source, const std::string& /*first_file*/, const std::string& folder) {
-  return fs::is_directory(source) ? folder : in_folder(source, folder);
+  return fs::is_directory(source) ? folder : moved_to(source, folder);
 }
 
 struct Entry {

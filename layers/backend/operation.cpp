@@ -16,7 +16,8 @@ std::string linear_detail(const Weight& w, const Tensor& y) {
 }
 
 double conv2d_flops(const Conv2dSpec& spec, const Tensor& y) {
-  return 2.0 * static_cast<double>(y.size()) * static_cast<double>(spec.in_channels / spec.groups * spec.kernel.area());
+  const std::int64_t terms = spec.in_channels / spec.groups * spec.kernel.area();
+  return 2.0 * static_cast<double>(y.size()) * static_cast<double>(terms);
 }
 
 double linear_flops(const Weight& w, const Tensor& y) {
