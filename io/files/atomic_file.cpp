@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Relies on POSIX calls, and on Linux' O_DIRECT where a file system has it. Invariant: the temporary file is removed on
-// every way out but a rename or a kill of the process; what a killed process leaves has the suffix kTemporarySuffix.
+// Relies on POSIX calls, and on Linux's O_DIRECT where the file system supports it. Invariant: the temporary file is
+// renamed or removed unless the process is killed; a killed process leaves a file with the suffix kTemporarySuffix.
 #include "io/files/atomic_file.h"
 
 #include <fcntl.h>
@@ -20,8 +20,8 @@ namespace convoy {
 
 namespace {
 
-constexpr std::size_t kWriteBytes = 16 << 20;   // at once: a kill or a full disk is noticed soon
-constexpr std::size_t kDirectAlignment = 4096;  // of address, offset and size: what disks and file systems ask at most
+constexpr std::size_t kWriteBytes = 16 << 20;   // per write(): a full disk is noticed soon
+constexpr std::size_t kDirectAlignment = 4096;  // of address, offset and size: the largest that is required in practice
 
 const char* remedy(int reason) {
   switch (reason) {
@@ -39,7 +39,7 @@ const char* remedy(int reason) {
   fail("cannot {} {}: {}{}", what, path, std::strerror(reason), remedy(reason));
 }
 
-// Makes the new name of the file last. Some file systems cannot sync a folder; they need no sync.
+// Makes the rename durable. File systems that cannot sync a folder do not need it.
 void sync_folder_of(const std::string& path) {
   const auto parent = std::filesystem::path(path).parent_path();
   const std::string folder = parent.empty() ? "." : parent.string();
@@ -51,8 +51,8 @@ void sync_folder_of(const std::string& path) {
   if (result != 0 && reason != EINVAL && reason != ENOTSUP) fail_system("sync folder", folder, reason);
 }
 
-// Writes what it can of `bytes`, at the start of the file, past the page cache: the disk fetches the data by itself,
-// where a copy into the cache takes the processor's time and memory's. Gives what is left to write.
+// Writes as much of `bytes` as possible at the start of the file, bypassing the page cache (O_DIRECT): this saves a
+// copy in memory. Returns the rest.
 std::span<const std::byte> write_direct(int descriptor, std::span<const std::byte> bytes) {
   if (reinterpret_cast<std::uintptr_t>(bytes.data()) % kDirectAlignment != 0) return bytes;
   const int flags = ::fcntl(descriptor, F_GETFL);
@@ -60,7 +60,7 @@ std::span<const std::byte> write_direct(int descriptor, std::span<const std::byt
   while (bytes.size() >= kDirectAlignment) {
     const std::size_t size = std::min(bytes.size() / kDirectAlignment * kDirectAlignment, kWriteBytes);
     const ssize_t written = ::write(descriptor, bytes.data(), size);
-    if (written <= 0) break;  // the plain write will say why, if it fails too
+    if (written <= 0) break;  // an error that persists is reported by the buffered write
     bytes = bytes.subspan(static_cast<std::size_t>(written));
     if (static_cast<std::size_t>(written) % kDirectAlignment != 0) break;
   }

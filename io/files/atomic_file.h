@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Files that are there whole or not at all: written beside the final name, synced, renamed. Relies on rename() being
-// atomic within a folder. Invariant: when write_file_atomically() throws, what was at `path` before is still there, and
-// nothing of the attempt is left.
+// Atomic file writes: the file is written under a temporary name in the same folder, synced and renamed. Relies on
+// rename() being atomic within a folder. Invariant: when write_file_atomically() throws, the previous file at `path` is
+// unchanged and the temporary file is removed.
 #pragma once
 
 #include <cstddef>
@@ -12,22 +12,20 @@
 
 namespace convoy {
 
-/// The end of the name under which a file is written before it has its own.
+/// Suffix of temporary files.
 inline constexpr const char* kTemporarySuffix = ".tmp";
 
-/// Puts a file with these bytes, then those of `tail`, at `path`, replacing one that is there, and returns once it is
-/// on disk.
+/// Writes `bytes`, then `tail`, to `path`, replacing an existing file. Returns once the file is on disk.
 void write_file_atomically(const std::string& path, std::span<const std::byte> bytes,
                            std::span<const std::byte> tail = {});
 
-/// Brings the finished file `temporary` to the disk and gives it the name `path`, in the same folder, replacing a file
-/// that is there.
+/// Syncs the finished file `temporary` and renames it to `path`, in the same folder, replacing an existing file.
 void finish_file(const std::string& temporary, const std::string& path);
 
-/// Writes all bytes at that place of an open file; 0, or the errno of what failed.
+/// Writes all bytes to an open file, starting at offset `at`. Returns 0 or an errno.
 [[nodiscard]] int pwrite_all(int descriptor, std::span<const std::byte> bytes, std::int64_t at);
 
-/// Writes all bytes to an open file; `path` is for the message of the Error.
+/// Writes all bytes to an open file. `path` is used in the message of the Error.
 void write_all(int descriptor, std::span<const std::byte> bytes, const std::string& path);
 
 }  // namespace convoy

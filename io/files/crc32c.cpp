@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The processor's own instruction where it has one (SSE 4.2), else eight bytes at a time with eight tables ("slicing by
-// 8", Kounavis and Berry 2005), since whole checkpoints go through it. The tables are built at compile time from the
-// reflected polynomial 0x82F63B78. Invariant: both ways give the same number.
+// Uses the CPU's instruction (SSE 4.2) or, without it, eight tables for eight bytes at a time ("slicing by 8", Kounavis
+// and Berry 2005): every byte of a checkpoint passes through here. The tables are built at compile time from the
+// reflected polynomial 0x82F63B78. Invariant: both implementations return the same checksum.
 #include "io/files/crc32c.h"
 
 #include <array>
@@ -19,7 +19,7 @@ namespace {
 
 using Table = std::array<std::uint32_t, 256>;
 
-// tables[k][b]: what byte b contributes when k more bytes follow it.
+// tables[k][b]: the contribution of byte b when k more bytes follow.
 constexpr std::array<Table, 8> make_tables() {
   std::array<Table, 8> tables{};
   for (std::uint32_t byte = 0; byte < 256; ++byte) {

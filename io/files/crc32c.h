@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // CRC-32C (Castagnoli): the checksum of TensorBoard's record files and of the checksum trailer of a checkpoint.
-// It stands on nothing. Invariant: crc32c("123456789") is 0xE3069283.
+// Invariant: crc32c("123456789") is 0xE3069283.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace convoy {
 
-/// The checksum of `bytes`; with the checksum of what came before as `before`, that of both together.
+/// The checksum of `bytes`. `before`: the checksum of preceding bytes; the result is then that of both together.
 [[nodiscard]] std::uint32_t crc32c(std::string_view bytes, std::uint32_t before = 0);
 
-/// The same without the processor's own instruction, for those that have none.
+/// The same without the CPU's CRC instruction.
 [[nodiscard]] std::uint32_t crc32c_by_tables(std::string_view bytes, std::uint32_t before = 0);
 
 }  // namespace convoy

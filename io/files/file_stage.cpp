@@ -26,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kPiece = std::size_t{8} << 20;
-constexpr std::chrono::milliseconds kLook{20};  // whether the lock is free
+constexpr std::chrono::milliseconds kLook{20};  // between attempts to lock
 constexpr const char* kLock = ".lock";
 constexpr const char* kPart = ".part";
 
@@ -34,7 +34,7 @@ bool same(const struct stat& a, const struct stat& b) {
   return a.st_size == b.st_size && a.st_mtim.tv_sec == b.st_mtim.tv_sec && a.st_mtim.tv_nsec == b.st_mtim.tv_nsec;
 }
 
-// As its first file, and what distinguishes it from others of that name.
+// Named after the first file, with a hash that distinguishes stages of files of the same name.
 std::string set_name(const std::string& first, std::uint64_t key) { return fmt::format("{}-{:016x}", first, key); }
 
 void make_folder(const std::string& path, mode_t mode) {
@@ -86,7 +86,7 @@ bool FileStage::is_there(const Source& source) const {
          status.st_size == source.status.st_size;
 }
 
-// For this user alone: what lies in it has been copied by one who may read the source.
+// Private to the user: the source may not be readable for others.
 bool FileStage::own_folder() const {
   struct stat status {};
   return ::lstat(folder_.c_str(), &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == ::geteuid();
@@ -121,7 +121,7 @@ bool FileStage::lock(Clock::time_point until) {
   return true;
 }
 
-// Unfinished copies, of whatever files, of processes that have ended.
+// Removes unfinished copies of processes that have ended.
 void FileStage::remove_left() const {
   std::vector<fs::path> parts;
   std::error_code error;
@@ -135,7 +135,7 @@ void FileStage::remove_left() const {
       continue;
     }
     const int descriptor = ::open(lock_path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    if (descriptor < 0) continue;  // not one of these, or another user's
+    if (descriptor < 0) continue;  // not a temporary file, or another user's
     if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) ::unlink(path.c_str());
     ::close(descriptor);
   }
@@ -145,7 +145,7 @@ void FileStage::check_room() const {
   std::int64_t needed = 0;
   for (const Source& source : sources_) needed += is_there(source) ? 0 : source.status.st_size;
   struct statvfs space {};
-  if (::statvfs(folder_.c_str(), &space) != 0) return;  // writing will say why
+  if (::statvfs(folder_.c_str(), &space) != 0) return;  // the write reports the error
   const std::uintmax_t free = std::uintmax_t{space.f_bavail} * space.f_frsize;
   if (static_cast<std::uintmax_t>(needed) <= free) return;
   fail_usage("{} needs {} more and {} are free there (make room, or name another place)", folder_,
@@ -171,7 +171,7 @@ void FileStage::write(const std::byte* bytes, std::size_t count) {
   fail_usage("cannot write {}: {} (make room, or name another place)", part_, std::strerror(reason));
 }
 
-// True when the file is complete and has its name.
+// True when the file is complete and renamed.
 bool FileStage::copy_until(const Source& source, Clock::time_point until) {
   if (to_ < 0) open(source);
   while (true) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Copies files that are read together (a data file, its shards, images and their labels) into a folder of their own
-// below a stage folder on quick storage, once for all who read them there. The folder's name has a hash of who copies,
-// and of the files' paths, sizes and times: what has changed is copied anew. Relies on flock(), which ends with the
-// process that holds it. Invariant: a file has its name in the folder only when it is complete; of any number of
-// processes that stage the same files one copies, and what a killed one left is removed.
+// Copies files that are read together (a data file, its shards, images and their labels) into a folder on fast local
+// storage, once for all processes that read them. The folder's name contains a hash of the user and of the files'
+// paths, sizes and modification times, so changed files are copied again. Relies on flock(), which the kernel releases
+// when a process ends. Invariant: a file has its final name only when it is complete; one process at a time copies the
+// same files, and unfinished copies of killed processes are removed.
 #pragma once
 
 #include <sys/stat.h>
@@ -19,21 +19,21 @@ namespace convoy {
 
 class FileStage {
  public:
-  /// Throws an Error of bad input when there are no such files. Writes nothing.
+  /// Throws a usage Error when a file does not exist. Writes nothing.
   FileStage(std::string stage_dir, std::vector<std::string> files);
   ~FileStage();
   FileStage(const FileStage&) = delete;
   FileStage& operator=(const FileStage&) = delete;
 
-  /// Where the files are, under their own names, once advance() has returned true, here or in another process.
+  /// The folder that contains the files, under their own names, once advance() has returned true in any process.
   [[nodiscard]] const std::string& folder() const { return folder_; }
-  /// Of all files.
+  /// The total size of the files.
   [[nodiscard]] std::int64_t bytes() const { return bytes_; }
-  /// How many of them were copied here; 0: all were there.
+  /// Bytes that this process has copied; 0 when all files were present.
   [[nodiscard]] std::int64_t copied() const { return copied_; }
 
-  /// Copies, or waits for a process that does, for about so long. True when all is there. Throws an Error of bad input
-  /// when it cannot be: no space, no permission, a source that changes.
+  /// Copies, or waits for the process that copies, for about this long. True when all files are present. Throws a usage
+  /// Error on lack of space or permission, and when a source changes meanwhile.
   bool advance(std::chrono::duration<double> time);
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Relies on nlohmann's JSON for the content. Invariant: the file appears whole, by link() from a temporary name, and is
-// removed only by who has read its token after it was moved aside, under a RemovalGuard.
+// Relies on nlohmann's JSON for the content. Invariant: the file is created atomically, by link() from a temporary
+// name. To remove it, a process holds a RemovalGuard, renames it and verifies its token.
 #include "io/files/lock_file.h"
 
 #include <fcntl.h>
@@ -45,7 +45,7 @@ std::string owner_text(const LockOwner& owner) {
          "\n";
 }
 
-// The owner in a lock file's text; its token is empty when the text is of another form.
+// The owner in a lock file's text; the token is empty when the text cannot be parsed.
 LockOwner parse_owner(const std::string& text) {
   LockOwner owner;
   const Json json = Json::parse(text, nullptr, false);
@@ -61,7 +61,7 @@ LockOwner parse_owner(const std::string& text) {
   return owner;
 }
 
-// The file under the new name, unless there is one. Some file systems have no hard links; those can rename with care.
+// Renames the file unless `to` exists. File systems without hard links use renameat2().
 bool put_in_place(const std::string& from, const std::string& to) {
   if (::link(from.c_str(), to.c_str()) == 0) {
     ::unlink(from.c_str());
@@ -93,7 +93,7 @@ struct LockSight {
 
   static LockSight at(const std::string& path) {
     LockSight sight;
-    // Opened afresh each time: that is when NFS asks the server.
+    // Opened each time: NFS revalidates its cache on open().
     const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (descriptor < 0) {
       sight.exists = errno != ENOENT;
@@ -127,7 +127,7 @@ LockFile::~LockFile() {
   thread_.join();
   ::close(descriptor_);
   const RemovalGuard guard(path_, kGuardLimit);
-  // Left lying without the guard: it is stale as soon as this process has ended.
+  // Without the guard the file stays: it is stale once this process has ended.
   if (guard.held() && is_own()) ::unlink(path_.c_str());
 }
 
@@ -140,7 +140,8 @@ void LockFile::beat() {
     ::futimens(descriptor_, nullptr);
     const auto sight = LockSight::at(path_);
     const std::string token = parse_owner(sight.content).token;
-    // One who moved it aside by mistake puts it back at once; an unreadable one (a server that is away) says nothing.
+    // Another process may have renamed it by mistake and restores it at once; an unreadable file (the server does not
+    // respond) proves nothing.
     const bool gone = !sight.exists || (!token.empty() && token != token_);
     misses = gone ? misses + 1 : 0;
     if (misses >= 3) {
@@ -217,7 +218,7 @@ bool LockAttempt::is_stale(const LockSight& sight) {
   return now - heartbeat_since_ >= stale_after_;
 }
 
-// Moved aside first and looked at again: it may have become another's lock in the meantime, and then goes back.
+// Renames the file and verifies it: if another process has acquired the lock meanwhile, the file is restored.
 bool LockAttempt::remove_stale(const LockSight& sight) const {
   const RemovalGuard guard(path_, kGuardLimit);
   if (!guard.held() || LockSight::at(path_).heartbeat != sight.heartbeat) return false;

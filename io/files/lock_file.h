@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A lock that a folder shared by machines can hold: a file with its owner's identity and a heartbeat, its time of
-// modification, renewed every second. Relies on link() being atomic, also on NFS. Invariant: at most one owner at a
-// time, as long as a heartbeat that stands still for kStaleSeconds means that its owner has ended; an owner that was
-// only stopped for so long learns within a second of going on that the lock is no longer its own, and must end.
+// A lock file for folders that several machines share. It contains its owner's identity; its modification time is a
+// heartbeat, renewed every second. Relies on link() being atomic, also on NFS.
 //
-// Stale is a lock whose owner's process has certainly ended (process_identity.h), or of which nothing can be said and
-// whose heartbeat stood still for kStaleSeconds by the observer's own clock: clocks of machines are never compared.
+// A lock is stale when its owner's process has certainly ended (process_identity.h), or when its state is unknown and
+// the heartbeat has stopped for kStaleSeconds. The observer measures that time with its own clock: clocks of different
+// machines are never compared.
+//
+// Invariant: there is at most one owner. An owner that was suspended for kStaleSeconds may lose the lock; it learns so
+// within a second after it continues, and must end.
 #pragma once
 
 #include <atomic>
@@ -25,17 +27,17 @@ namespace convoy {
 
 struct LockOwner {
   ProcessIdentity process;
-  std::string token;  ///< random, of this one acquisition
-  std::string note;   ///< whatever the owner wants others to read
+  std::string token;  ///< random, unique to this acquisition
+  std::string note;   ///< text from the owner for other processes
 
-  /// "HOST, pid 123", or what is known instead.
+  /// "HOST, pid 123", or as much of it as is known.
   [[nodiscard]] std::string to_string() const;
 };
 
-/// What is at the path of a lock at a moment.
+/// A snapshot of a lock file.
 struct LockSight;
 
-/// A lock that is held. Its end releases it.
+/// A lock that is held; the destructor releases it.
 class LockFile {
  public:
   /// Called once, by the heartbeat's thread, with the reason.
@@ -45,7 +47,7 @@ class LockFile {
   LockFile(const LockFile&) = delete;
   LockFile& operator=(const LockFile&) = delete;
 
-  /// Whether the file is no longer this owner's: it was removed or taken over.
+  /// Whether the lock was lost: the file was removed, or another process took it over.
   [[nodiscard]] bool lost() const { return lost_; }
   [[nodiscard]] const std::string& token() const { return token_; }
 
@@ -66,21 +68,22 @@ class LockFile {
   std::thread thread_;
 };
 
-/// Tries for a lock until poll() returns it; keeps what it has seen of the owner's heartbeat in between.
+/// Acquires a lock by repeated calls of poll(); remembers the owner's heartbeat between calls.
 class LockAttempt {
  public:
   static constexpr std::chrono::seconds kStaleSeconds{15};
 
-  /// The folder of `path` must exist. note: for others to read, once the lock is held.
+  /// The folder of `path` must exist. `note` is stored in the lock file for other processes.
   explicit LockAttempt(std::string path, std::string note = "", std::chrono::milliseconds stale_after = kStaleSeconds);
 
-  /// The lock, or null while another has it. Call it every second or more often. Throws when the file cannot be made.
+  /// The lock, or null while another process holds it. Call it at least once a second. Throws when the file cannot be
+  /// created.
   [[nodiscard]] std::unique_ptr<LockFile> poll(LockFile::OnLost on_lost = {});
 
-  /// The owner, without trying to lock; nothing when there is none, or a stale one.
+  /// The owner, without an attempt to lock; nothing when the lock is free or stale.
   [[nodiscard]] std::optional<LockOwner> look();
 
-  /// Who had it at the last poll() or look().
+  /// The owner at the last poll() or look().
   [[nodiscard]] const LockOwner& holder() const { return holder_; }
 
  private:

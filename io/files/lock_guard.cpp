@@ -14,7 +14,7 @@ namespace convoy {
 
 namespace {
 
-// The guard stays when the lock goes: to remove a file that others may be locking would undo their locks.
+// The guard's file is never removed: other processes may hold locks on it.
 std::string guard_path(const std::string& lock_path) {
   const std::filesystem::path path(lock_path);
   return (path.parent_path() / fmt::format(".{}.guard", path.filename().string())).string();
@@ -28,7 +28,7 @@ RemovalGuard::RemovalGuard(const std::string& lock_path, std::chrono::millisecon
   if (descriptor_ < 0) return;
   for (;;) {
     if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0) break;
-    if (errno != EWOULDBLOCK && errno != EINTR) break;  // no such locks here
+    if (errno != EWOULDBLOCK && errno != EINTR) break;  // the file system does not support flock()
     if (std::chrono::steady_clock::now() > deadline) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Keeps those who remove a lock file (its owner at the end, one who takes over a stale one) from state so at the same
-// time: a kernel lock on a file beside it. Relies on flock(); where a file system has none, held() is true all the
-// same, and the remover's own second look is what is left. Invariant: held only while the object lives; a process that
-// ends lets go of it.
+// Mutual exclusion of processes that remove a lock file (its owner at the end, or a process that takes over a stale
+// lock): a kernel lock on a file beside it. Relies on flock(); on file systems without it held() is true, and only the
+// remover's check of the token remains. Invariant: the kernel releases the lock when the process ends.
 #pragma once
 
 #include <chrono>
@@ -13,7 +12,7 @@ namespace convoy {
 
 class RemovalGuard {
  public:
-  /// Waits so long at most.
+  /// Waits for at most this long.
   RemovalGuard(const std::string& lock_path, std::chrono::milliseconds limit);
   ~RemovalGuard();
   RemovalGuard(const RemovalGuard&) = delete;

@@ -34,15 +34,16 @@ std::size_t address_space() {
   return pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 }
 
-// The path of this program, which an emulator (valgrind, qemu) answers as its own process does; a program that was
-// replaced while it runs has none and is reached through the kernel.
+// The path of this program: emulators (valgrind, qemu) answer the link correctly, whereas execve() of it runs the
+// emulator. A program whose file was replaced has no path; the kernel still executes the link.
 std::string own_path() {
   std::error_code error;
   const auto path = std::filesystem::read_symlink("/proc/self/exe", error);
   return !error && std::filesystem::exists(path, error) ? path.string() : "/proc/self/exe";
 }
 
-// With standard streams that lead nowhere, default dispositions, and all signals blocked until prepare_child().
+// The child has /dev/null as its standard streams, default signal dispositions, and all signals blocked until
+// prepare_child().
 pid_t spawn(char* const* arguments) {
   posix_spawn_file_actions_t actions;
   posix_spawnattr_t attributes;
@@ -80,7 +81,7 @@ ChildEnd run_self(const std::vector<std::string>& arguments) {
   pid_t ended = 0;
   while ((ended = ::waitpid(child, &status, 0)) < 0 && errno == EINTR) {
   }
-  if (ended != child) return {ChildEnd::kCrashed};  // its status was reaped elsewhere
+  if (ended != child) return {ChildEnd::kCrashed};  // another thread has reaped its status
   if (WIFEXITED(status)) return {ChildEnd::kExited, WEXITSTATUS(status)};
   const int signal = WTERMSIG(status);
   return {signal == SIGXCPU ? ChildEnd::kTooLong : ChildEnd::kCrashed, signal};

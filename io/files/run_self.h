@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// This program in a child process, started by posix_spawn(3), for work that may crash or never end: a library that
-// trusts the files that it reads. The child is a new process and not a copy of this one, so MPI, threads and GPUs do
-// not matter. It has no output, ignores the signals that a terminal or a scheduler sends to all processes of a job, and
-// ends with its parent.
+// Runs this program in a child process (posix_spawn(3)) for work that may crash or loop, such as a library that trusts
+// its input files. The child is a new process rather than a fork, so it is independent of MPI, threads and GPUs. It has
+// no output, ignores the signals that a terminal or a scheduler sends to all processes of a job, and ends with its
+// parent.
 #pragma once
 
 #include <cstddef>
@@ -13,25 +13,25 @@
 namespace convoy {
 
 struct ChildLimits {
-  unsigned cpu_seconds = 4;                   ///< of processor time
-  std::size_t memory = std::size_t{1} << 30;  ///< bytes beyond those with which it starts
+  unsigned cpu_seconds = 4;                   ///< CPU time
+  std::size_t memory = std::size_t{1} << 30;  ///< bytes of address space in addition to that at the start
 };
 
 struct ChildEnd {
   enum Kind {
     kExited,      ///< with `status`
     kCrashed,     ///< by signal `status`
-    kTooLong,     ///< its processor time was used up
-    kNotStarted,  ///< the system has no capacity for a process
+    kTooLong,     ///< it exceeded its CPU time
+    kNotStarted,  ///< the system could not create a process
   };
   Kind kind = kExited;
   int status = 0;
 };
 
-/// Runs this program with these arguments, and waits for its end.
+/// Runs this program with these arguments and waits until it exits.
 [[nodiscard]] ChildEnd run_self(const std::vector<std::string>& arguments);
 
-/// First in the child: applies the limits, leaves no core file, and ignores signals that are not for it.
+/// First call in the child: applies the limits, disables core files, and ignores signals that are meant for the parent.
 void prepare_child(const ChildLimits& limits);
 
 }  // namespace convoy

@@ -2,9 +2,9 @@
 //
 // The checksum trailer of an HDF5 file: a CRC-32C of the whole file in one line of text behind the HDF5 data. It is
 // verified before HDF5 parses anything, because the library's own checksums leave gaps (text attributes are in a heap
-// that has none), and because a damaged heap can make it loop. HDF5 ignores what is behind its end of file, and cuts it
-// off when a program changes the file: so an edited file has no trailer, rather than a wrong one. A file with a valid
-// trailer is byte for byte what was written.
+// that has none), and because a damaged heap can make it loop. HDF5 ignores data after its end of file and truncates it
+// when a program changes the file: an edited file has no trailer rather than a wrong one. A file with a valid trailer
+// is byte for byte what was written.
 #pragma once
 
 #include <cstddef>
@@ -13,17 +13,17 @@
 
 namespace convoy {
 
-/// The line to write behind these bytes.
+/// The line to append to these bytes.
 [[nodiscard]] std::string trailer_for(std::span<const std::byte> file);
 
 enum class Trailer { kNone, kHolds, kBroken };
 
 struct TrailerCheck {
   Trailer trailer = Trailer::kNone;
-  std::string problem;  ///< of a broken one: "truncated: ..." or "damaged: ..."
+  std::string problem;  ///< when it is invalid: "truncated: ..." or "damaged: ..."
 };
 
-/// Reads the whole file if it has a trailer. Throws an Error if it cannot be read.
+/// Reads the entire file if it has a trailer. Throws an Error if it cannot be read.
 [[nodiscard]] TrailerCheck check_trailer(const std::string& path);
 
 }  // namespace convoy

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// HDF5's memory driver asks for its memory through callbacks (H5Pset_file_image_callbacks). They may not throw: null
-// tells HDF5 that there is none.
+// HDF5's memory driver allocates through callbacks (H5Pset_file_image_callbacks). They may not throw: null reports that
+// memory is exhausted.
 #include "io/hdf5/file_image_buffer.h"
 
 #include <sys/mman.h>
@@ -23,7 +23,7 @@ void* image_realloc(void*, std::size_t size, H5FD_file_image_op_t operation, voi
   return image_malloc(size, operation, memory);
 }
 
-herr_t image_free(void*, H5FD_file_image_op_t, void*) { return 0; }  // it is kept
+herr_t image_free(void*, H5FD_file_image_op_t, void*) { return 0; }  // the memory is reused
 
 void* keep_address(void* memory) { return memory; }
 
@@ -43,7 +43,7 @@ bool FileImageBuffer::grow(std::size_t bytes) noexcept {
   if (found == MAP_FAILED) return false;
   memory_ = found;
   capacity_ = size;
-  static_cast<void>(::madvise(memory_, capacity_, MADV_HUGEPAGE));  // a wish
+  static_cast<void>(::madvise(memory_, capacity_, MADV_HUGEPAGE));  // best effort
   return true;
 }
 

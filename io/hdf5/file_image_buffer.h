@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory for one HDF5 file image after the other: mapped once, in huge pages where the system grants them, and kept, so
-// that a checkpoint does not fault in its pages anew. Relies on mmap. Invariant: at most one image uses it at a time.
+// Memory that HDF5 file images reuse: mapped once, in huge pages where available, so that a checkpoint causes no page
+// faults after the first. Relies on mmap. Invariant: at most one image uses it at a time.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ class FileImageBuffer {
   FileImageBuffer(const FileImageBuffer&) = delete;
   FileImageBuffer& operator=(const FileImageBuffer&) = delete;
 
-  /// At least so many bytes, with what is in them already; may move. False when there is no memory.
+  /// Grows to at least this size and keeps the contents; the address may change. False when memory is exhausted.
   bool grow(std::size_t bytes) noexcept;
   [[nodiscard]] void* data() const { return memory_; }
 
@@ -26,7 +26,7 @@ class FileImageBuffer {
   std::size_t capacity_ = 0;
 };
 
-/// Makes files that are created with this access list (memory driver) live in `memory`. `place` is for messages.
+/// Files that are created with this access list (memory driver) use `memory`. `place` is used in messages.
 void attach_memory(std::int64_t access_list, FileImageBuffer& memory, const std::string& place);
 
 }  // namespace convoy::hdf5

@@ -19,7 +19,7 @@ namespace convoy::hdf5 {
 
 namespace {
 
-// Keeps the first, most specific, message of the error stack.
+// Keeps the first message of the error stack, which is the most specific one.
 herr_t first_message(unsigned n, const H5E_error2_t* error, void* text) {
   if (n == 0 && error->desc != nullptr) *static_cast<std::string*>(text) = error->desc;
   return 0;

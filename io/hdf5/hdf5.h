@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// HDF5 files as RAII objects that throw Error. The C API stays out of this header (hdf5_check.h has it). The HDF5
-// library of the distributions is not thread-safe, and loader threads, a checkpoint thread and the main thread all use
-// it: every call runs under one process-wide lock, which each function here takes by itself. Reading is from files;
-// writing is into a file image in memory, which plain system calls then carry to disk: so a full disk never leaves the
-// library half closed, and the lock is not held during slow disk output. Invariant: no HDF5 call is made outside the
-// lock.
+// HDF5 files as RAII objects that throw Error. The C API is not visible in this header (see hdf5_check.h).
+//
+// The HDF5 library of the distributions is not thread-safe, and loader threads, a checkpoint thread and the main thread
+// use it. Each function here takes one process-wide lock. Invariant: no HDF5 call is made without it.
+//
+// Files are read from disk and written to an image in memory, which system calls write to disk: a full disk never
+// leaves the library in an undefined state, and the lock is not held during slow disk output.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +27,7 @@ namespace convoy::hdf5 {
 /// hid_t of HDF5 1.10 and later.
 using Id = std::int64_t;
 
-/// The lock of the whole library. Recursive, so that functions here may call each other.
+/// The lock of the library. Recursive, so that functions here may call each other.
 [[nodiscard]] std::recursive_mutex& library_lock();
 
 /// An open object (file, group, data set, type, ...); the last owner closes it. Movable, not copyable.
@@ -46,7 +47,7 @@ class Handle {
   Id id_ = -1;
 };
 
-/// What a data set is, without its contents.
+/// Metadata of a data set.
 struct DatasetInfo {
   std::string path;                ///< "/model/conv1/weight"
   std::vector<std::int64_t> dims;  ///< empty for a scalar
@@ -54,21 +55,21 @@ struct DatasetInfo {
   std::optional<DType> dtype;   ///< what read() gives (small integers: int64; float16: float32); empty: cannot be read
   bool checksummed = false;     ///< carries Fletcher32
   std::int64_t chunk_rows = 0;  ///< extent of a chunk along the first axis; 0: not chunked
-  /// At which byte of the file the raw row-major elements of `dtype` start; -1 when they do not lie there as they are
-  /// (chunked, compressed, another byte order, a type that needs conversion).
+  /// Offset in the file of the raw row-major elements of `dtype`; -1 when they are not stored so (chunked, compressed,
+  /// another byte order, a type that needs conversion).
   std::int64_t file_offset = -1;
 
   [[nodiscard]] std::int64_t size() const;
   [[nodiscard]] std::string shape_text() const;  ///< "[1437, 8, 8, 1]"
 };
 
-/// Whether the structure of a file can be trusted: its checksum trailer has been verified (checksum_trailer.h), or not.
+/// Whether the structure of a file can be trusted: its checksum trailer has been verified (checksum_trailer.h).
 enum class Trust { kUntrusted, kTrusted };
 
 /// A file open for reading. Opening does not lock the file, so that shared file systems without locks work.
 class File {
  public:
-  /// An untrusted file is read in a child process first (validation.h). An Error when it cannot be opened.
+  /// Validates an untrusted file in a child process first (validation.h). Throws an Error when it cannot be opened.
   explicit File(const std::string& path, Trust origin = Trust::kUntrusted);
 
   [[nodiscard]] const std::string& path() const { return path_; }
@@ -80,12 +81,12 @@ class File {
   /// Names of the groups directly in `group`, in order.
   [[nodiscard]] std::vector<std::string> groups(const std::string& group) const;
   [[nodiscard]] DatasetInfo info(const std::string& dataset) const;
-  /// The whole data set under the name `name`; a wrong checksum is an Error.
+  /// The data set as a tensor called `name`. Throws an Error on a wrong checksum.
   [[nodiscard]] HostTensor read(const std::string& dataset, const std::string& name) const;
-  /// Reads all of it piece by piece, so that every checksum is looked at; an Error when one is wrong.
+  /// Reads the data set in pieces to verify all checksums. Throws an Error when one is wrong.
   void verify(const DatasetInfo& info) const;
 
-  /// Attributes of `object` ("/" is the root); empty when there is none of that name.
+  /// Attributes of `object` ("/" is the root); empty when there is no attribute of that name.
   [[nodiscard]] std::optional<std::int64_t> int_attribute(const std::string& object, const std::string& name) const;
   [[nodiscard]] std::optional<std::uint64_t> uint_attribute(const std::string& object, const std::string& name) const;
   [[nodiscard]] std::optional<double> double_attribute(const std::string& object, const std::string& name) const;
@@ -101,7 +102,7 @@ class File {
   Handle handle_;
 };
 
-/// One data set kept open to read rows (slices along the first axis) from it.
+/// An open data set, to read rows (slices along the first axis).
 class RowReader {
  public:
   RowReader(const File& file, const std::string& dataset);
@@ -117,11 +118,11 @@ class RowReader {
 /// A file that is built in memory. Data sets are contiguous; a scalar is in its object header.
 class FileImage {
  public:
-  /// `name` is for messages; `expected_bytes` sizes the steps in which the memory grows. It lives in `memory`, if
-  /// given, which must outlive it.
+  /// `name` is used in messages; `expected_bytes` determines the steps in which the memory grows. `memory`, if given,
+  /// holds the image and must outlive it.
   FileImage(std::string name, std::size_t expected_bytes, FileImageBuffer* memory = nullptr);
 
-  /// Creates the group and those above it; one that is there already is left alone.
+  /// Creates the group and its parents unless they exist.
   void create_group(const std::string& path);
   void write(const std::string& dataset, const HostTensor& tensor);
   void write_attribute(const std::string& object, const std::string& name, std::int64_t value);
@@ -129,7 +130,7 @@ class FileImage {
   void write_attribute(const std::string& object, const std::string& name, double value);
   void write_attribute(const std::string& object, const std::string& name, const std::string& value);
   void write_attribute(const std::string& object, const std::string& name, const std::vector<std::string>& values);
-  /// The bytes of the file so far; valid until something else is written or the image ends.
+  /// The bytes of the file so far; valid until the next write and the end of the image.
   [[nodiscard]] std::span<const std::byte> bytes();
 
  private:
@@ -139,7 +140,7 @@ class FileImage {
   Handle handle_;
 };
 
-/// Runs `body`; an Error in it becomes one with the exit code of bad input.
+/// Runs `body`; turns an Error into a usage Error.
 template <class Body>
 decltype(auto) input_errors(Body&& body) {
   try {
@@ -149,7 +150,7 @@ decltype(auto) input_errors(Body&& body) {
   }
 }
 
-/// "convoy" uses HDF5 of this version at run time: "1.10.8".
+/// The version of the HDF5 library at run time: "1.10.8".
 [[nodiscard]] std::string library_version();
 
 }  // namespace convoy::hdf5

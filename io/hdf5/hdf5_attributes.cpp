@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The attributes of hdf5.h, there and back. Relies on hdf5_check.h. Invariant: what is read has been bounded before
-// memory is asked for.
+// Reads and writes attributes (hdf5.h). Relies on hdf5_check.h. Invariant: sizes are checked before memory is
+// allocated.
 #include <cstring>
 
 #include "io/hdf5/hdf5_check.h"
@@ -10,7 +10,7 @@ namespace convoy::hdf5 {
 
 namespace {
 
-// Of an attribute: more is no list of class names, and no config.
+// Limit of an attribute: lists of class names and configs are smaller.
 constexpr std::size_t kMaxStrings = 1 << 20;
 constexpr std::size_t kMaxStringBytes = 1 << 16;
 
@@ -18,7 +18,7 @@ std::string attribute_place(const std::string& file, const std::string& object, 
   return fmt::format("{}: attribute {} of {}", file, name, object);
 }
 
-// Writes one attribute; replaces one that is there.
+// Writes an attribute, replacing an existing one.
 void put_attribute(Id file, const std::string& place, const std::string& object, const std::string& name, hid_t type,
                    hid_t space, const void* value) {
   const Handle target(CONVOY_HDF5(H5Oopen(file, object.c_str(), H5P_DEFAULT), place));
@@ -89,7 +89,7 @@ std::vector<std::string> File::strings_attribute(const std::string& object, cons
   if (count > kMaxStrings || H5Tget_size(type.id()) > kMaxStringBytes) fail("{} holds no list of names", place);
   std::vector<std::string> values(count);
   if (H5Tis_variable_str(type.id()) > 0) {
-    // The memory type takes the file's character set: HDF5 converts none.
+    // The memory type has the file's character set: HDF5 does not convert between them.
     std::vector<char*> pointers(count, nullptr);
     CONVOY_HDF5(H5Aread(attribute.id(), type.id(), pointers.data()), place);
     for (std::size_t i = 0; i < count; ++i) values[i] = pointers[i] != nullptr ? pointers[i] : "";

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// For the sources behind hdf5.h only: the C API, and the macro that turns a failed call into an Error with the place
-// (file or data set), HDF5's message and the name of the call. Relies on the caller holding library_lock(), because the
-// error stack that it reads is one for the process. Invariant: a negative result is never used as a value.
+// Only for the implementation of hdf5.h: the C API, and the macro that turns a failed call into an Error with the file
+// or data set, HDF5's message and the name of the call. The caller holds library_lock(), because the process has one
+// error stack. Invariant: a negative result is never used as a value.
 #pragma once
 
-// The names of HDF5 1.10 in later versions, too.
+// Use the API of HDF5 1.10 in later versions, too.
 #define H5_USE_110_API
 #include <hdf5.h>
 
@@ -28,11 +28,11 @@ T checked(T result, const char* call, const std::string& place) {
   return result;
 }
 
-/// Takes the lock and, the first time, turns off the library's own printing of errors.
+/// Takes the lock and, on the first call, disables the library's printing of errors.
 [[nodiscard]] std::unique_lock<std::recursive_mutex> lock();
 
-/// For callbacks, since no exception may pass through the C library: adds `item` to `list`, a std::vector<T>; -1 when
-/// there is no memory for it.
+/// For callbacks, because no exception may pass through the C library: appends `item` to `list`, a std::vector<T>. -1
+/// when memory is exhausted.
 template <class T>
 herr_t collect(T item, void* list) {
   try {

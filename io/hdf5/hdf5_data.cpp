@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The data sets of hdf5.h: what they are, and reading them. Relies on hdf5_check.h. Invariant: a byte that its checksum
-// shows to be changed is an Error.
+// Metadata and contents of data sets (hdf5.h). Relies on hdf5_check.h. Invariant: a wrong checksum is an Error.
 #include <algorithm>
 #include <filesystem>
 #include <new>
@@ -14,9 +13,9 @@ namespace convoy::hdf5 {
 
 namespace {
 
-constexpr std::int64_t kVerifyBytes = 64 << 20;  // read at once by verify()
-// What a data set of a file of some size can be: deflate packs 1032 bytes into one, and chunks that were never written
-// take no space at all, but no writer omits more than the second number.
+constexpr std::int64_t kVerifyBytes = 64 << 20;  // per read in verify()
+// Limits of the size of a data set, given the size of its file: deflate compresses at most 1032 to 1. Chunks that were
+// never written take no space; writers omit at most the second number of bytes.
 constexpr std::int64_t kMaxPacked = 1100;
 constexpr std::int64_t kMaxUnwritten = std::int64_t{256} << 20;
 
@@ -28,7 +27,7 @@ herr_t collect_dataset(hid_t, const char* name, const H5O_info_t* info, void* na
   return info->type == H5O_TYPE_DATASET ? collect_name(0, name, nullptr, names) : 0;
 }
 
-// Before memory is asked for: a damaged or hostile header does not get what it says.
+// Called before memory is allocated: the header may be damaged or hostile.
 void refuse_implausible(const DatasetInfo& info, const std::string& path) {
   if (!info.dtype) return;
   std::error_code error;
@@ -47,7 +46,7 @@ std::string joined(const std::string& group, const std::string& name) {
   return group.back() == '/' ? group + name : group + "/" + name;
 }
 
-// Fills in type_name and dtype; says whether the elements lie in the file exactly as dtype in memory.
+// Sets type_name and dtype; returns whether the elements are stored exactly as dtype in memory.
 bool describe_type(hid_t type, DatasetInfo& info) {
   const std::size_t bits = H5Tget_size(type) * 8;
   switch (H5Tget_class(type)) {
@@ -82,7 +81,7 @@ std::string DatasetInfo::shape_text() const { return fmt::format("[{}]", fmt::jo
 bool File::has(const std::string& object) const {
   const auto guard = lock();
   if (object == "/") return true;
-  // Each part of the path in turn: H5Lexists fails, rather than says no, when one above is missing.
+  // Checks each part of the path: H5Lexists fails, rather than returns false, when a parent is missing.
   for (auto end = object.find('/', 1);; end = object.find('/', end + 1)) {
     const std::string part = object.substr(0, end);
     if (CONVOY_HDF5(H5Lexists(id(), part.c_str(), H5P_DEFAULT), path_) == 0) return false;

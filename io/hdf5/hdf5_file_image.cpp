@@ -20,14 +20,14 @@ std::vector<hsize_t> extents_of(const Shape& shape) {
 FileImage::FileImage(std::string name, std::size_t expected_bytes, FileImageBuffer* memory) : name_(std::move(name)) {
   const auto guard = lock();
   const Handle access = access_list(name_);
-  // Steps of a sixteenth: little is wasted at the end, and little is copied on the way.
+  // Growth by a sixteenth wastes little memory and copies little.
   const std::size_t step = std::max<std::size_t>(64 << 10, expected_bytes / 16);
   CONVOY_HDF5(H5Pset_fapl_core(access.id(), step, 0), name_);
   if (memory != nullptr) {
-    static_cast<void>(memory->grow(expected_bytes + step));  // moving later costs time; HDF5 asks again
+    static_cast<void>(memory->grow(expected_bytes + step));  // on failure HDF5 asks again, and moving costs time
     attach_memory(access.id(), *memory, name_);
   }
-  // The superblock of HDF5 1.8 has no mark "open for writing". An image would keep that of 1.10.
+  // The superblock of HDF5 1.8 has no flag "open for writing", which would remain set in the image.
   CONVOY_HDF5(H5Pset_libver_bounds(access.id(), H5F_LIBVER_V18, H5F_LIBVER_V18), name_);
   // The memory driver first looks for a file of this name and for an open image of this name; there must be neither.
   static std::int64_t images = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What all data in HDF5 data files share: "file.h5:/group" taken apart, and labels with their checks. Relies on hdf5.h.
+// Shared by all data sets in HDF5 files: parsing of "file.h5:/group", and labels with their checks. Relies on hdf5.h.
 // Invariant: an error names the file and the data set.
 #pragma once
 
@@ -17,13 +17,13 @@ struct Hdf5Source {
   std::string path;
   std::string group;  ///< "" for the root, else "/train"
 
-  /// written: "file.h5", or "file.h5:/group".
+  /// `written`: "file.h5" or "file.h5:/group".
   explicit Hdf5Source(const std::string& written);
   /// The group, or a data set in it, for messages: "file.h5:/train/labels".
   [[nodiscard]] std::string name_of(const std::string& dataset = "") const;
 };
 
-/// Class labels, read whole, since they are small and must be checked.
+/// Class labels, read at once: they are small and must be checked.
 class Hdf5Labels {
  public:
   /// Reads `labels` of the group. Throws an Error unless they are `size` integers of at least 0.
@@ -31,11 +31,11 @@ class Hdf5Labels {
 
   [[nodiscard]] const std::vector<std::int64_t>& values() const { return values_; }
   [[nodiscard]] std::int64_t operator[](std::int64_t sample) const { return values_[static_cast<std::size_t>(sample)]; }
-  /// 1 + the largest.
+  /// 1 + the largest label.
   [[nodiscard]] std::int64_t classes() const { return classes_; }
   /// The attribute class_names of the group or of the labels; empty when there is none.
   [[nodiscard]] const std::vector<std::string>& class_names() const { return class_names_; }
-  /// Throws an Error of bad input that names the file, the first bad sample and its label.
+  /// Throws a usage Error that names the file, the first bad sample and its label.
   void check(std::int64_t classes) const;
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Walks over a file by the functions with which this program reads one. Elements that lie in the file as they are need
-// no decoding: of those, and of large data sets, the first and the last rows do.
+// The child reads a file with the functions that the program uses. Elements that need no decoding, and large data sets,
+// are sampled: the first and the last row.
 #include "io/hdf5/validation.h"
 
 #include <sys/stat.h>
@@ -27,14 +27,15 @@ namespace convoy::hdf5 {
 
 namespace {
 
-constexpr std::int64_t kDecoded = 64 << 20;  // bytes of elements of one file that are all read
-constexpr std::int64_t kTwice = 1 << 20;     // bytes of a data set that are read as a whole and by rows
-// Of a file: as many give it one more second. Chunks of 16 bytes, the worst that was tried, took a fifth of that.
+constexpr std::int64_t kDecoded = 64 << 20;  // bytes of decoded elements of a file that are read completely
+constexpr std::int64_t kTwice = 1 << 20;     // bytes of a data set that is read both at once and by rows
+// The CPU time limit grows by one second for each of these. Chunks of 16 bytes, the slowest measured, took a fifth of
+// it.
 constexpr std::uintmax_t kSecondBytes = 1 << 19;
 constexpr std::uintmax_t kMaxSeconds = 600;
 
 constexpr std::string_view kCommand = "validate-hdf5";  // CPU_SECONDS MEMORY FILE...
-constexpr int kValid = 64;  // exit code; not one of those by which a sanitizer or the C library ends a program
+constexpr int kValid = 64;                              // exit code; differs from those of sanitizers and the C library
 
 struct Object {
   std::string name;  // "." is the root
@@ -49,7 +50,7 @@ herr_t collect_attribute(hid_t, const char* name, const H5A_info_t*, void* names
   return collect<std::string>(name, names);
 }
 
-// Problems are left to who opens the file.
+// Errors are ignored here: they are reported when the file is opened.
 template <class Body>
 void attempt(Body&& body) {
   try {
@@ -71,14 +72,14 @@ void read_attributes(const File& file, const std::string& object) {
   }
 }
 
-// `left`: how many bytes of decoded elements are still to be read of this file.
+// `left`: the remaining bytes of decoded elements to read of this file.
 void read_elements(const File& file, const std::string& dataset, std::int64_t& left) {
   const DatasetInfo info = file.info(dataset);
   const Handle handle(CONVOY_HDF5(H5Dopen2(file.id(), dataset.c_str(), H5P_DEFAULT), dataset));
   if (info.chunk_rows > 0) {
     const Handle space(CONVOY_HDF5(H5Dget_space(handle.id()), dataset));
     hsize_t chunks = 0;
-    H5Dget_num_chunks(handle.id(), space.id(), &chunks);  // goes through the whole index
+    H5Dget_num_chunks(handle.id(), space.id(), &chunks);  // traverses the complete index
   }
   if (!info.dtype || info.size() == 0) return;
   const std::int64_t bytes = info.size() * static_cast<std::int64_t>(dtype_size(*info.dtype));
@@ -109,8 +110,8 @@ void walk(const File& file) {
   }
 }
 
-// Inode, size and time of the last change: what distinguishes a file from others of its name, and from itself before a
-// change, on every node that sees it. Nothing for a file that changed just now: its next change may have the same time.
+// Inode, size and modification time: they identify one version of a file on every node. Nothing for a file that has
+// just changed: its next change may have the same time.
 using Stamp = std::array<std::uint64_t, 4>;
 
 std::optional<Stamp> stamp_of(const std::string& path) {
@@ -120,14 +121,14 @@ std::optional<Stamp> stamp_of(const std::string& path) {
                static_cast<std::uint64_t>(s.st_mtim.tv_nsec)};
 }
 
-// What is known of a file: its stamp when it was read, and what is wrong with it, if anything.
+// The result of a validation: the stamp of the file when it was read, and the error, if any.
 struct Verdict {
   Stamp stamp{};
   std::string error;
   NLOHMANN_DEFINE_TYPE_INTRUSIVE(Verdict, stamp, error)
 };
 
-// Under the library's lock.
+// Protected by the library's lock.
 std::map<std::string, Verdict>& verdicts() {
   static std::map<std::string, Verdict> files;
   return files;
@@ -162,7 +163,7 @@ ChildEnd read_in_child(const std::vector<std::string>& paths, const ChildLimits&
 
 bool is_valid(const ChildEnd& end) { return end.kind == ChildEnd::kExited && end.status == kValid; }
 
-// What the end of the child says of the file that it read; empty when it is valid.
+// The error that the end of the child implies for its file; empty when the file is valid.
 std::string error_of(const std::string& path, const ChildEnd& end, const ChildLimits& limits) {
   if (is_valid(end) || end.kind == ChildEnd::kNotStarted) return "";
   if (end.kind == ChildEnd::kTooLong) {
@@ -185,7 +186,7 @@ void validate_if_child(int argc, char** argv) {
   for (std::size_t i = 3; i < words.size(); ++i) {
     attempt([&] { walk(File(words[i], Trust::kTrusted)); });
   }
-  std::_Exit(kValid);  // without what a sanitizer has to say of leaks
+  std::_Exit(kValid);  // skips the leak report of sanitizers
 }
 
 void validate(const std::string& path) {

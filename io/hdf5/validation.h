@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Validation of HDF5 files in a child process. The HDF5 library trusts the structure of the files that it reads: a
-// damaged one can crash it or make it loop, and a training with it. So a child reads an untrusted file first: its
-// groups, attributes and indices wholly, of its elements those that the library itself decodes. The caller holds
-// library_lock().
+// Validation of HDF5 files in a child process. The HDF5 library trusts the structure of its input: a damaged file can
+// crash it or make it loop, and the training with it. So a child process reads an untrusted file first: all groups,
+// attributes and indices, and the elements that the library decodes. The caller holds library_lock().
 //
-// The child is this program (run_self.h). Its main() begins with validate_if_child(); in a program without that
-// call files are not validated.
+// The child is this program (run_self.h): main() begins with validate_if_child(). A program without that call does not
+// validate files.
 #pragma once
 
 #include <string>
@@ -14,19 +13,19 @@
 
 namespace convoy::hdf5 {
 
-/// First in main(): a child that is to validate files does so and ends here.
+/// First call in main(): a child process that was started to validate files does so and exits.
 void validate_if_child(int argc, char** argv);
 
-/// Throws an Error that names the file when the library crashes on it or does not end. Other problems are left to who
-/// opens the file. A file is not read again until it changes. Where the system has no capacity
-/// for a child the file counts as valid.
+/// Throws an Error that names the file when the library crashes on it or does not return. Other problems are reported
+/// when the file is opened. Results are remembered until a file changes. If the system cannot create a process, the
+/// file counts as valid.
 void validate(const std::string& path);
 
-/// Validates many files in one child, which costs less than one each, and throws nothing: validate() then names the
-/// file at fault.
+/// Validates many files in one child process, which is faster than one process each, and does not throw: validate()
+/// then names the damaged file.
 void validate_together(const std::vector<std::string>& paths);
 
-/// What is known of files, as text, and how another process takes it over: the ranks of a job from rank 0.
+/// Serialises the results, and adds those of another process: rank 0 validates for all ranks of a job.
 [[nodiscard]] std::string validated_files();
 void add_validated_files(const std::string& text);
 
