@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Keeps the leak checker of sanitized builds off what Open MPI never frees, so that it still sees what convoy
-// does not free: communicators, requests, buffers. Without AddressSanitizer all of this is empty.
+// Excludes memory that Open MPI never frees from leak checks, so that leaks of convoy (communicators, requests,
+// buffers) are still reported. Empty without AddressSanitizer.
 #pragma once
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -10,15 +10,15 @@
 
 namespace convoy {
 
-/// While one of these lives, what this thread allocates is not looked for: MPI's start and end allocate from
-/// plug-ins that are unloaded by the time of the check, which no suppression by name can match.
+/// During its lifetime allocations of this thread are not checked: MPI_Init and MPI_Finalize allocate in plug-ins that
+/// are unloaded before the check, so that suppressions by name do not match.
 struct MpiOwnMemory {
 #if defined(__SANITIZE_ADDRESS__)
   __lsan::ScopedDisabler disabler;
 #endif
 };
 
-/// Keeps PMIx, which also allocates on a thread of its own, mapped until the check, so that its name is known.
+/// Keeps PMIx, which also allocates on its own thread, mapped until the check, so that suppressions match its name.
 void keep_pmix_mapped();
 
 }  // namespace convoy

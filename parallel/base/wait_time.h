@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How long this process has waited for communication: the sum over all waits of its threads for MPI operations, and for
-// NCCL calls to get under way (what a GPU waits for on its own streams is not the host's time). Invariant: never falls.
+// The time that this process has waited for communication: all waits of its threads for MPI operations, and for the
+// start of NCCL operations (waits of GPU streams are not host time). Invariant: never decreases.
 #pragma once
 
 namespace convoy {
 
-/// Seconds since the start of the process, without the waits that are under way.
+/// Seconds since the start of the process, without waits in progress.
 [[nodiscard]] double communication_wait_seconds() noexcept;
 
-/// For whoever waits: adds the seconds of one wait.
+/// Adds the seconds of one wait.
 void add_communication_wait(double seconds) noexcept;
 
 }  // namespace convoy

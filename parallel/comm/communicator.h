@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A group of ranks that communicate, and the asynchronous operations between them. Every member calls the same
-// collectives in the same order. Every operation has a sequence number, a name and a deadline; waiting past it throws
-// an Error that names the operation and the rank.
+// A group of ranks and its asynchronous operations. Every member calls the same collectives in the same order. Every
+// operation has a sequence number, a name and a timeout, after which waiting throws an Error that names the operation
+// and the rank.
 #pragma once
 
 #include <cstddef>
@@ -18,14 +18,14 @@ namespace convoy {
 
 enum class ReduceOp { kSum, kMax, kMin };
 
-/// An operation under way. Its buffers must live until wait() returns. Destroying a handle waits.
+/// An operation in progress. Its buffers must outlive it. The destructor waits.
 class PendingOperation {
  public:
   virtual ~PendingOperation() = default;
-  /// Gives the library a chance to move data; true once complete. Cheap.
+  /// Progresses the operation; true once complete. Cheap.
   virtual bool test() = 0;
-  /// Blocks until complete; throws Error when that takes longer than the communicator's timeout, counted from
-  /// this call. The operation is then still under way: waiting again is allowed.
+  /// Blocks until complete. Throws an Error after the communicator's timeout, counted from this call. The operation is
+  /// then still in progress, and wait() may be called again.
   virtual void wait() = 0;
 };
 using Pending = std::unique_ptr<PendingOperation>;
@@ -36,8 +36,8 @@ class Communicator {
   [[nodiscard]] virtual int rank() const = 0;
   [[nodiscard]] virtual int size() const = 0;
 
-  /// Memory for `elements` floats in which all_reduce() adds fastest, zeros, valid as long as this; empty where any
-  /// memory is as good. Every member calls it, once and with the same number.
+  /// Memory for `elements` floats, zeros, on which all_reduce() is fastest; valid as long as this. Empty when all
+  /// memory is equally fast. Collective; called once, with the same number.
   virtual Tensor reduction_memory(std::int64_t elements) {
     static_cast<void>(elements);
     return {};
@@ -55,11 +55,11 @@ class Communicator {
 
   // Small host-side exchanges; blocking.
   virtual void all_reduce(std::span<double> values, ReduceOp op, const std::string& what) = 0;
-  /// Every member gets the root's text.
+  /// Returns the root's text on every member.
   virtual std::string broadcast(const std::string& text, int root, const std::string& what) = 0;
-  /// Every member gets every member's text, in rank order.
+  /// Returns the texts of all members on every member, in rank order.
   virtual std::vector<std::string> all_gather(const std::string& text, const std::string& what) = 0;
-  /// Any number of bytes to one member, which calls receive_bytes().
+  /// Sends any number of bytes to one member, which calls receive_bytes().
   virtual void send_bytes(std::span<const std::byte> bytes, int peer, const std::string& what) = 0;
   virtual std::vector<std::byte> receive_bytes(int peer, const std::string& what) = 0;
   virtual void barrier(const std::string& what) = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Texts and named host arrays from one rank to another, one after the other, so that no more than one is on its way.
+// Sends texts and named host arrays between two ranks, one at a time, so that at most one is buffered.
 #pragma once
 
 #include <string>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Communicator over host memory: non-blocking MPI operations on a communicator of its own, polled until
-// their deadline. Private to parallel/ (World makes them). Invariant: members that call the same collectives in
-// the same order give them the same sequence numbers, so that reports of different ranks can be compared; a
-// communicator of one rank checks its arguments and starts no MPI operation.
+// Communicator for host memory: non-blocking operations on its own MPI communicator, polled until their timeout.
+// Private to parallel/. Invariant: members that call the same collectives in the same order number them alike, so that
+// reports of different ranks can be compared. A communicator of one rank checks its arguments and starts no MPI
+// operation.
 #pragma once
 
 #include <mpi.h>
@@ -23,7 +23,7 @@ namespace convoy {
 class MpiCommunicator final : public Communicator {
  public:
   /// Takes ownership of `owned` and frees it. `timeout` in seconds, for each wait. Buffers of more than `max_count`
-  /// elements travel in several MPI messages.
+  /// elements are split into several MPI messages.
   MpiCommunicator(MPI_Comm owned, const std::string& name, double timeout, std::int64_t max_count = INT_MAX);
   ~MpiCommunicator() override;
   MpiCommunicator(const MpiCommunicator&) = delete;

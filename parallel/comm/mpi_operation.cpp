@@ -20,10 +20,10 @@ namespace convoy {
 
 namespace {
 
-constexpr double kUnwindSeconds = 0.2;  // for an operation that all ranks have started: enough to complete
-constexpr int kSpins = 64;              // polls before the core is offered to others
+constexpr double kUnwindSeconds = 0.2;  // enough to complete an operation that all ranks have started
+constexpr int kSpins = 64;              // polls before the first sched_yield()
 constexpr double kYieldSeconds = 1.0;   // of yielding before sleeping between polls
-constexpr double kServeSeconds = 0.1;   // of waiting before it answers questions of other ranks
+constexpr double kServeSeconds = 0.1;   // of waiting before it answers other ranks' watchdogs
 
 std::atomic<int> abandoned_count{0};
 
@@ -61,7 +61,7 @@ struct MpiOperation::State {
   std::unique_ptr<std::byte[]> storage;
   State* next_abandoned = nullptr;
 
-  static std::atomic<State*> abandoned;  // never read: it keeps the memory reachable
+  static std::atomic<State*> abandoned;  // keeps the memory reachable for leak checkers
 };
 std::atomic<MpiOperation::State*> MpiOperation::State::abandoned{nullptr};
 
@@ -143,7 +143,7 @@ bool MpiOperation::test() {
   }
   if (state.condition) {
     if (!state.condition()) {
-      int flag = 0;  // nothing is expected: the call is what moves the messages of others, who may wait for them
+      int flag = 0;  // unused: the call progresses messages that other ranks may wait for
       CONVOY_MPI_CHECK(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &flag, MPI_STATUS_IGNORE));
       return false;
     }
@@ -166,7 +166,7 @@ bool MpiOperation::poll(double seconds) {
     if (waited > kYieldSeconds) {
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     } else if (round > kSpins) {
-      sched_yield();  // ranks may outnumber cores: the one that is awaited may need this one
+      sched_yield();  // with more ranks than cores, the awaited rank may need this one
     }
     // A long gap means that this process was stopped (a suspended job): the other ranks then were too.
     const double lap = watch.lap();

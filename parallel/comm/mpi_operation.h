@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One asynchronous MPI operation: its requests, what keeps its memory alive, its label and its deadline.
-// Private to parallel/. Invariant: memory that MPI may still write to is never given back. An operation that
-// cannot be completed any more (its deadline has passed, or the rank is on its way to abort) is abandoned:
-// its requests and memory are kept for ever, and World then ends without MPI_Finalize.
+// One asynchronous MPI operation: its requests, the owners of its memory, its label and its timeout. Private to
+// parallel/. Invariant: memory that MPI may still write to is never freed. An operation that cannot complete any more
+// (it timed out, or the rank is about to abort) is abandoned: its requests and memory are leaked on purpose, and World
+// then ends without MPI_Finalize.
 #pragma once
 
 #include <mpi.h>
@@ -21,38 +21,38 @@
 
 namespace convoy {
 
-/// What the operations of one communicator share: mostly text for their reports.
+/// Shared by the operations of a communicator: mainly text for reports.
 struct CommunicatorIdentity {
-  /// Its members make it together, so that it has the same id on all of them.
+  /// Collective, so that it has the same id on all members.
   CommunicatorIdentity(MPI_Comm comm, const std::string& name, double its_timeout);
   WatchedCommunicator watched;
   int rank = 0;
   int size = 1;
   double timeout = 0;                  ///< seconds that wait() allows
-  std::atomic<bool> abandoned{false};  ///< set once an operation was: the next ones do not wait in vain
+  std::atomic<bool> abandoned{false};  ///< set with the first abandoned operation: later ones do not wait
 };
 
 class MpiOperation final : public PendingOperation {
  public:
   MpiOperation(std::shared_ptr<CommunicatorIdentity> owner, OperationName name);
-  /// Waits up to the deadline (a fraction of a second while an exception passes), then abandons.
+  /// Waits until the timeout (a fraction of a second during stack unwinding), then abandons the operation.
   ~MpiOperation() override;
   MpiOperation(const MpiOperation&) = delete;
   MpiOperation& operator=(const MpiOperation&) = delete;
 
   bool test() override;
-  /// May be called again after it threw for lateness: the operation is still under way.
+  /// May be called again after a timeout: the operation is still in progress.
   void wait() override;
 
-  /// Space for one more request; use it at once. Without requests an operation is complete.
+  /// Storage for one more request; the pointer is valid until the next call. An operation without requests is complete.
   MPI_Request* add_request();
   /// The next request's message must have exactly `bytes` bytes.
   void expect_bytes(std::int64_t bytes);
-  /// What else must be true for the operation to be complete; asked by test() until it is.
+  /// A further condition of completion, evaluated by test() until it is true.
   void until(std::function<bool()> done);
-  /// Keeps the tensor's memory until the operation is complete.
+  /// Keeps a reference to the tensor until the operation is complete.
   void keep(const Tensor& tensor);
-  /// Memory that lives as long as the operation.
+  /// Allocates memory with the lifetime of the operation.
   std::byte* allocate(std::size_t bytes);
   /// "all_reduce 'gradient bucket 3' (collective 1204 on communicator 'replicas' of 4 ranks)"
   [[nodiscard]] std::string label() const;
@@ -69,7 +69,7 @@ class MpiOperation final : public PendingOperation {
   bool late_ = false;
 };
 
-/// Operations of this process that were abandoned.
+/// Number of operations that this process has abandoned.
 [[nodiscard]] int abandoned_operations() noexcept;
 
 }  // namespace convoy

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Some or all ranks of the world, and the communicators made from them: what a run needs to know of MPI. Copies share
-// one underlying MPI communicator, which is freed with the last one; making and freeing are collective.
+// A group of ranks, from which communicators are created. Copies share one MPI communicator, which is freed with the
+// last copy. Creation and release are collective.
 #pragma once
 
 #include <memory>
@@ -20,13 +20,12 @@ class RankGroup {
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return size_; }
 
-  /// A communicator of its own over all ranks of the group. `timeout` in seconds. Every rank of it calls this.
+  /// A new communicator of all ranks of the group. `timeout` in seconds. Collective.
   [[nodiscard]] std::unique_ptr<Communicator> communicator(double timeout, const std::string& name = "world") const;
-  /// One communicator for each color, ranks ordered by key, then by their rank here. Every rank of the group calls it;
-  /// with a negative color a rank joins none and gets nullptr.
+  /// One communicator per color, ranks ordered by key, then by rank (MPI_Comm_split). Null for a negative color.
+  /// Collective.
   [[nodiscard]] std::unique_ptr<Communicator> split(int color, int key, double timeout, const std::string& name) const;
-  /// The first `ranks` ranks as a group of their own; without ranks (rank -1, size 0) on the others. Every rank calls
-  /// it.
+  /// The group of the first `ranks` ranks; an empty group (rank -1, size 0) on the others. Collective.
   [[nodiscard]] RankGroup first(int ranks) const;
 
  private:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A piece of memory for each rank of a communicator that all of them can read and write, when they are on one node.
-// Private to parallel/. Relies on POSIX shared memory. Invariant: its names are gone as soon as all have mapped it, so
-// that nothing is left behind however the processes end.
+// One shared memory segment per rank of a communicator whose ranks are on one node; every rank maps all segments.
+// Private to parallel/. Relies on POSIX shared memory. Invariant: the names are unlinked as soon as all ranks have
+// mapped the segments, so that nothing is left behind however the processes end.
 #pragma once
 
 #include <mpi.h>
@@ -15,14 +15,14 @@ namespace convoy {
 
 class SharedSegments {
  public:
-  /// `bytes` of each member, zeros, on its own NUMA node. Every member calls it, close to one another; all get null
-  /// when they are not on one node, or its shared memory (/dev/shm) is too small.
+  /// `bytes` per member, zeros, on its own NUMA node. Null on all members when they are on several nodes, or when
+  /// /dev/shm is too small. Collective; all members must call it within seconds.
   [[nodiscard]] static std::unique_ptr<SharedSegments> create(MPI_Comm comm, std::size_t bytes);
   ~SharedSegments();
   SharedSegments(const SharedSegments&) = delete;
   SharedSegments& operator=(const SharedSegments&) = delete;
 
-  /// That of each rank, aligned to a page.
+  /// The segment of each rank, page-aligned.
   [[nodiscard]] const std::vector<std::byte*>& starts() const { return starts_; }
 
  private:

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All-reduce of buffers that lie in memory which the ranks of a node share: each rank adds its part of all buffers and
-// writes the sum into all of them, so that every number crosses the memory bus as often as in a copy. Private to
-// parallel/. Relies on shared_segments.h. Invariants: sums are of rank 0, 1, 2, ... in this order, so that they are
-// those of one rank that adds as many microbatches; every rank starts the same sums in the same order.
+// All-reduce of buffers in memory that the ranks of a node share: each rank adds its part of all buffers and writes the
+// sum into all of them, so that memory traffic is that of a copy. Private to parallel/. Relies on shared_segments.h.
+// Invariants: summation is in rank order, as of one rank that accumulates as many microbatches; every rank starts the
+// same sums in the same order.
 #pragma once
 
 #include <mpi.h>
@@ -22,19 +22,19 @@ namespace convoy {
 
 class SharedSum {
  public:
-  /// Memory for `elements` floats of each rank. Every member of `comm` calls it with the same number, close to one
-  /// another; all get null when they share no memory.
+  /// Memory for `elements` floats per rank; null on all members without shared memory. Collective, with the same
+  /// number; all members must call it within seconds.
   [[nodiscard]] static std::unique_ptr<SharedSum> create(MPI_Comm comm, std::int64_t elements);
   SharedSum(const SharedSum&) = delete;
   SharedSum& operator=(const SharedSum&) = delete;
 
   /// This rank's memory, float32 [elements], zeros; valid as long as this.
   [[nodiscard]] Tensor memory();
-  /// Whether the buffer lies in it.
+  /// Whether the buffer is part of that memory.
   [[nodiscard]] bool holds(const Tensor& buffer) const;
-  /// This rank's numbers in `buffer` are final: the sum may begin. Returns its number, for finished().
+  /// Starts a sum: this rank's values in `buffer` are final. Returns the sum's number, for finished().
   std::uint64_t start(const Tensor& buffer);
-  /// Adds what may be added by now; whether that sum is in all buffers.
+  /// Adds the parts that are ready; true when the sum is in all buffers.
   bool finished(std::uint64_t number);
 
  private:

@@ -14,17 +14,17 @@
 
 namespace convoy {
 
-/// The operation, as the rank that reports it sees it.
+/// The operation, on the rank that reports it.
 struct LateOperation {
   std::string label;               ///< "all_reduce 'step loss' (collective 4 on communicator 'world' of 2 ranks)"
   std::uint64_t communicator = 0;  ///< id on the status board
   std::vector<int> members;        ///< of the communicator, as world ranks
-  std::uint64_t collective = 0;    ///< its number; 0: a message, or not known
+  std::uint64_t collective = 0;    ///< sequence number; 0: a message, or unknown
   int peer = -1;                   ///< of a message: the other's world rank
   double waited = 0;               ///< seconds
 };
 
-/// What is known about one rank of the world.
+/// The known state of one rank of the world.
 struct RankStatus {
   int world_rank = 0;
   std::string host;

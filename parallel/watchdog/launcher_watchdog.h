@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ends this process soon after its launcher (mpirun, its daemon, srun's step) has gone: a rank that waits, computes or
-// is stopped would otherwise outlive a killed job and stand in the way of the next one. Calls no MPI. Relies on files
-// being written under another name first, so that ending at any moment is safe. Invariant: the thread takes no signals.
+// Ends this process soon after its launcher (mpirun, its daemon, srun's step) has died: a rank that waits, computes or
+// is suspended would otherwise outlive a killed job and block the next one. Calls no MPI. Relies on atomic file writes,
+// so that exiting at any time is safe. Invariant: the thread handles no signals.
 #pragma once
 
 #include <sys/types.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The status board of one node, in a window of memory that its ranks share, and what is known of all ranks of the world
-// from the start: host, process, node. Private to parallel/. Relies on MPI's shared windows; where there is none, each
-// rank is a node by itself, and reports are poorer. Invariant: every rank of the world has the same facts.
+// The status board of one node, in an MPI shared-memory window, and the constant facts about all ranks of the world:
+// host, process, node. Private to parallel/. Without shared windows each rank is treated as a node, and reports have
+// less detail. Invariant: every rank of the world has the same facts.
 #pragma once
 
 #include <mpi.h>
@@ -20,18 +20,18 @@ namespace convoy {
 
 /// Of one rank; plain bytes.
 struct RankFacts {
-  std::array<char, 64> host{};  ///< ends with a zero
+  std::array<char, 64> host{};  ///< null-terminated
   ProcessId process;
   std::int64_t node = 0;  ///< world rank of the first rank of its node
 };
 
 class NodeBoard {
  public:
-  /// `node`: the ranks that share memory, in the order of the world. All ranks of the world make it together.
+  /// `node`: the ranks that share memory, in the order of the world. Collective over the world.
   NodeBoard(MPI_Comm node, const std::string& host);
   NodeBoard(const NodeBoard&) = delete;
   NodeBoard& operator=(const NodeBoard&) = delete;
-  /// Gives the window back; all ranks of the node call it. Without it the memory stays until the process ends.
+  /// Frees the window; collective over the node. Otherwise the memory stays until the process ends.
   void free();
 
   [[nodiscard]] int world_rank() const { return world_rank_; }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// This process's row of the status board: operations and communicators write what they do into it. Private to
-// parallel/. Safe from several threads. Invariant: does nothing while no row is attached, that is without a World.
+// This process's row of the status board, updated by operations and communicators. Private to parallel/. Thread-safe.
+// Invariant: no effect while no row is attached, that is, without a World.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ struct OperationName {
   [[nodiscard]] std::string number_text() const;
 };
 
-/// A communicator in the row: which ranks it has, and how many collectives this one has started on it. Ranks that make
-/// the same communicators in the same order give them the same ids, without asking each other.
+/// A communicator in the row: its ranks, and the number of collectives that this rank has started on it. Ranks that
+/// create the same communicators in the same order give them the same ids without communication.
 class WatchedCommunicator {
  public:
   /// `members`: their world ranks, in the order of the communicator.
@@ -37,7 +37,7 @@ class WatchedCommunicator {
   WatchedCommunicator(const WatchedCommunicator&) = delete;
   WatchedCommunicator& operator=(const WatchedCommunicator&) = delete;
 
-  /// What this rank does with an operation of it; kStarted comes before the first call that others can see.
+  /// Sets the state of an operation; kStarted is set before the first MPI call.
   void note(RankState state, const OperationName& operation) const noexcept;
 
   [[nodiscard]] const std::string& name() const { return name_; }
@@ -51,7 +51,7 @@ class WatchedCommunicator {
   int place_ = -1;  // in the row's counts; -1: none
 };
 
-/// From now on `row` is this process's; null: it has none any more. Who makes the row's memory calls this.
+/// Attaches this process's row; null detaches it. Called by the owner of the memory.
 void attach_status(StatusRow* row) noexcept;
 
 }  // namespace convoy

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What each rank of a node did last, in memory that all of them share: a row for each rank, written by that rank alone
-// without locks or calls of the system, read by the others at any time. Knows no MPI. Invariant: a row can be read
-// whole also while its writer is stopped in the middle of a write: a note goes into the half that is not read, and is
-// published after it.
+// The last action of each rank of a node, in shared memory: one row per rank, written only by that rank, without locks
+// or system calls, and read by the others at any time. Uses no MPI. Invariant: a row can be read consistently even
+// while its writer is suspended during a write: each note is written to the inactive half and then published.
 #pragma once
 
 #include <array>
@@ -15,10 +14,10 @@
 
 namespace convoy {
 
-/// How a rank stands to what it did last.
+/// State of a rank's last action.
 enum class RankState : std::uint32_t { kNothing, kStarted, kWaiting, kFinished, kWorking };
 
-/// What a rank did last. Plain bytes: it also travels in messages. Texts end with a zero and are cut to fit.
+/// A rank's last action. Trivially copyable: it is also sent in messages. Texts are null-terminated and truncated.
 struct StatusNote {
   std::int64_t time_ns = 0;  ///< CLOCK_MONOTONIC of the node
   std::uint64_t number = 0;  ///< of the collective or message; 0: none
@@ -33,7 +32,7 @@ struct StatusNote {
   [[nodiscard]] std::string to_string() const;
 };
 
-/// How far a rank is with the hang report of an operation that timed out.
+/// Progress of a rank's hang report about an operation that timed out.
 enum class Lateness : std::uint32_t { kNone, kLate, kSpeaks };
 
 /// One rank's row. Lives in shared memory; the constructor makes it empty.
@@ -43,16 +42,16 @@ class StatusRow {
 
   /// Called by one thread of the row's rank at a time.
   void write(const StatusNote& note) noexcept;
-  /// The last whole note.
+  /// The last complete note.
   [[nodiscard]] StatusNote read() const noexcept;
 
-  /// A place to count the collectives of a communicator; -1 when all are taken. id is not 0.
+  /// A slot that counts the collectives of a communicator; -1 when all are in use. `id` is not 0.
   int open(std::uint64_t id) noexcept;
   void close(int place) noexcept;
   void set_count(int place, std::uint64_t collectives) noexcept {
     counts_[static_cast<std::size_t>(place)].collectives.store(collectives, std::memory_order_release);
   }
-  /// Collectives that the rank has started on a communicator; -1 when it does not count them.
+  /// Collectives that the rank has started on a communicator; -1 when they are not counted.
   [[nodiscard]] std::int64_t count(std::uint64_t id) const noexcept;
 
   void set_lateness(Lateness lateness) noexcept { lateness_.store(lateness); }
@@ -73,7 +72,7 @@ class StatusRow {
   std::atomic<Lateness> lateness_{Lateness::kNone};
 };
 
-/// Now, as notes have it.
+/// The current time for notes (CLOCK_MONOTONIC).
 [[nodiscard]] std::int64_t monotonic_ns() noexcept;
 
 }  // namespace convoy

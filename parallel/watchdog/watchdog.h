@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Finds out which rank is missing when an operation times out: the waiting rank asks the other nodes over a separate
-// MPI communicator, and ranks that wait themselves answer for their whole node from its status board. Private to
-// parallel/; World makes it. Invariants: without a timeout no message is sent; only threads that wait for an operation
-// call MPI here; of several ranks that time out the lowest reports, while the others wait to be ended.
+// Finds the missing ranks when an operation times out: the waiting rank queries the other nodes over a separate MPI
+// communicator, and ranks that wait as well answer for their node from its status board. Private to parallel/; owned by
+// World. Invariants: without a timeout no message is sent; only threads that wait for an operation call MPI here; of
+// several ranks that time out the lowest reports, and the others wait until the job is aborted.
 #pragma once
 
 #include <mpi.h>
@@ -23,22 +23,22 @@ namespace convoy {
 
 class Watchdog {
  public:
-  /// `node`: the ranks that share memory. All ranks of the world make it together.
+  /// `node`: the ranks that share memory. Collective over the world.
   Watchdog(MPI_Comm node, const std::string& host);
-  /// Leaves to MPI what end() did not give back.
+  /// Does not free MPI objects: end() does.
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
-  /// Gives everything back in order; all ranks call it together.
+  /// Frees all MPI objects. Collective over the world.
   void end();
 
-  /// The World's; null without one.
+  /// The watchdog of the World; null without a World.
   [[nodiscard]] static Watchdog* current() noexcept;
 
-  /// For threads that have waited for a while: answers what others ask. Cheap when called often.
+  /// Answers queries of other ranks; called by threads that have waited for a while. Cheap.
   void serve();
-  /// The report of an operation whose deadline has passed. Takes a second or two; several seconds more when a lower
-  /// rank timed out, too: its report should have ended the job by then.
+  /// The report of an operation that timed out. Takes one to two seconds, and several more when a lower rank timed out
+  /// as well: its report should have ended the job by then.
   [[nodiscard]] std::string report(const LateOperation& operation);
 
   [[nodiscard]] const NodeBoard& board() const { return board_; }
@@ -73,7 +73,7 @@ class Watchdog {
   std::int64_t others_ns_ = 0;     // when the two were last learnt
 };
 
-/// Throws the Error of an operation whose deadline has passed.
+/// Throws the Error of an operation that timed out.
 [[noreturn]] void fail_late(const LateOperation& operation);
 
 }  // namespace convoy

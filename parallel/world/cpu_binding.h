@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which CPUs a rank may run on, and how many threads it should start so that the ranks of a node do not crowd each
-// other. Relies on the kernel's affinity mask, which mpirun and srun set; uses no MPI (World gathers the masks of a
-// node). Invariant: a share is at least 1.
+// The CPUs that a rank may use, and its number of threads, so that the ranks of a node do not oversubscribe it. Relies
+// on the kernel's affinity mask, which mpirun and srun set; uses no MPI (World gathers the masks of a node). Invariant:
+// a rank has at least one thread.
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@ struct CpuMask {
 /// The CPUs that the calling thread may use.
 [[nodiscard]] CpuMask current_cpu_mask();
 
-/// What a rank should know about its CPUs.
+/// CPUs and threads of a rank.
 struct CpuBinding {
   int threads = 1;     ///< this rank's share: CPUs of its mask / ranks of the node with the same mask
   std::string report;  ///< one line for people

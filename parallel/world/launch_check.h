@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Recognises a launch that cannot work from the variables that launchers set, before MPI can die of it
-// (Open MPI 4 without PMIx under srun) or start N silent single ranks (Open MPI 5, or another MPI's
-// mpiexec). Pure functions of an environment; no MPI. The variables are read before MPI_Init, because
-// MPI itself sets some of them.
+// Detects launches that cannot work, from the environment variables of launchers, before MPI aborts (Open MPI 4 without
+// PMIx under srun) or starts N independent jobs of one rank (Open MPI 5, or the mpiexec of another MPI). Pure functions
+// of an environment; no MPI. The variables are read before MPI_Init, because MPI itself sets some of them.
 #pragma once
 
 #include <functional>
@@ -12,13 +11,13 @@
 
 namespace convoy {
 
-/// Looks up an environment variable; nothing when it is not set.
+/// Returns the value of an environment variable, or nothing when it is not set.
 using Environment = std::function<std::optional<std::string>(const char* name)>;
 
 /// The environment of this process.
 [[nodiscard]] Environment process_environment();
 
-/// What the launcher's variables say. Counts are 0 when they say nothing.
+/// The launcher's variables. Counts are 0 when they are not set.
 struct LaunchFacts {
   int slurm_step_tasks = 0;  ///< SLURM_STEP_NUM_TASKS inside a step (SLURM_STEP_ID), else 0
   bool pmix = false;         ///< PMIX_RANK or PMIX_NAMESPACE is there

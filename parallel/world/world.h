@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The start and the end of MPI, and what a rank knows about its surroundings. The main program owns the
-// one World, outside its try block, so that abort() works while an error is handled. Every rank creates it
-// and, after an orderly run or a collective error, destroys it; both are collective. Invariant: MPI calls
-// return their errors (MPI_ERRORS_RETURN), and ranks of a node are found by MPI, never by rank % n.
-// While it lives, ranks can find out who is missing (watchdog.h), and end when their launcher has gone
-// (launcher_watchdog.h).
+// MPI_Init and MPI_Finalize, and the placement of this rank: node, CPUs, threads. The main program owns the one World,
+// outside its try block, so that abort() works while an error is handled. Construction is collective; so is destruction
+// after a normal run or a collective error. Invariant: MPI calls return their errors (MPI_ERRORS_RETURN), and the ranks
+// of a node are found by MPI, never by rank % n. A World also runs the watchdogs for missing ranks (watchdog.h) and for
+// the launcher (launcher_watchdog.h).
 #pragma once
 
 #include <memory>
@@ -24,8 +23,8 @@ class World {
  public:
   /// Checks the launch, then starts MPI. Throws a collective usage Error for a launch that cannot work.
   explicit World(const Environment& environment = process_environment());
-  /// Ends MPI in order. When an exception is passing, or operations had to be abandoned, it does not wait
-  /// for the other ranks: the process then ends without MPI_Finalize, and the launcher ends the job.
+  /// Calls MPI_Finalize, except during stack unwinding or after abandoned operations: the process then ends without it
+  /// and does not wait for other ranks, and the launcher ends the job.
   ~World();
   World(const World&) = delete;
   World& operator=(const World&) = delete;
@@ -43,7 +42,7 @@ class World {
   /// One line on where this rank may run, for `doctor`.
   [[nodiscard]] const std::string& binding() const { return binding_.report; }
 
-  /// All ranks, to make communicators from.
+  /// The group of all ranks.
   [[nodiscard]] RankGroup ranks() const { return world_group(); }
 
   /// Ends every rank of the job at once with this exit code. Any rank may call it, from any thread.
@@ -51,8 +50,8 @@ class World {
 
   /// "Open MPI v4.1.4"; needs no World.
   [[nodiscard]] static std::string mpi_version();
-  /// This process's number as the launcher's variables give it, 0 without a launcher: decides who reports
-  /// a launch error, when there is no World to ask.
+  /// The rank according to the launcher's variables, 0 without a launcher: only rank 0 reports a launch error, when
+  /// there is no World.
   [[nodiscard]] static int launch_rank();
 
  private:
