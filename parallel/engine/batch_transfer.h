@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Batches from host memory into tensors: images normalised, labels or targets copied. Relies on the backend alone.
+// Copies batches from host memory into tensors and normalises images. Relies only on the backend.
 #pragma once
 
 #include "layers/backend/backend.h"
@@ -8,9 +8,9 @@
 
 namespace convoy {
 
-/// A batch in the backend's memory.
+/// A batch in device memory.
 struct LoadedBatch {
-  Tensor inputs;  ///< as the data set has them
+  Tensor inputs;  ///< in the data type of the data set
   Tensor targets;
 };
 
@@ -20,12 +20,12 @@ class BatchTransfer {
   /// not fit its channels.
   BatchTransfer(Backend& backend, const Shape& largest, const Normalization& normalization);
 
-  /// The inputs in compute type; uint8 images are normalised.
+  /// The inputs in the compute type; uint8 images are normalised.
   [[nodiscard]] Tensor inputs(const Batch& batch);
-  /// The same from a tensor that holds them as the data set has them.
+  /// The same, of a tensor in the data type of the data set.
   [[nodiscard]] Tensor inputs(const Tensor& raw);
-  /// Copies a batch into `loaded`, whose memory is taken once for the largest batch, so that recorded work finds every
-  /// batch at the same place. outputs: shape of the network's output.
+  /// Copies a batch into `loaded`, whose memory is allocated once for the largest batch, so that recorded work finds
+  /// every batch at the same address. outputs: shape of the network's output.
   void load(const Batch& batch, const Shape& outputs, LoadedBatch& loaded);
   /// int64 [n] labels, or float32 targets of the shape of `outputs`.
   [[nodiscard]] Tensor targets(const Batch& batch, const Shape& outputs);

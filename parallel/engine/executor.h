@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs a schedule: one training step, action by action, for this rank's stage and replica; and evaluation, forward
-// through the same stages. Owns the caches of the microbatches in flight. Gradients are scaled by the global batch at
-// the loss, so replicas and microbatches only sum. Invariant: after the first step of an image size a step allocates no
-// backend memory.
+// Runs a schedule: the actions of a training step of this rank's stage and replica, and evaluation (forwards through
+// the same stages). Owns the caches of the microbatches in flight. The loss is scaled by the global batch size, so
+// gradients of replicas and microbatches are summed. Invariant: after the first step of an image size, steps allocate
+// no device memory.
 #pragma once
 
 #include <memory>
@@ -29,15 +29,15 @@ class Executor final : public StepRunner {
   struct Buckets {
     double first_mb = 1, mb = 25;
   };
-  /// Who this rank works with. The communicators outlive the executor; either may be null when it would have one rank.
+  /// Communicators of this rank; they outlive the executor. Either may be null when it would have one rank.
   struct Coordinates {
     int stage = 0;
     Communicator* stages = nullptr;    ///< the stages of this replica, by rank
     Communicator* replicas = nullptr;  ///< the ranks that hold this stage's other replicas
   };
 
-  /// `model` holds one chunk for each of the schedule's. All references must outlive this. record: see StepRecording;
-  /// used where one stage holds the whole model.
+  /// `model` holds the chunks of this stage. All references must outlive this. record: see StepRecording; used when one
+  /// stage holds the entire model.
   Executor(Model& model, Optimizer& optimizer, const Loss& loss, const Normalization& normalization, Schedule schedule,
            const Coordinates& coordinates, const Buckets& buckets, LossScaler& scaler,
            StepRecording::Record record = {});
@@ -49,7 +49,7 @@ class Executor final : public StepRunner {
   [[nodiscard]] const Phases& phases() const override { return phases_; }
 
  private:
-  /// All of a step but its update.
+  /// A step without the optimizer update.
   void compute_gradients();
   void run(const Action& action);
   Tensor inputs(int microbatch, const Batch& batch);

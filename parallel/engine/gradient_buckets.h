@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sums gradients over the replicas while backward still runs: the flat gradient buffer, laid out in the
-// order in which backward finishes it, is cut into buckets, and each starts its all-reduce as soon as it is
-// final (Li et al. 2020, PyTorch DDP). The first bucket is small, so that communication starts early. Invariant:
-// every replica starts the same buckets in the same order, whatever the sizes of its ready_up_to() calls.
+// All-reduce of gradients over the replicas, overlapped with the backward: the flat gradient buffer, in the order in
+// which the backward completes it, is split into buckets, and the all-reduce of each starts as soon as it is complete
+// (Li et al. 2020, PyTorch DDP). The first bucket is small, so that communication starts early. Invariant: every
+// replica starts the same buckets in the same order, whatever the sizes of its ready_up_to() calls.
 #pragma once
 
 #include <cstddef>
@@ -16,15 +16,15 @@
 
 namespace convoy {
 
-/// Elements from begin up to, not including, end.
+/// Elements [begin, end).
 struct BucketRange {
   std::int64_t begin = 0, end = 0;
   [[nodiscard]] std::int64_t size() const { return end - begin; }
   bool operator==(const BucketRange& other) const = default;
 };
 
-/// Cuts `total_elements` floats into a first bucket of `first_bytes` and further ones of `bytes` (the last
-/// has what is left). A bucket holds at least one element.
+/// Splits `total_elements` floats into a first bucket of `first_bytes` and others of `bytes`; the last may be smaller.
+/// A bucket has at least one element.
 [[nodiscard]] std::vector<BucketRange> bucket_ranges(std::int64_t total_elements, std::int64_t first_bytes,
                                                      std::int64_t bytes);
 
@@ -34,18 +34,18 @@ class GradientBuckets {
   /// [elements], already scaled by the global batch, so that the sum is the mean. Sizes in MiB.
   GradientBuckets(Communicator* replicas, const Tensor& flat_gradients, double first_bucket_mb, double bucket_mb);
 
-  /// Before the backward whose gradients are final. Every replica calls this and the next three.
+  /// Called before the last backward of a step. Collective, as the next three.
   void begin_step();
-  /// The gradients of this step before `elements` are final: starts every bucket that is now complete and
-  /// progresses those under way.
+  /// The gradients before `elements` are final: starts the buckets that are now complete and progresses those in
+  /// flight.
   void ready_up_to(std::int64_t elements);
-  /// Progresses the reductions under way. Cheap; for long parts of backward without ready_up_to().
+  /// Progresses the all-reduces in flight. Cheap; for long parts of the backward without ready_up_to().
   void progress();
-  /// Starts what is left and waits for all: the buffer then holds sums.
+  /// Starts the remaining buckets and waits for all: the buffer then holds sums.
   void finish();
 
   [[nodiscard]] const std::vector<BucketRange>& buckets() const { return ranges_; }
-  /// Buckets whose reduction this step has started.
+  /// Number of buckets whose all-reduce has started in this step.
   [[nodiscard]] std::size_t started() const { return started_; }
 
  private:

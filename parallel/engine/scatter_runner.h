@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Data parallelism from one root, as torch.nn.DataParallel does it: rank 0 alone has the data, the loss and the
-// optimizer. Every step it broadcasts the parameters, scatters the inputs, gathers the outputs, scatters the gradients
-// of the outputs and reduces those of the parameters. The baseline that the executor's data parallelism is measured
-// against; the numbers are the same. Invariant: between steps only the root's parameters are current.
+// Data parallelism from one root, as in torch.nn.DataParallel: only rank 0 has the data, the loss and the optimizer.
+// Each step broadcasts the parameters, scatters the inputs, gathers the outputs, scatters the gradients of the outputs
+// and reduces those of the parameters. It is the baseline for the executor's data parallelism, with the same results.
+// Invariant: between steps only the root's parameters are current.
 #pragma once
 
 #include "layers/base/stopwatch.h"
@@ -19,17 +19,17 @@ namespace convoy {
 
 class ScatterRunner final : public StepRunner {
  public:
-  /// `all`: every rank, the root is rank 0. `model` is whole. All references must outlive this.
+  /// `all`: every rank; rank 0 is the root. `model`: the entire model. All references must outlive this.
   ScatterRunner(Model& model, Optimizer& optimizer, const Loss& loss, const Normalization& normalization,
                 Communicator& all, LossScaler& scaler);
 
-  /// microbatches: one, the whole global batch, whose memory only the root needs to have. Its samples must be a
+  /// microbatches: one, the global batch, of which only the root needs the data. The number of samples must be a
   /// multiple of the ranks.
   LossTotals train_step(std::span<const Batch> microbatches, std::int64_t global_samples, double lr,
                         std::int64_t update, const Meanwhile& meanwhile) override;
-  /// microbatches: this rank's own; each rank evaluates its share by itself.
+  /// microbatches: this rank's; each rank evaluates its share.
   LossTotals evaluate(std::span<const Batch> microbatches) override;
-  /// The root's parameters and running statistics on every rank.
+  /// Broadcasts the root's parameters and running statistics.
   void share_state() override;
   [[nodiscard]] const Phases& phases() const override { return phases_; }
 

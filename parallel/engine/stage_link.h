@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What travels between the stages of one replica: activations forward, gradients back, as asynchronous messages of
-// known shapes. Between two chunks of the same rank tensors are handed over. Relies on the schedule's order: sends of
-// one rank to another are received in the same order (check_schedule()), so two tags are enough. Invariant: a tensor
-// that is being sent stays alive until it has gone.
+// Messages between the stages of one replica: activations forward, gradients backward, asynchronous and of known
+// shapes. Between two chunks of one rank, tensors are passed in memory. Relies on the schedule: messages between two
+// ranks are received in the order in which they are sent (check_schedule()), so two tags are enough. Invariant: a
+// tensor lives until its send is complete.
 #pragma once
 
 #include <string>
@@ -26,20 +26,20 @@ class StageLink {
     return schedule_.virtual_stage(stage_, chunk) + 1 == schedule_.virtual_stages();
   }
 
-  /// The output of a chunk, for the next one. Sent by its kSendActivation, if the next chunk is elsewhere.
+  /// Sets the output of a chunk, the input of the next one. kSendActivation sends it, if that chunk is on another rank.
   void put_output(int microbatch, int chunk, Tensor y);
-  /// The gradient of a chunk's input, for the chunk before.
+  /// Sets the gradient of a chunk's input, for the previous chunk.
   void put_input_gradient(int microbatch, int chunk, Tensor dx);
-  /// Puts the gradient of a chunk's own output: the loss's.
+  /// Sets the gradient of a chunk's output, computed by the loss.
   void put_output_gradient(int microbatch, int chunk, Tensor dy);
-  /// Starts a send or a receive. input: the shape of what goes into the network in that microbatch.
+  /// Starts a send or a receive. input: the shape of the network's input in that microbatch.
   void start(const Action& action, const Shape& input);
-  /// Waits for the input of a chunk, or for the gradient of its output, and gives it away.
+  /// Waits for the input of a chunk, or for the gradient of its output, and returns it.
   Tensor take_input(int microbatch, int chunk);
   Tensor take_output_gradient(int microbatch, int chunk);
-  /// Moves messages on. Cheap.
+  /// Progresses messages. Cheap.
   void progress();
-  /// Waits until everything sent has gone.
+  /// Waits until all sends are complete.
   void finish();
   /// Seconds spent waiting since the last call.
   double take_waited();
@@ -50,7 +50,7 @@ class StageLink {
     std::string name;  // for the trace
     double start = 0;
   };
-  /// Both ends of one chunk, for one microbatch.
+  /// Input and output of one chunk in one microbatch.
   struct Ends {
     Tensor input, output, doutput, dinput;
     Message input_message, doutput_message;

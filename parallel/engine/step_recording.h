@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Steps whose device work is recorded once and then started as a whole (CUDA graphs), where the device can: the first
-// step of a kind runs plainly, so that plans are made and memory is there, the second is recorded, later ones are
-// replays. What a step does on the host is left out in a replay, so it must not matter then. Invariant: a step gives
-// the same result whichever of the three it is.
+// Records the device work of a step once and replays it (CUDA graphs), on devices that support it. The first step of a
+// kind runs eagerly, which creates plans and allocates memory; the second is recorded; later ones are replayed. A
+// replay does no work on the host, so recorded steps must not depend on it. Invariant: all three give the same result.
 #pragma once
 
 #include <cstdint>
@@ -18,17 +17,17 @@ namespace convoy {
 
 class StepRecording {
  public:
-  /// What a recorded step depends on: sizes, and factors that are part of the work.
+  /// Parameters of a recorded step: sizes and factors.
   using Key = std::vector<double>;
   using Record = std::function<std::unique_ptr<RecordedWork>(const std::function<void()>&)>;
 
-  /// record: see Backend::record; empty: every step runs plainly.
+  /// record: see Backend::record; empty: every step runs eagerly.
   explicit StepRecording(Record record) : record_(std::move(record)) {}
 
   [[nodiscard]] bool enabled() const { return static_cast<bool>(record_); }
-  /// Gives up what was recorded, and with it the memory: steps will be of other kinds from now on.
+  /// Discards the recordings and their memory, before steps of other kinds.
   void forget() { kinds_.clear(); }
-  /// Does the step of this kind.
+  /// Runs, records or replays a step of this kind.
   void run(const Key& key, const std::function<void()>& step);
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What trains: one step and one evaluation batch, for this rank. The executor runs schedules, the scatter runner
-// has one root. Every rank calls the same functions in the same order.
+// The interface of training: one step and one evaluation batch of this rank. Implemented by the executor (schedules)
+// and the scatter runner (one root). Every rank calls the same functions in the same order.
 #pragma once
 
 #include <array>
@@ -21,15 +21,15 @@ struct LossTotals {
   double loss = 0, top1 = 0, top5 = 0;
 };
 
-/// Those that the losses have added to `totals`, float64 [3] (see Backend).
+/// Reads the totals that the losses have accumulated, float64 [3] (see Backend).
 inline LossTotals read_totals(Backend& backend, const Tensor& totals) {
   std::array<double, 3> host{};
   backend.copy_to_host(totals, host.data());
   return {host[0], host[1], host[2]};
 }
 
-/// What the time of a step goes into. Backward includes the reductions started within it; the wait is for messages and
-/// reductions that are not there when they are needed. The last six belong to scatter mode.
+/// Phases of a step. The backward includes the start of reductions; the wait is for messages and reductions that are
+/// not complete when they are needed. The last six belong to scatter mode.
 enum class Phase {
   kForward,
   kBackward,
@@ -52,10 +52,10 @@ struct Phases {
   double& operator[](Phase phase) { return seconds[static_cast<std::size_t>(phase)]; }
 };
 
-/// Notices when samples change their size.
+/// Detects changes of the sample size.
 class SampleShape {
  public:
-  /// input: of a microbatch of this step. Whether its samples have another shape than those of the step before.
+  /// input: the shape of a microbatch of this step. True when its samples have another shape than in the previous step.
   bool changes_to(const Shape& input) {
     const Shape before = std::exchange(shape_, input.with_batch(1));
     return before.rank() > 0 && before != shape_;
@@ -69,22 +69,22 @@ class StepRunner {
  public:
   virtual ~StepRunner() = default;
 
-  /// What the host does while the device works.
+  /// Work of the host while the device computes.
   using Meanwhile = std::function<void()>;
 
-  /// One step over this replica's microbatches (none empty; their memory may be null where this rank needs none) of a
-  /// global batch of `global_samples`. update: optimizer updates before this one. meanwhile: called, where the device
-  /// works by itself, once all work has been started and before its result is waited for. A step whose samples have
-  /// another size than those of the step before it begins by giving back the memory that is kept for that size.
+  /// One step over this replica's microbatches of a global batch of `global_samples`. No microbatch is empty; their
+  /// data may be null where this rank needs none. update: number of optimizer updates before this one. meanwhile:
+  /// called, if steps are recorded, after all work has been launched and before the step waits for its result. When the
+  /// sample size differs from the previous step's, memory cached for that size is freed first.
   virtual LossTotals train_step(std::span<const Batch> microbatches, std::int64_t global_samples, double lr,
                                 std::int64_t update, const Meanwhile& meanwhile) = 0;
-  /// Within `meanwhile`: the microbatches of the next train_step(), to be copied to the device.
+  /// Called within `meanwhile`: the microbatches of the next train_step(), to be copied to the device.
   virtual void preload(std::span<const Batch> microbatches) { static_cast<void>(microbatches); }
-  /// Loss and correct predictions of these microbatches with the running statistics; no gradients. Some may be empty.
+  /// Loss and correct predictions of these microbatches in evaluation mode; no gradients. Microbatches may be empty.
   virtual LossTotals evaluate(std::span<const Batch> microbatches) = 0;
-  /// Before evaluations and checkpoints: what only one rank has is brought to those that need it.
+  /// Called before evaluations and checkpoints: distributes state that only one rank has.
   virtual void share_state() {}
-  /// Of the last step.
+  /// Phases of the last step.
   [[nodiscard]] virtual const Phases& phases() const = 0;
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Proves that a schedule is a whole training step, before anything runs it: each stage by itself, then all of them
-// together. Invariant: a schedule that passes computes every gradient exactly once and in the order of the
-// microbatches, steps once, with all of them, and ends even where every send waits for its receive.
+// Verifies that a schedule is a complete training step before it runs: each stage, then all stages together. Invariant:
+// a schedule that passes computes every gradient exactly once and in the order of the microbatches, updates the
+// parameters once, with all gradients, and terminates even if every send blocks until its receive.
 #pragma once
 
 #include "parallel/schedule/schedule.h"

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Proves that the ranks of a schedule do not wait for each other for ever, whatever anything costs. Relies on lists
-// that are right one by one: schedule_check.h looks at them first.
+// Verifies that the ranks of a schedule cannot deadlock, whatever the cost of its actions. Relies on lists of actions
+// that are valid by themselves: schedule_check.h checks them first.
 #pragma once
 
 #include "parallel/schedule/schedule.h"
 
 namespace convoy {
 
-/// Throws Error naming stage and position where a rank receives in another order than its partner sends.
+/// Throws an Error that names the stage and position where a rank receives in another order than its peer sends.
 void check_message_order(const Schedule& schedule);
 
 /// Throws Error naming stage and position of all that wait. Messages under the strictest rules that MPI allows, where

@@ -44,7 +44,7 @@ World::World(const Environment& environment) : exceptions_at_start_(std::uncaugh
   CONVOY_MPI_CHECK(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
 
   // From here on a failure must end MPI again: a constructor that throws has no destructor to do it. All
-  // ranks fail alike here, so that MPI_Finalize does not wait in vain.
+  // ranks fail alike here, so that MPI_Finalize does not wait for missing ranks.
   try {
     CONVOY_MPI_CHECK(MPI_Comm_rank(MPI_COMM_WORLD, &rank_));
     CONVOY_MPI_CHECK(MPI_Comm_size(MPI_COMM_WORLD, &size_));

@@ -45,7 +45,7 @@ void NcclQueues::make_collectives() {
 }
 
 // The first rank of a pair makes the ids of both directions. All ranks go through the pairs in one order, and the two
-// of a pair do the same things in the same order, so that none waits in vain for its partner.
+// of a pair do the same things in the same order, so that neither waits for the other forever.
 void NcclQueues::make_messages() {
   const int rank = identity_->rank;
   const std::vector<std::pair<int, int>> pairs = ring_pairs(identity_->size);
