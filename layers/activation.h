@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An activation between two layers, of which a batch norm, an addition and a ReLU may still be pending: the layer that
-// reads it passes them to its operation as a prologue, so that a backend can apply them as it reads.
+// An activation between two layers, with a batch norm, an addition and a ReLU that may still be pending: the layer that
+// reads it passes them to its operation as a prologue, so that a backend can apply them when it reads the values.
 #pragma once
 
 #include <optional>
@@ -20,7 +20,7 @@ struct Activation {
     Tensor* mask = nullptr;
   };
 
-  Tensor values;  ///< set, or what `pending` sets
+  Tensor values;  ///< computed, or the output of `pending`
   std::optional<Pending> pending{};
 
   /// The pending operation, or nothing; it refers to this activation.
@@ -29,14 +29,14 @@ struct Activation {
     const Pending& p = *pending;
     return ops::BatchNormApply{p.x, p.mean, p.variance, p.gamma, p.beta, p.epsilon, p.residual, p.relu, values, p.mask};
   }
-  /// The values, after what was pending has been applied in one pass.
+  /// Applies pending operations in one pass; returns the values.
   [[nodiscard]] Tensor materialize(Backend& backend) const {
     if (const auto operation = prologue()) backend.run(*operation);
     return values;
   }
 };
 
-/// Mean and biased variance of a batch norm's input, float32 [C]; empty where it takes none.
+/// Mean and biased variance of a batch norm's input, float32 [C]; empty when it computes none.
 struct Moments {
   Tensor mean, variance;
 };

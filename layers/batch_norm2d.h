@@ -3,9 +3,9 @@
 // Batch normalisation (Ioffe & Szegedy 2015) over N, H, W, fused with an addition and a ReLU that follow it.
 // Training normalises with the microbatch's statistics, or with those of all replicas when the build context has a
 // reducer. Parameters weight [C], bias [C]; buffers running_mean, running_var, num_batches_tracked, updated once a
-// step from the sample-weighted mean of the statistics of all microbatches (parameters.h). epsilon 1e-5. A frozen one
-// normalises with its buffers in training, too, and leaves them as they are (torchvision.ops.FrozenBatchNorm2d; eval()
-// on a torch.nn.BatchNorm2d).
+// step from the sample-weighted mean of the statistics of all microbatches (parameters.h). epsilon 1e-5. A frozen batch
+// norm also normalises with its buffers in training, and does not update them (torchvision.ops.FrozenBatchNorm2d;
+// eval() of a torch.nn.BatchNorm2d).
 #pragma once
 
 #include <memory>
@@ -24,15 +24,15 @@ class BatchNorm2d final : public Layer {
   Shape build(BuildContext& context, const std::string& path, const Shape& input) override;
   [[nodiscard]] Shape output_shape(const Shape& input) const override { return input; }
   Tensor forward(const Tensor& x, Cache& cache, Mode mode) override;
-  /// The first half of forward(): memory for the moments of the input, for who sets them; empty in evaluation.
+  /// The first half of forward(): memory for the moments of the input, which the caller computes; empty in evaluation.
   [[nodiscard]] Moments moments(Cache& cache, Mode mode);
-  /// The second half, once the moments are set, up to the normalisation, which is left pending. `residual` (x's shape,
-  /// or empty) is added before the ReLU.
+  /// The second half, once the moments are computed; the normalisation itself stays pending. `residual` (x's shape, or
+  /// empty) is added before the ReLU.
   Activation forward_pending(const Tensor& x, const Tensor& residual, Cache& cache, Mode mode);
   Tensor backward_input(const Tensor& dy, Cache& cache) override { return backward_through(mask(cache), dy, cache); }
-  /// What the ReLU lets through of a gradient, also of the residual's; empty without a ReLU. Until backward_input().
+  /// The mask of the ReLU, also for the residual's gradient; empty without a ReLU. Valid until backward_input().
   [[nodiscard]] Tensor mask(Cache& cache) const;
-  /// backward_input() of one without ReLU whose output is the residual of another's, with the mask of that.
+  /// backward_input() of a batch norm without ReLU whose output is the residual of another one, with that one's mask.
   Tensor backward_through(const Tensor& mask, const Tensor& dy, Cache& cache);
   void backward_weight(Cache& cache) override;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the layers of a model keep of one microbatch between forward and backward: a few tensors per layer. There are as
-// many caches as microbatches in flight. Invariant: after the (whole) backward of its microbatch a cache is empty.
+// Tensors that the layers of a model save between the forward and the backward of one microbatch. There is one cache
+// per microbatch in flight. Invariant: after both halves of the backward the cache is empty.
 #pragma once
 
 #include <array>
@@ -22,15 +22,15 @@ class Cache {
   Entry& operator[](int layer) { return entries_[static_cast<std::size_t>(layer)]; }
   /// Of the layer's input, for layers whose backward cannot derive it from its output.
   Shape& input_shape(int layer) { return input_shapes_[static_cast<std::size_t>(layer)]; }
-  /// Memory that is kept alive, each block once.
+  /// Bytes of memory that the cache keeps alive, each block counted once.
   [[nodiscard]] std::size_t bytes() const;
   void clear() {
     for (auto& entry : entries_) {
       for (auto& tensor : entry) tensor.reset();
     }
   }
-  /// Where the microbatch stands in the run, for layers that draw random numbers; empty where none does. int64 [2]: the
-  /// updates before this step, and the position in the epoch of the first sample.
+  /// Position of the microbatch in the run, for layers that draw random numbers; otherwise empty. int64 [2]: the number
+  /// of updates before this step, and the position in the epoch of the first sample.
   Tensor position;
   /// This microbatch's share of the step's samples: weighs its batch-norm statistics.
   float share = 1;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Dropout (Srivastava et al. 2014; torch.nn.Dropout): in training each element is zero with a given probability, and is
-// else divided by the probability of being kept. What is dropped is a pure function of the run's seed, the layer, the
-// update, the sample's position in the epoch and the element, so that a resumed run and every parallel mode drop the
-// same. Backward computes it again: nothing is stored. Evaluation changes nothing. No parameters.
+// Dropout (Srivastava et al. 2014; torch.nn.Dropout): in training each element is set to zero with a given probability,
+// and otherwise divided by the probability of being kept. The mask is a pure function of the run's seed, the layer, the
+// update, the sample's position in the epoch and the element, so that resumed runs and all parallel modes drop the same
+// elements. The backward recomputes the mask: nothing is stored. In evaluation the layer is the identity. No
+// parameters.
 #pragma once
 
 #include <memory>

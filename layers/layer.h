@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What every layer is. Building declares its parameters; forward keeps what backward needs in a Cache, one per
-// microbatch in flight, never in the layer. backward_input and backward_weight are apart because pipeline schedules
-// may run them at different times; backward does both.
+// The base class of layers. build() declares parameters. forward() saves tensors for the backward in a Cache, one per
+// microbatch in flight, never in the layer. backward_input() and backward_weight() are separate because pipeline
+// schedules may run them at different times; backward() does both.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace convoy {
 
 enum class Mode { kTraining, kEvaluation };
 
-/// What a layer needs to build itself.
+/// Arguments of Layer::build().
 struct BuildContext {
   Backend& backend;
   ParameterStore& store;
@@ -64,7 +64,7 @@ class Layer {
   virtual void skip_input_gradient() { needs_input_gradient_ = false; }
 
  protected:
-  /// Takes part in the build: remembers the backend and gets a cache entry.
+  /// Called by build(): stores the backend and allocates a cache entry.
   void join(BuildContext& context) {
     backend_ = &context.backend;
     id_ = context.layers++;
@@ -73,8 +73,8 @@ class Layer {
   [[nodiscard]] Shape& saved_input_shape(Cache& cache) const { return cache.input_shape(id_); }
   [[nodiscard]] Tensor output(const Shape& shape) const { return backend_->tensor(shape, backend_->compute_type()); }
 
-  /// Memory for a gradient of the shape of `last`, which the operation that makes it reads for the last time: the same
-  /// memory where no other tensor shares it, which spares the caches another tensor.
+  /// Memory for a gradient of the shape of `last`, which the operation reads for the last time: computed in place when
+  /// no other tensor shares the memory of `last`.
   [[nodiscard]] Tensor in_place_of(const Tensor& last) const { return last.unshared() ? last : output(last.shape()); }
 
   Backend* backend_ = nullptr;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a model, or a part of it, has in files: names, shapes and types of its tensors, known without holding them.
+// The tensors that a model, or a part of it, has in files: names, shapes and types, without the data.
 #pragma once
 
 #include <string>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A network as a list of units, between which it can be split, and the contiguous ranges of them (chunks) that this
-// process holds. Every process knows the shapes and names of all units; only held ones have memory. Owns its layers
-// and their parameters; the caches of microbatches in flight belong to whoever runs it.
+// A network as a list of units, between which it can be split, and the contiguous ranges of units (chunks) that this
+// process holds. Every process knows the shapes and names of all units; only units held here have memory. Owns its
+// layers and their parameters; the caller owns the caches of microbatches in flight.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@
 namespace convoy {
 
 struct Unit {
-  std::string name;  ///< for people: "stem", "layer1.0"
+  std::string name;  ///< for messages: "stem", "layer1.0"
   std::string path;  ///< prefix of its parameters' names; may be empty
   std::unique_ptr<Layer> layer;
   bool frozen = false;  ///< its parameters and running statistics stay as they are
@@ -27,7 +27,7 @@ struct UnitRange {
   bool operator==(const UnitRange& other) const = default;
 };
 
-/// What is known of a unit, held here or not.
+/// Metadata of a unit, whether held here or not.
 struct UnitInfo {
   std::string name;
   Shape input, output;                ///< of one microbatch
@@ -88,7 +88,8 @@ class Model {
   [[nodiscard]] std::vector<TensorEntry> manifest() const;
 
   [[nodiscard]] const std::vector<UnitRange>& chunks() const { return chunks_; }
-  /// Whether a unit before the chunk learns, or the chunk or a unit before it: who wants the gradients at its ends.
+  /// Whether the gradient of the chunk's input is needed (a unit before it is trained), or that of its output (a unit
+  /// up to the end of the chunk is trained).
   [[nodiscard]] bool learns_before(int chunk) const { return static_cast<int>(first_unit(chunk)) > lowest_; }
   [[nodiscard]] bool learns_up_to(int chunk) const { return static_cast<int>(last_unit(chunk)) >= lowest_; }
   /// What goes into the chunk and comes out of it when `input` goes into the network: any batch, any image size that
@@ -105,7 +106,7 @@ class Model {
  private:
   [[nodiscard]] std::size_t first_unit(int chunk) const;
   [[nodiscard]] std::size_t last_unit(int chunk) const;
-  /// Where the way back through the chunk ends.
+  /// The first unit of the chunk that takes part in the backward.
   [[nodiscard]] std::size_t lowest_unit(int chunk) const;
   [[nodiscard]] Shape shape_before(std::size_t unit, const Shape& input) const;
   void refuse_double_names() const;

@@ -46,7 +46,7 @@ class ResidualBlock final : public Layer {
       conv.backward_weight(cache);
     }
   };
-  /// The way back through all paths; with `weights` each layer's weight gradient follows its input gradient.
+  /// Backward through all paths; with `weights` each layer's weight gradient follows its input gradient.
   Tensor propagate(const Tensor& dy, Cache& cache, bool weights);
 
   Kind kind_;

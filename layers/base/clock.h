@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Time as the program measures and writes it.
+// Clocks and time stamps.
 #pragma once
 
 #include <chrono>

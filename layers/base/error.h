@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The one exception type of the program. An Error carries the sentence that the user reads (what is
-// wrong, where, what to do) and the exit code that it leads to. Nothing below `main` prints or exits.
+// The exception type of the program. An Error carries the message for the user (the problem, the place, the remedy) and
+// the exit code. Only `main` prints errors and exits.
 #pragma once
 
 #include <fmt/format.h>
@@ -20,7 +20,7 @@ enum class ExitCode : int {
   kStopped = 75  ///< stopped early with a checkpoint written
 };
 
-/// What went wrong, in one sentence for the user, and the exit code it stands for.
+/// An error: a one-sentence message for the user, and the exit code.
 class Error : public std::runtime_error {
  public:
   explicit Error(const std::string& message, ExitCode code = ExitCode::kFailure)
