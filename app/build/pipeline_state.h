@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The state of all stages on rank 0, and back. A stage sends and gets its own tensors only. All ranks call these
-// functions together.
+// Gathers the state of all stages on rank 0, and scatters it. Each stage exchanges only its own tensors. All functions
+// are collective.
 #pragma once
 
 #include <string>
@@ -18,13 +18,12 @@ struct StateTensors {
   std::vector<OptimizerSlot> optimizer;
 };
 
-/// All stages' on rank 0, from the stages of replica 0; something incomplete elsewhere.
-/// An earlier result handed back as `reuse` lends its memory.
+/// Returns the state of all stages on rank 0, from replica 0; incomplete on other ranks. `reuse`: an earlier result
+/// whose memory is reused.
 StateTensors gather_state(Run& run, StateTensors reuse = {});
 
-/// Rank 0's `state` (ignored elsewhere), which belongs to the model, into every stage of every replica. Without
-/// optimizer slots in it those of the run stay. Parameters whose name begins with `skip` may be missing and then stay,
-/// too.
+/// Copies rank 0's `state` (ignored on other ranks) into all stages of all replicas. If it has no optimizer slots,
+/// those of the run are unchanged. Parameters whose names begin with `skip` may be missing and are then unchanged.
 void scatter_state(Run& run, const StateTensors& state, const std::string& source, const std::string& skip = "");
 
 }  // namespace convoy

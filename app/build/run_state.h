@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where a run stands, and its way into and out of checkpoints. Rank 0 alone touches files; the stages of replica 0
-// exchange their parts with it, one after the other, and each passes its own on to the other replicas. All ranks call
-// these functions together.
+// The state of a run, and its conversion to and from checkpoints. Only rank 0 reads and writes files; the stages of
+// replica 0 exchange their parts with it, one at a time, and broadcast them to the other replicas. All functions are
+// collective.
 #pragma once
 
 #include <cstdint>
@@ -23,18 +23,18 @@ struct RunState {
 /// Whether the epochs or steps that the config asks for are done.
 [[nodiscard]] bool is_finished(const Config& config, const RunState& state);
 
-/// Everything that a run needs to resume, copied out of the backend of every stage. Complete on rank 0 only. An earlier
-/// result handed back as `reuse` lends its memory.
+/// The complete state of a run, copied from the devices of all stages. Complete on rank 0 only. `reuse`: an earlier
+/// result whose memory is reused.
 Checkpoint capture_checkpoint(Run& run, const RunState& state, Checkpoint reuse = {});
 
-/// Looks for what checkpoint.resume names, loads it on rank 0 and hands it to all. A fresh start when there is none.
-/// Warnings about damaged files go to stderr (rank 0).
+/// Finds the checkpoint according to checkpoint.resume, loads it on rank 0 and distributes it. Starts from scratch when
+/// there is none. Prints warnings about damaged files to stderr (rank 0).
 RunState restore_run(Run& run);
 
-/// Only the model's parameters and buffers of this file.
+/// Loads only the model's parameters and buffers of this file.
 void load_model(Run& run, const std::string& file);
 
-/// What model.weights names, if anything.
+/// Loads model.weights, if set.
 void load_start_weights(Run& run);
 
 }  // namespace convoy

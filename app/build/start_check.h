@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ranks that would silently compute different things, or send each other what does not fit, are found before training:
-// they must have been started with the same program, config and overrides, and must see the same data and the same kind
-// of device. Invariant: all ranks return, or all throw the same collective usage Error, which names the odd one out.
+// Detects ranks that differ before training: all ranks must have the same program version, config and overrides, and
+// see the same data and the same kind of device. Invariant: all ranks return, or all throw the same collective usage
+// Error, which names the ranks that differ.
 #pragma once
 
 #include <string>

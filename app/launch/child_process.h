@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Programs that launch starts. Relies on Linux: the child asks the kernel for a signal when its parent's thread ends,
-// so a launch that is killed leaves nothing behind. Invariant: a ChildProcess that is destroyed has ended, with its
-// group.
+// Child processes of launch. Relies on Linux's PR_SET_PDEATHSIG: a launch that is killed leaves no child behind.
+// Invariant: after the destructor the process and its process group have ended.
 #pragma once
 
 #include <sys/types.h>
@@ -29,18 +28,18 @@ class ChildProcess {
     int errors = -1;                                               ///< the same for stderr
   };
 
-  /// Starts argv[0], looked for in PATH, in a process group of its own, with nothing on stdin. Throws when there can be
-  /// no process; a program that is not there ends with code 127 after a line on stderr.
+  /// Starts argv[0], searched in PATH, in its own process group, with stdin from /dev/null. Throws when no process can
+  /// be created; if the program is not found, the child exits with code 127 and a message on stderr.
   ChildProcess(const std::vector<std::string>& argv, const Options& options);
-  /// Kills what still runs.
+  /// Kills the process group if it still runs.
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
   [[nodiscard]] pid_t pid() const { return pid_; }
-  /// How it ended; nothing while it runs. Never waits.
+  /// The exit status; nothing while it runs. Does not block.
   std::optional<ExitStatus> poll();
-  /// To the process alone, not to its group.
+  /// Sends a signal to the process, not to its group.
   void signal(int number) const;
   /// SIGKILL to it, its group and all its descendants on this machine.
   void kill_all();
@@ -50,14 +49,14 @@ class ChildProcess {
   std::optional<ExitStatus> ended_;
 };
 
-/// What a short program wrote.
+/// The output of a program.
 struct Captured {
   ExitStatus status;
   bool timed_out = false;
   std::string output, errors;  ///< at most 1 MiB each
 };
 
-/// Runs it to its end, or kills it after `limit`.
+/// Runs a program until it exits, or kills it after `limit`.
 [[nodiscard]] Captured capture(const std::vector<std::string>& argv, std::chrono::milliseconds limit);
 
 /// "a 'b c'" -> a, b c: words as a shell cuts them, with both kinds of quotes and no expansion. Throws a usage Error,

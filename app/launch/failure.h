@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the end of a generation means, and what follows from a failure: restart, how soon, or give up. Pure. Invariant:
-// a kill from outside never counts towards "the same checkpoint failed twice".
+// Classifies the end of a generation, and decides after a failure whether and when to restart. Pure functions.
+// Invariant: a kill from outside does not count towards "the same checkpoint failed twice".
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// On which hosts anything can be started. A host is tried before it is used and again after every failure, all hosts at
-// the same time, without waiting; one that fails is left out, and tried again after 10, 20, 40 ... 600 s. Invariant:
-// this machine is never tried, and always good.
+// Health checks of hosts. A host is probed before it is used and again after every failure, all hosts concurrently and
+// without blocking. A host that fails is excluded and probed again after 10, 20, 40 ... 600 s. Invariant: this machine
+// is never probed and always healthy.
 #pragma once
 
 #include <chrono>
@@ -20,17 +20,17 @@ namespace convoy {
 
 class HostHealth {
  public:
-  /// probe: the command that tries a host.
+  /// probe: the command that probes a host.
   HostHealth(std::function<std::vector<std::string>(const std::string& host)> probe, const Journal& journal);
   ~HostHealth();
   HostHealth(const HostHealth&) = delete;
   HostHealth& operator=(const HostHealth&) = delete;
 
-  /// Tries what has not been tried, looks at what is under way, and returns those of `listed` that are good.
+  /// Starts probes that are due, polls running ones, and returns the healthy hosts of `listed`.
   HostList usable(const HostList& listed);
-  /// Whether a first or renewed answer about one of `listed` is still to come.
+  /// Whether a probe of one of `listed` is pending.
   [[nodiscard]] bool busy(const HostList& listed) const;
-  /// All are to be tried again before they are used: something has failed.
+  /// After a failure: all hosts are probed again before they are used.
   void doubt();
 
  private:
@@ -50,7 +50,7 @@ class HostHealth {
   std::map<std::string, Entry> entries_;
 };
 
-/// Whether the name is this machine's.
+/// Whether this is a name of this machine.
 [[nodiscard]] bool is_this_host(const std::string& name);
 
 }  // namespace convoy

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Asks a host source again and again on a thread of its own, so that a slow command or file system never holds up the
-// supervisor. Invariant: hosts() is the last list that was read without an error.
+// Polls a host source on its own thread, so that a slow command or file system never blocks the supervisor. Invariant:
+// hosts() is the last list that was read without an error.
 #pragma once
 
 #include <condition_variable>
@@ -17,14 +17,14 @@ namespace convoy {
 
 class HostWatch {
  public:
-  /// Reads once; an Error of that passes through.
+  /// Reads the source once; propagates its Error.
   explicit HostWatch(std::unique_ptr<HostSource> source);
   ~HostWatch();
   HostWatch(const HostWatch&) = delete;
   HostWatch& operator=(const HostWatch&) = delete;
 
   [[nodiscard]] HostList hosts();
-  /// What went wrong since the last call, each complaint once while it lasts.
+  /// Errors since the last call; an error that persists is returned once.
   [[nodiscard]] std::vector<std::string> take_complaints();
   [[nodiscard]] std::string name() const { return source_->name(); }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The log of a launch: each event is one line on stderr and, with the time, in `launch/launch.log` of the run folder.
-// Invariant: a log that cannot be written never stops a run.
+// The log of a launch: each event is a line on stderr and, with a time stamp, in `launch/launch.log` of the run folder.
+// Invariant: if the log cannot be written, the run continues.
 #pragma once
 
 #include <string>

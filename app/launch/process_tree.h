@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Processes below this one: killing whole trees, and those whose parent has died (ranks of an mpirun that was killed,
-// an ssh that it left), which the kernel gives to this process once it adopts them. Relies on /proc and on Linux's
-// child subreapers. Invariant: what this process has started itself, and still waits for, is never taken for an orphan.
+// Descendants of this process: killing process trees, and reaping orphans (ranks of an mpirun that was killed, or its
+// ssh processes), which the kernel reparents to this process. Relies on /proc and on Linux's child subreapers.
+// Invariant: a child that this process has started and still waits for is never treated as an orphan.
 #pragma once
 
 #include <sys/types.h>
@@ -23,10 +23,10 @@ struct StartedChildren {
 /// SIGKILL to the process and all its descendants on this machine.
 void kill_tree(pid_t root);
 
-/// From now on processes whose parent dies become children of this one.
+/// Makes this process a subreaper: orphaned descendants become its children.
 void adopt_orphans();
 
-/// Ends those that it has adopted, with all below them: told first, killed a moment later.
+/// Terminates adopted orphans and their descendants: SIGTERM, then SIGKILL shortly after.
 void kill_orphans();
 
 }  // namespace convoy

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which numbers of ranks a training can use, and which hosts to take. The former asks the functions that a training
-// itself asks (plan_layout, check_plan), so that the two cannot differ. The choice is pure. Invariant: hosts are taken
-// whole.
+// Valid numbers of ranks of a training run, and the choice of hosts. Validity is determined with the functions that
+// training uses (plan_layout, check_plan), so that both agree. The choice is a pure function. Invariant: a host is used
+// with all of its slots or not at all.
 #pragma once
 
 #include <functional>

@@ -21,7 +21,7 @@ class RunStatus {
   void begin();
   /// Instead, on a new object: the generation is one that another launch started, when the file held `starts_before`.
   void take_up(std::int64_t starts_before);
-  /// Looks at what has been added.
+  /// Reads new lines.
   void poll();
 
   /// Trainings that had begun before this generation, by the file.

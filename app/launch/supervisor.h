@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Supervises one training: waits for hosts, starts generations, restarts after failures, stops and starts again when
-// hosts come or go, and keeps the record. Relies on the leader's lock being held by its caller. Invariant: a new
-// generation starts only after the one before has ended.
+// Supervises one training run: waits for hosts, starts generations, restarts after failures, resizes when hosts come or
+// go, and records its state. The caller holds the leader's lock. Invariant: a generation starts only after the previous
+// one has ended.
 #pragma once
 
 #include <atomic>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The batches of a run's steps, in order. Where the device works by itself, the next one is fetched and sent to it
-// while a step is under way.
+// The batches of a run's steps, in order. On devices that compute asynchronously the next batch is fetched and copied
+// to the device during a step.
 #pragma once
 
 #include <cstdint>
@@ -17,18 +17,18 @@ namespace convoy {
 
 class BatchFeed {
  public:
-  /// steps: how many will be taken at most. `runner` outlives this.
+  /// steps: the largest number of batches that will be requested. `runner` must outlive this.
   BatchFeed(std::unique_ptr<Loader> loader, StepRunner& runner, std::int64_t steps)
       : loader_(std::move(loader)), runner_(runner), left_(steps) {}
 
-  /// The next step's batch; its host memory may be gone once the step has begun.
+  /// The next step's batch; its host memory may be reused once the step has started.
   LoaderStep next() {
     --left_;
     if (ahead_) return *std::exchange(ahead_, std::nullopt);
     return loader_->next();
   }
 
-  /// For train_step(): called while the step is under way.
+  /// Passed to train_step(), which calls it during the step.
   void fetch_ahead() {
     if (left_ <= 0) return;
     ahead_ = loader_->next();
@@ -42,7 +42,7 @@ class BatchFeed {
   std::optional<LoaderStep> ahead_;
 };
 
-/// From the start of the data, whole batches only: every step has the same size. For timing.
+/// From the start of the data, full batches only, so that every step has the same size. For timing.
 inline std::unique_ptr<Loader> whole_batch_loader(const Run& run) {
   LoaderOptions options = training_loader(run);
   options.drop_last = true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One pass over a data set with the running statistics: every sample exactly once, on any number of ranks.
+// One pass over a data set in evaluation mode: every sample exactly once, on any number of ranks.
 #pragma once
 
 #include "app/build/build_run.h"
@@ -13,7 +13,7 @@ struct EvalResult {
   std::vector<std::string> warnings;  ///< of broken samples
 };
 
-/// Every rank calls it and gets the same result. The loss is the plain one, without label smoothing.
+/// Returns the same result on every rank. The loss has no label smoothing. Collective.
 EvalResult evaluate(Run& run, const Dataset& data);
 
 }  // namespace convoy

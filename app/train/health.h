@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How evenly the ranks work: each one's mean times per step since the last report, brought together every
-// log.every_steps. In synchronous training every rank's step takes as long as the slowest one's, so what tells the
-// straggler is its busy time: the step without what it waited for others. Invariant: all ranks report at the same
-// steps.
+// Load balance of the ranks: each rank's mean times per step since the last report, exchanged every log.every_steps. In
+// synchronous training every rank's step takes as long as the slowest one's, so the straggler is the rank with the
+// largest busy time: the step without its waits for others. Invariant: all ranks report at the same steps.
 #pragma once
 
 #include <cstddef>
@@ -31,13 +30,13 @@ struct MinMedianMax {
 };
 
 struct HealthReport {
-  std::int64_t steps = 0;  ///< that the means are taken over
+  std::int64_t steps = 0;  ///< number of steps in the means
   MinMedianMax step, data_wait, communication_wait, busy;
   int slowest_rank = 0;
   std::string slowest_host;
   double slowdown = 1;  ///< the slowest rank's busy time over the median
 
-  /// Whether the straggler costs enough to be told a person: a quarter above the median, half a second in all.
+  /// Whether the straggler is worth a warning: a quarter above the median, and half a second in total.
   [[nodiscard]] bool uneven() const;
 };
 
@@ -53,10 +52,10 @@ class HealthMonitor {
   HealthMonitor(Communicator& communicator, const std::string& host);
   /// After each step: its length and, of that, the waits (seconds).
   void add(double step, double data_wait, double communication_wait);
-  /// The report travels within another sum over the ranks: each rank fills its own of these many numbers, and zeros.
+  /// The report is part of another sum over the ranks: each rank sets its own slots of these, and zeros elsewhere.
   [[nodiscard]] std::size_t slots() const { return kNumbers * hosts_.size(); }
   void put(std::span<double> slots) const;
-  /// What the summed numbers say; the next report starts from here.
+  /// Evaluates the summed numbers and starts the next report.
   [[nodiscard]] HealthReport take(std::span<const double> slots);
 
  private:

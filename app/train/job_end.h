@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// When the batch job that this process runs in will be ended by its time limit. Slurm says so in SLURM_JOB_END_TIME
-// (23.02 and newer); older ones are asked with squeue. Invariant: no answer is no error: the run then goes without a
-// limit, as outside of a job.
+// The time at which the batch job of this process reaches its limit: from SLURM_JOB_END_TIME (Slurm 23.02 and newer) or
+// from squeue. Invariant: if it cannot be determined, that is not an error: the run has no limit, as outside a job.
 #pragma once
 
 #include <chrono>
@@ -17,7 +16,7 @@ namespace convoy {
 /// Runs a shell command and returns its output; nothing when it failed.
 using CommandOutput = std::function<std::optional<std::string>(const std::string& command)>;
 
-/// The real one.
+/// The implementation with popen(3).
 [[nodiscard]] std::optional<std::string> command_output(const std::string& command);
 
 /// Seconds until the end of the Slurm job; nothing outside of one, and for a job without a limit.

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a person sees of a training run, or of a packing: a bar that is redrawn in place on a terminal, a line every few
-// seconds in a log file, or nothing. Rank 0 only. Times are of this process: a resumed run counts the steps it takes
-// itself.
+// The progress display of a training run, or of packing: a bar that is redrawn on a terminal, a line every few seconds
+// in a log file, or nothing. Rank 0 only. Times are those of this process: a resumed run counts only its own steps.
 #pragma once
 
 #include <chrono>
@@ -20,7 +19,7 @@ struct ProgressState {
   std::int64_t step = 0;  ///< done, from 1
   std::int64_t total_steps = 0;
   std::int64_t epoch = 0;   ///< of this step, from 0
-  std::int64_t epochs = 0;  ///< begun in the whole run
+  std::int64_t epochs = 0;  ///< of the run, including partial ones
   double loss = 0;
   double images_per_second = 0;
   std::optional<std::chrono::seconds> left;  ///< estimate; empty before the second step
@@ -47,7 +46,7 @@ class Progress {
   void step(std::int64_t step, std::int64_t epoch, double loss, double images_per_second);
   /// Of a packing: so many images are done.
   void images(std::int64_t done, double images_per_second);
-  /// Prints a line of its own; a bar moves down. Printed in every mode, kOff too, and after finish().
+  /// Prints a separate line; a bar moves down. Printed in every mode, including kOff, and after finish().
   void message(const std::string& text);
   /// Leaves the bar as it is, with the newest step, and ends its line.
   void finish();

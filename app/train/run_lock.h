@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Keeps two trainings from writing one run folder: rank 0 holds RUNFOLDER/run.lock for the run's whole life. Relies on
-// io/lock_file. Invariant: whoever looks for checkpoints, or writes any file of the run, holds the lock.
+// Prevents two training runs from writing to one run folder: rank 0 holds RUNFOLDER/run.lock during the run. Relies on
+// io/files/lock_file.h. Invariant: the lock is held while checkpoints are searched and while files of the run are
+// written.
 #pragma once
 
 #include <memory>
@@ -11,9 +12,8 @@
 
 namespace convoy {
 
-/// Waits up to 20 s for a predecessor whose ranks are still ending, then throws a collective usage Error that names it.
-/// Null on other ranks than 0. When the lock is lost later, the process says so and ends with exit code 1. Every rank
-/// calls it.
+/// Waits up to 20 s for a previous run whose ranks are still ending, then throws a collective usage Error that names
+/// it. Null on ranks other than 0. If the lock is lost later, the process reports it and exits with code 1. Collective.
 [[nodiscard]] std::unique_ptr<LockFile> lock_run_folder(Run& run);
 
 }  // namespace convoy

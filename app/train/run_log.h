@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// log.txt of the run folder: what the user was told and more. Each line has its local time, with the offset from UTC,
-// and a level. A resumed run appends.
+// log.txt of the run folder: all messages to the user and further details. Each line has the local time, with the
+// offset from UTC, and a level. A resumed run appends.
 #pragma once
 
 #include <mutex>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Everything that a training run reports: metrics.jsonl, TensorBoard's events, log.txt and the terminal. Rank 0 only.
-// Invariant: events of steps that the run will take again are not in metrics.jsonl when it has been opened.
+// All output of a training run: metrics.jsonl, TensorBoard events, log.txt and the terminal. Rank 0 only. Invariant: on
+// a resume, events of steps after the checkpoint are removed from metrics.jsonl.
 #pragma once
 
 #include <memory>
@@ -20,7 +20,7 @@
 
 namespace convoy {
 
-/// One step, done.
+/// A completed step.
 struct StepFacts {
   std::int64_t step = 0;
   std::int64_t epoch = 0;                  ///< that it belongs to, from 0
@@ -40,9 +40,9 @@ class RunReport {
   void health(std::int64_t step, const HealthReport& report);
   void evaluation(const RunState& state, const EvalResult& result, double seconds);
   void checkpoint(const CheckpointWriter::Result& written);
-  /// How the run ended: a word for machines and a sentence for people.
+  /// The end of the run: the reason for metrics.jsonl and a message for the user.
   void end(const char* reason, const RunState& state, const std::string& sentence);
-  /// A line to the person and to the log.
+  /// Prints a line to the terminal and the log.
   void message(const std::string& text);
   /// The same, to stderr.
   void warning(const std::string& text);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What all ranks recorded, as one trace on rank 0's clock.
+// Merges the trace events of all ranks into one file, on rank 0's clock.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace convoy {
 
-/// Stops recording, brings the events of all ranks to rank 0 and writes them there. Every rank calls it.
+/// Stops recording, gathers the events of all ranks on rank 0 and writes them there. Collective.
 void write_trace(Run& run, const std::string& path);
 
 }  // namespace convoy

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The training loop: counts steps, stops, evaluates, saves and reports. Every rank runs it; rank 0 alone writes files.
-// Invariant: all ranks decide together whether a step is the last.
+// The training loop: steps, evaluations, checkpoints, reports and stops. Every rank runs it; only rank 0 writes files.
+// Invariant: all ranks agree on whether a step is the last.
 #pragma once
 
 #include <memory>
@@ -18,12 +18,13 @@
 
 namespace convoy {
 
-/// Makes the run's folder and writes the resolved config into it (rank 0). Before anything is looked for there.
+/// Creates the run folder and writes the resolved config into it (rank 0). Called before checkpoints are searched
+/// there.
 void prepare_run_folder(Run& run);
 
 class Trainer {
  public:
-  /// Opens the run's files; state says where to resume, stop when to end early. Both outlive it.
+  /// Opens the run's files. state: where to resume; stop: when to end early. Both must outlive this.
   Trainer(Run& run, const RunState& state, StopRequest& stop);
   /// Trains to the end, or until a stop is requested. Returns why it ended. Throws a collective Error when the loss is
   /// not finite.
@@ -35,7 +36,7 @@ class Trainer {
   void open_files();
   /// One step; returns what the ranks have agreed on about stopping.
   Stop step();
-  /// The one small exchange of a step: returns the summed loss; `health` is added where a report is due.
+  /// The all-reduce of scalars in each step: returns the summed loss and sets `stop`; includes health reports when due.
   double exchange(double loss, Stop& stop);
   void after_step(bool end_of_epoch);
   void evaluate_now();
