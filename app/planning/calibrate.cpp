@@ -84,7 +84,7 @@ double measure_optimizer(const Config& config, Backend& backend, const Dataset& 
   std::vector<double> seconds;
   for (int round = 0; round < kRounds; ++round) {
     Stopwatch watch;
-    optimizer->step(0, round);
+    optimizer->step(0, round, Tensor());
     store.refresh_compute();
     backend.synchronize();
     seconds.push_back(watch.lap());

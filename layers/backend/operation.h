@@ -113,6 +113,12 @@ using In = const Tensor&;     ///< read
 using Out = const Tensor&;    ///< set
 using InOut = const Tensor&;  ///< read and changed
 
+/// An operand that is left out.
+[[nodiscard]] inline const Tensor& none() {
+  static const Tensor empty;
+  return empty;
+}
+
 /// Visits a part of an operation, its prologue or epilogue; null stays null. The visitor holds the result.
 template <class V, class Part>
 const Part* visit_part(V& v, const Part* part) {

@@ -7,7 +7,8 @@
 
 namespace convoy::ops {
 
-// ---- losses. totals is float64 [3]: the sum of the losses of the samples, top-1 correct, top-5 correct; all added to
+// ---- losses. totals is float64 [3], all added to: the sum of the losses of the samples; with labels top-1 and top-5
+// correct, with float targets the sum of the absolute errors and nothing
 
 /// Cross-entropy of softmax(logits [N, K]) against labels (int64 [N]) mixed with the uniform distribution by
 /// `smoothing` (torch.nn.CrossEntropyLoss). Sets dlogits = scale * d(sum of losses)/dlogits unless it is empty.
@@ -24,7 +25,7 @@ struct SoftmaxCrossEntropy {
 };
 
 /// The mean over K of (prediction - target)^2 per sample. Targets are float32 [N, K], or int64 [N] for one-hot targets,
-/// of which top-1 and top-5 are counted too. Sets dpredictions as above.
+/// of which top-1 and top-5 are counted too. The absolute error of a sample is the mean over K. Sets dpredictions as above.
 struct Mse {
   static constexpr const char* kName = "mse";
   In predictions, targets;
@@ -37,7 +38,8 @@ struct Mse {
   }
 };
 
-// ---- optimizers, over flat float32 buffers
+// ---- optimizers, over flat float32 buffers. nonfinite (float64 [1], may be empty) is set to 1 if a new value is
+// infinite or NaN, else left as it is
 
 /// torch.optim.SGD: d = g + weight_decay * w; v = momentum * v + d (v starts at 0);
 /// w -= lr * (nesterov ? d + momentum * v : v). `momentum` is v, empty if momentum is 0.
@@ -51,9 +53,11 @@ struct SgdUpdate {
   InOut values;
   In gradients;
   InOut momentum;
+  InOut nonfinite = none();
   template <class V>
   SgdUpdate visit(V& v) const {
-    return {hyperparameters, v.in_out("values", values), v.in(gradients), v.in_out("momentum", momentum)};
+    return {hyperparameters, v.in_out("values", values), v.in(gradients), v.in_out("momentum", momentum),
+            v.in_out("nonfinite", nonfinite)};
   }
 };
 
@@ -70,10 +74,11 @@ struct AdamwUpdate {
   InOut values;
   In gradients;
   InOut first_moment, second_moment;
+  InOut nonfinite = none();
   template <class V>
   AdamwUpdate visit(V& v) const {
     return {hyperparameters, v.in_out("values", values), v.in(gradients), v.in_out("first moment", first_moment),
-            v.in_out("second moment", second_moment)};
+            v.in_out("second moment", second_moment), v.in_out("nonfinite", nonfinite)};
   }
 };
 
@@ -89,9 +94,11 @@ struct LarsUpdate {
   InOut values;
   In gradients;
   InOut momentum;
+  InOut nonfinite = none();
   template <class V>
   LarsUpdate visit(V& v) const {
-    return {hyperparameters, segments, v.in_out("values", values), v.in(gradients), v.in_out("momentum", momentum)};
+    return {hyperparameters, segments, v.in_out("values", values), v.in(gradients), v.in_out("momentum", momentum),
+            v.in_out("nonfinite", nonfinite)};
   }
 };
 

@@ -10,7 +10,7 @@ namespace convoy {
 
 Rule Rule::only_for(std::string_view chooser, std::string_view value, std::span<const std::string_view> owners) const {
   return only_if(std::find(owners.begin(), owners.end(), value) != owners.end(),
-                 fmt::format("means nothing with {} = \"{}\" (it belongs to {})", chooser, value, join(owners)));
+                 fmt::format("is ignored with {} = \"{}\" (it belongs to {})", chooser, value, join(owners)));
 }
 
 std::string describe_range(const Rule& rule) {

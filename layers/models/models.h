@@ -89,7 +89,7 @@ struct ModelOptions {
     v.key("weights", o.weights, input_file(),
           "start from the /model group of this HDF5 file; \"\": from random weights");
     v.key("reset_head", o.reset_head,
-          anything().only_if(!o.weights.empty(), "means nothing without model.weights (give the file to start from)"),
+          anything().only_if(!o.weights.empty(), "is ignored without model.weights (give the file to start from)"),
           "with weights: the last layer starts from random weights");
     v.key("freeze", o.freeze, anything(),
           "units that stay as they are (\"stem\", \"layer1.0\"; \"layer1\": all of it), batch-norm statistics, too");

@@ -18,12 +18,13 @@ class Sgd final : public Optimizer {
  public:
   Sgd(const SgdOptions& options, Backend& backend, ParameterStore& store)
       : Optimizer(backend, store), options_(options), momentum_(add_slot("momentum")) {}
-  void step(double lr, std::int64_t /*update*/) override {
+  void step(double lr, std::int64_t /*update*/, const Tensor& nonfinite) override {
     backend_.run(ops::SgdUpdate{{static_cast<float>(lr), static_cast<float>(options_.momentum),
                                  static_cast<float>(options_.weight_decay), options_.nesterov},
                                 store_.learned_values(),
                                 store_.gradients(),
-                                momentum_});
+                                momentum_,
+                                nonfinite});
   }
 
  private:
@@ -35,7 +36,7 @@ class Adamw final : public Optimizer {
  public:
   Adamw(const AdamwOptions& options, Backend& backend, ParameterStore& store)
       : Optimizer(backend, store), options_(options), first_(add_slot("exp_avg")), second_(add_slot("exp_avg_sq")) {}
-  void step(double lr, std::int64_t update) override {
+  void step(double lr, std::int64_t update, const Tensor& nonfinite) override {
     const auto t = static_cast<double>(update + 1);
     const auto [beta1, beta2] = options_.betas;
     const ops::AdamwUpdate::Hyperparameters u{static_cast<float>(lr),
@@ -45,7 +46,7 @@ class Adamw final : public Optimizer {
                                               beta2,
                                               1 - std::pow(beta1, t),
                                               1 - std::pow(beta2, t)};
-    backend_.run(ops::AdamwUpdate{u, store_.learned_values(), store_.gradients(), first_, second_});
+    backend_.run(ops::AdamwUpdate{u, store_.learned_values(), store_.gradients(), first_, second_, nonfinite});
   }
 
  private:
@@ -57,14 +58,15 @@ class Lars final : public Optimizer {
  public:
   Lars(const LarsOptions& options, Backend& backend, ParameterStore& store)
       : Optimizer(backend, store), options_(options), momentum_(add_slot("momentum")), segments_(store.segments()) {}
-  void step(double lr, std::int64_t /*update*/) override {
+  void step(double lr, std::int64_t /*update*/, const Tensor& nonfinite) override {
     backend_.run(ops::LarsUpdate{
         {static_cast<float>(lr), static_cast<float>(options_.momentum), static_cast<float>(options_.weight_decay),
          static_cast<float>(options_.trust), static_cast<float>(options_.epsilon)},
         segments_,
         store_.learned_values(),
         store_.gradients(),
-        momentum_});
+        momentum_,
+        nonfinite});
   }
 
  private:

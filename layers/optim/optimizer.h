@@ -102,7 +102,8 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
   /// Updates the parameters from their gradients. update: how many updates came before (0 for the first).
-  virtual void step(double lr, std::int64_t update) = 0;
+  /// nonfinite: float64 [1], set to 1 if a parameter becomes infinite or NaN; may be empty.
+  virtual void step(double lr, std::int64_t update, const Tensor& nonfinite) = 0;
   /// Name and buffer of each piece of state.
   [[nodiscard]] const std::vector<std::pair<std::string, Tensor>>& slots() const { return slots_; }
 

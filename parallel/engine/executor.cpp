@@ -43,6 +43,7 @@ Executor::Executor(Model& model, Optimizer& optimizer, const Loss& loss, const N
       evaluation_(forward_only(schedule_)),
       coordinates_{coordinates.stage, several(coordinates.stages), several(coordinates.replicas)},
       buckets_(coordinates_.replicas, model.parameters().gradients(), buckets.first_mb, buckets.mb),
+      totals_(backend_),
       link_(coordinates_.stages, schedule_, coordinates.stage, model),
       evaluation_link_(coordinates_.stages, evaluation_, coordinates.stage, model),
       scaler_(scaler),
@@ -56,7 +57,6 @@ Executor::Executor(Model& model, Optimizer& optimizer, const Loss& loss, const N
   }
   for (int i = 0; i < schedule_.microbatches; ++i) caches_.push_back(model.make_cache());
   done_.resize(static_cast<std::size_t>(schedule_.chunks));
-  totals_ = backend_.tensor({3}, DType::kF64);
 }
 
 LossTotals Executor::train_step(std::span<const Batch> microbatches, std::int64_t global_samples, double lr,
@@ -89,7 +89,7 @@ LossTotals Executor::train_step(std::span<const Batch> microbatches, std::int64_
   link_.finish();
   lap(Phase::kCommunicationWait);
   if (recording_.enabled() && meanwhile) meanwhile();
-  return read_totals(backend_, totals_);
+  return totals_.read();
 }
 
 void Executor::preload(std::span<const Batch> microbatches) {
@@ -101,7 +101,7 @@ void Executor::preload(std::span<const Batch> microbatches) {
 }
 
 void Executor::compute_gradients() {
-  backend_.zero(totals_);
+  totals_.clear();
   model_.parameters().begin_step();
   buckets_.begin_step();
   forwards_left_ = schedule_.microbatches * schedule_.chunks;
@@ -171,7 +171,7 @@ Tensor Executor::targets(int microbatch, const Batch& batch, const Shape& output
 
 void Executor::apply_loss(const Action& action, const Batch& batch, const Tensor& outputs) {
   const Tensor doutputs = backend_.tensor(outputs.shape(), outputs.dtype());
-  loss_.apply(backend_, outputs, targets(action.microbatch, batch, outputs.shape()), global_samples_, doutputs, totals_,
+  loss_.apply(backend_, outputs, targets(action.microbatch, batch, outputs.shape()), global_samples_, doutputs, totals_.losses(),
               scaler_.scale());
   link_.put_output_gradient(action.microbatch, action.chunk, doutputs);
 }
@@ -225,14 +225,14 @@ void Executor::optimizer_step() {
   if (scaler_.enabled() && coordinates_.stages != nullptr) {  // replicas have equal gradients, stages have not
     coordinates_.stages->all_reduce(std::span<double>(finite), ReduceOp::kMin, "overflow of gradients");
   }
-  if (finite[0] > 0) optimizer_.step(lr_, update_);
+  if (finite[0] > 0) optimizer_.step(lr_, update_, totals_.nonfinite());
   scaler_.finish(finite[0] > 0, update_);
   model_.parameters().update_running_statistics();
   model_.parameters().refresh_learned();
 }
 
 LossTotals Executor::evaluate(std::span<const Batch> microbatches) {
-  backend_.zero(totals_);
+  totals_.clear();
   for (const Action& action : evaluation_.actions[static_cast<std::size_t>(coordinates_.stage)]) {
     const Batch& batch = microbatches[static_cast<std::size_t>(action.microbatch)];
     if (batch.samples == 0) continue;
@@ -247,13 +247,13 @@ LossTotals Executor::evaluate(std::span<const Batch> microbatches) {
     Tensor y =
         model_.forward(x, caches_.front(), Mode::kEvaluation, action.chunk, [this] { evaluation_link_.progress(); });
     if (evaluation_link_.is_last(action.chunk)) {
-      loss_.apply(backend_, y, transfer_.targets(batch, y.shape()), 1, Tensor(), totals_);
+      loss_.apply(backend_, y, transfer_.targets(batch, y.shape()), 1, Tensor(), totals_.losses());
     } else {
       evaluation_link_.put_output(action.microbatch, action.chunk, std::move(y));
     }
   }
   evaluation_link_.finish();
-  return read_totals(backend_, totals_);
+  return totals_.read();
 }
 
 }  // namespace convoy

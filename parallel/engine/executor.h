@@ -82,7 +82,7 @@ class Executor final : public StepRunner {
   std::vector<Cache> caches_;        // one per microbatch, for all chunks
   std::vector<std::int64_t> done_;   // per chunk: its gradients before this element are final
   Pending statistics_;               // reduction of the batch-norm statistics
-  Tensor totals_;                    // float64 [3], sums of the step or of one evaluation batch
+  StepTotals totals_;                // of the step, or the losses of one evaluation batch
   Phases phases_;
   Stopwatch watch_;
   std::span<const Batch> batches_;  // these four: of the step under way

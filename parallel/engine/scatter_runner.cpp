@@ -15,9 +15,8 @@ ScatterRunner::ScatterRunner(Model& model, Optimizer& optimizer, const Loss& los
       transfer_(backend_, model.input_shape(), normalization),
       all_(all),
       scaler_(scaler),
-      cache_(model.make_cache()) {
-  totals_ = backend_.tensor({3}, DType::kF64);
-}
+      cache_(model.make_cache()),
+      totals_(backend_) {}
 
 void ScatterRunner::lap(Phase phase) {
   const double seconds = watch_.lap();
@@ -47,7 +46,7 @@ Tensor ScatterRunner::scatter_inputs(const Batch& batch) {
 // On the root: adds to the totals, and gives the gradient of all outputs.
 Tensor ScatterRunner::loss_gradient(const Batch& batch, const Tensor& outputs) {
   Tensor doutputs = backend_.tensor(outputs.shape(), outputs.dtype());
-  loss_.apply(backend_, outputs, transfer_.targets(batch, outputs.shape()), batch.samples, doutputs, totals_,
+  loss_.apply(backend_, outputs, transfer_.targets(batch, outputs.shape()), batch.samples, doutputs, totals_.losses(),
               scaler_.scale());
   return doutputs;
 }
@@ -62,7 +61,7 @@ LossTotals ScatterRunner::train_step(std::span<const Batch> microbatches, std::i
   watch_.lap();
   if (sample_.changes_to(batch.input_shape)) backend_.pool().release_free();
   ParameterStore& store = model_.parameters();
-  backend_.zero(totals_);
+  totals_.clear();
   store.begin_step();
 
   broadcast(store.learned_values(), "parameters");
@@ -94,23 +93,23 @@ LossTotals ScatterRunner::train_step(std::span<const Batch> microbatches, std::i
   lap(Phase::kReduce);
   if (is_root()) {
     const bool finite = scaler_.unscale(backend_, store.gradients());
-    if (finite) optimizer_.step(lr, update);
+    if (finite) optimizer_.step(lr, update, totals_.nonfinite());
     scaler_.finish(finite, update);
     store.update_running_statistics();
     store.refresh_learned();
   }
   lap(Phase::kOptimizer);
-  return read_totals(backend_, totals_);
+  return totals_.read();
 }
 
 LossTotals ScatterRunner::evaluate(std::span<const Batch> microbatches) {
-  backend_.zero(totals_);
+  totals_.clear();
   for (const Batch& batch : microbatches) {
     if (batch.samples == 0) continue;
     const Tensor outputs = model_.forward(transfer_.inputs(batch), cache_, Mode::kEvaluation);
-    loss_.apply(backend_, outputs, transfer_.targets(batch, outputs.shape()), 1, Tensor(), totals_);
+    loss_.apply(backend_, outputs, transfer_.targets(batch, outputs.shape()), 1, Tensor(), totals_.losses());
   }
-  return read_totals(backend_, totals_);
+  return totals_.read();
 }
 
 void ScatterRunner::share_state() {

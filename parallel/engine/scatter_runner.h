@@ -49,7 +49,7 @@ class ScatterRunner final : public StepRunner {
   LossScaler& scaler_;
   Cache cache_;
   SampleShape sample_;
-  Tensor totals_;  // float64 [3]
+  StepTotals totals_;
   Phases phases_;
   Stopwatch watch_;
 };

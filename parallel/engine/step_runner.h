@@ -18,15 +18,34 @@ namespace convoy {
 
 /// Sums over the samples whose loss this rank computed; 0 on ranks that computed none.
 struct LossTotals {
-  double loss = 0, top1 = 0, top5 = 0;
+  double loss = 0;
+  double top1 = 0;          ///< correct predictions; with float targets the sum of absolute errors
+  double top5 = 0;          ///< with float targets 0
+  bool nonfinite = false;  ///< the update has made a parameter of this rank infinite or NaN
 };
 
-/// Reads the totals that the losses have accumulated, float64 [3] (see Backend).
-inline LossTotals read_totals(Backend& backend, const Tensor& totals) {
-  std::array<double, 3> host{};
-  backend.copy_to_host(totals, host.data());
-  return {host[0], host[1], host[2]};
-}
+/// The totals of a step in the backend's memory: those of the losses (training_operations.h), and the optimizer's flag.
+class StepTotals {
+ public:
+  explicit StepTotals(Backend& backend)
+      : backend_(backend),
+        all_(backend.tensor({4}, DType::kF64)),
+        losses_(all_.view(0, {3})),
+        nonfinite_(all_.view(3, {1})) {}
+
+  void clear() { backend_.zero(all_); }
+  [[nodiscard]] const Tensor& losses() const { return losses_; }        ///< float64 [3]
+  [[nodiscard]] const Tensor& nonfinite() const { return nonfinite_; }  ///< float64 [1]
+  [[nodiscard]] LossTotals read() const {
+    std::array<double, 4> host{};
+    backend_.copy_to_host(all_, host.data());
+    return {host[0], host[1], host[2], host[3] != 0};
+  }
+
+ private:
+  Backend& backend_;
+  Tensor all_, losses_, nonfinite_;
+};
 
 /// Phases of a step. The backward includes the start of reductions; the wait is for messages and reductions that are
 /// not complete when they are needed. The last six belong to scatter mode.

@@ -233,7 +233,7 @@ TEST_CASE("a steady step allocates no backend memory") {
       t.model.parameters().begin_step();
       t.microbatch(shape, static_cast<std::uint64_t>(step), 8);
       t.microbatch(shape, static_cast<std::uint64_t>(step + 100), 8);
-      optimizer->step(0.01, step);
+      optimizer->step(0.01, step, Tensor());
       t.model.parameters().update_running_statistics();
       t.model.parameters().refresh_compute();
       if (step == 0) after_first = t.backend.pool().raw_allocations();
@@ -251,7 +251,7 @@ TEST_CASE("training is repeatable bit for bit at one thread count") {
     for (int step = 0; step < 5; ++step) {
       t.model.parameters().begin_step();
       losses.push_back(t.microbatch({8, 3, 8, 8}, static_cast<std::uint64_t>(step % 2), 8));
-      optimizer->step(0.05, step);
+      optimizer->step(0.05, step, Tensor());
       t.model.parameters().update_running_statistics();
     }
     return losses;

@@ -58,7 +58,7 @@ class Training {
 
   void step(double lr) {
     forward_backward();
-    optimizer_->step(lr, 2);  // the same number each time: a recorded step cannot count
+    optimizer_->step(lr, 2, Tensor());  // the same number each time: a recorded step cannot count
     model_.parameters().update_running_statistics();
     model_.parameters().refresh_compute();
   }

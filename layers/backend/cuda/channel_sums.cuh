@@ -19,7 +19,7 @@ struct SumInputs {
 template <bool kRelu, class T>
 __device__ float masked(const T& dy, const T& y) {
   const float g = load(dy);
-  if constexpr (kRelu) return load(y) > 0.0F ? g : 0.0F;
+  if constexpr (kRelu) return load(y) <= 0.0F ? 0.0F : g;
   return g;
 }
 

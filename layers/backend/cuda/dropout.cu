@@ -17,7 +17,7 @@ struct Draw {
   std::uint64_t stream, word, threshold;
   float scale;
   __device__ float operator()(float x, std::int64_t i) const {
-    return random_word(stream, word + static_cast<std::uint64_t>(i)) >= threshold ? x * scale : 0.0F;
+    return x * (random_word(stream, word + static_cast<std::uint64_t>(i)) >= threshold ? scale : 0.0F);
   }
 };
 

@@ -53,13 +53,13 @@ struct Relu {
   __device__ float operator()(float x) const { return gpu::positive_part(x); }
 };
 struct ReluBackward {
-  __device__ float operator()(float dy, float y) const { return y > 0.0F ? dy : 0.0F; }
+  __device__ float operator()(float dy, float y) const { return y <= 0.0F ? 0.0F : dy; }
 };
 struct Add {
   __device__ float operator()(float y, float x) const { return y + x; }
 };
 struct AddMasked {
-  __device__ float operator()(float sum, float dy, float y) const { return y > 0.0F ? sum + dy : sum; }
+  __device__ float operator()(float sum, float dy, float y) const { return y <= 0.0F ? sum : sum + dy; }
 };
 struct Scale {
   float factor;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Linear layers of the CUDA backend: cuBLASLt's products, bias and ReLU in their epilogue. cuBLAS reads memory by
+// Linear layers of the CUDA backend: cuBLASLt's products with the bias in their epilogue. ReLU is a kernel of
+// our own, which keeps NaN. cuBLAS reads memory by
 // columns, so our row-major x [N, in] is X = x^T [in, N] to it, without moving anything; likewise Y [out, N] for y and
 // W [in, out] for w [out, in]. Then
 //   y  = x w^T   is  Y  = W^T X       (m = out, n = N,   k = in),  the bias one number per row of Y
@@ -20,11 +21,6 @@ LinearPlans& plans_of(CudaState& state) {
   return *state.linears;
 }
 
-Epilogue epilogue(bool bias, bool relu) {
-  if (bias) return relu ? Epilogue::kBiasRelu : Epilogue::kBias;
-  return relu ? Epilogue::kRelu : Epilogue::kNone;
-}
-
 }  // namespace
 
 void CudaBackend::run(const ops::LinearForward& op) {
@@ -39,14 +35,15 @@ void CudaBackend::run(const ops::LinearForward& op) {
   }
   const std::int64_t batch = op.x.shape()[0], in = op.x.shape()[1], out = op.y.shape()[1];
   const MatrixProduct product{true, false,        out,          batch,
-                              in,   op.x.dtype(), op.y.dtype(), epilogue(op.bias != nullptr, op.relu)};
+                              in,   op.x.dtype(), op.y.dtype(), op.bias != nullptr};
   plans_of(*state_).run(*state_, *this, product, op.w.compute.raw(), op.x.raw(), added.raw(), op.y.raw(), false);
+  if (op.relu) run(ops::ReluForward{op.y, op.y});
 }
 
 void CudaBackend::run(const ops::LinearBackwardInput& op) {
   if (op.dx.size() == 0) return;
   const std::int64_t batch = op.dy.shape()[0], in = op.dx.shape()[1], out = op.dy.shape()[1];
-  const MatrixProduct product{false, false, in, batch, out, op.dy.dtype(), op.dx.dtype(), Epilogue::kNone};
+  const MatrixProduct product{false, false, in, batch, out, op.dy.dtype(), op.dx.dtype()};
   plans_of(*state_).run(*state_, *this, product, op.w.backward.raw(), op.dy.raw(), nullptr, op.dx.raw(), false);
 }
 
@@ -57,7 +54,7 @@ void CudaBackend::run(const ops::LinearBackwardWeight& op) {
     return;
   }
   const std::int64_t batch = op.x.shape()[0], in = op.x.shape()[1], out = op.dy.shape()[1];
-  const MatrixProduct product{false, true, in, out, batch, op.x.dtype(), DType::kF32, Epilogue::kNone};
+  const MatrixProduct product{false, true, in, out, batch, op.x.dtype(), DType::kF32};
   plans_of(*state_).run(*state_, *this, product, op.x.raw(), op.dy.raw(), nullptr, op.dw.raw(), op.accumulate);
 }
 

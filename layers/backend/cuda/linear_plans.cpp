@@ -21,16 +21,6 @@ cudaDataType_t cublas_type(DType type) {
   }
 }
 
-cublasLtEpilogue_t cublas_epilogue(Epilogue epilogue) {
-  switch (epilogue) {
-    case Epilogue::kBias: return CUBLASLT_EPILOGUE_BIAS;
-    case Epilogue::kRelu: return CUBLASLT_EPILOGUE_RELU;
-    case Epilogue::kBiasRelu: return CUBLASLT_EPILOGUE_RELU_BIAS;
-    case Epilogue::kNone: break;
-  }
-  return CUBLASLT_EPILOGUE_DEFAULT;
-}
-
 // The largest power of two, up to 256, that divides all these addresses.
 template <class... Pointer>
 std::uint32_t common_alignment(Pointer... pointers) {
@@ -60,7 +50,7 @@ class Operation {
     CONVOY_CUBLAS_CHECK(cublasLtMatmulDescCreate(&handle_, compute, CUDA_R_32F));
     set(CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
-    set(CUBLASLT_MATMUL_DESC_EPILOGUE, cublas_epilogue(p.epilogue));
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE, p.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT);
   }
   ~Operation() { cublasLtMatmulDescDestroy(handle_); }
   Operation(const Operation&) = delete;

@@ -13,15 +13,12 @@
 
 namespace convoy {
 
-/// What is done to a product on its way to memory.
-enum class Epilogue : std::uint8_t { kNone, kBias, kRelu, kBiasRelu };
-
 /// D [m, n] = op(A) op(B), op(A) [m, k], op(B) [k, n]: column-major without gaps, as cuBLAS has it.
 struct MatrixProduct {
   bool transpose_a = false, transpose_b = false;
   std::int64_t m = 0, n = 0, k = 0;
   DType in = DType::kF32, out = DType::kF32;  ///< of A and B, of D and the bias; sums are in float32
-  Epilogue epilogue = Epilogue::kNone;
+  bool bias = false;                          ///< a bias [m] is added to each column
 
   auto operator<=>(const MatrixProduct&) const = default;
 };
@@ -31,8 +28,7 @@ class LinearPlans {
   LinearPlans();
   ~LinearPlans();
 
-  /// Puts the product on the compute stream: d is set, or added to when `accumulate`. bias: [m], added to each column,
-  /// where the epilogue has one.
+  /// Puts the product on the compute stream: d is set, or added to when `accumulate`. bias: null where the product has none.
   void run(CudaState& state, Backend& backend, const MatrixProduct& product, const void* a, const void* b,
            const void* bias, void* d, bool accumulate);
 

@@ -18,7 +18,7 @@ using gpu::kThreads;
 using gpu::load;
 using gpu::store;
 
-// Of each sample.
+// Of each sample. With float targets top1 holds the absolute error.
 struct Scores {
   double *loss, *top1, *top5;
   Scores(const Tensor& scratch, std::int64_t samples)
@@ -27,6 +27,11 @@ struct Scores {
     loss[n] = value;
     top1[n] = rank < 1 ? 1.0 : 0.0;
     top5[n] = rank < 5 ? 1.0 : 0.0;
+  }
+  __device__ void set_regression(std::int64_t n, double value, double absolute) const {
+    loss[n] = value;
+    top1[n] = absolute;
+    top5[n] = 0.0;
   }
 };
 
@@ -92,15 +97,22 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t n = blockIdx.x, label = labels != nullptr ? labels[n] : -1;
   const T* row = predictions + n * outputs;
   const double rank = labels != nullptr ? rank_of(row, outputs, label) : 5.0;
-  double sum = 0.0;
+  double sum = 0.0, absolute = 0.0;
   for (std::int64_t k = threadIdx.x; k < outputs; k += blockDim.x) {
     const double wanted = labels != nullptr ? (k == label ? 1.0 : 0.0) : static_cast<double>(values[n * outputs + k]);
     const double difference = static_cast<double>(load(row[k])) - wanted;
     sum += difference * difference;
+    absolute += fabs(difference);
     if (dpredictions != nullptr) store(static_cast<float>(slope * difference), dpredictions + n * outputs + k);
   }
   sum = gpu::block_sum(sum);
-  if (threadIdx.x == 0) scores.set(n, sum / static_cast<double>(outputs), rank);
+  absolute = gpu::block_sum(absolute);
+  if (threadIdx.x != 0) return;
+  if (labels != nullptr) {
+    scores.set(n, sum / static_cast<double>(outputs), rank);
+  } else {
+    scores.set_regression(n, sum / static_cast<double>(outputs), absolute / static_cast<double>(outputs));
+  }
 }
 
 // One block adds the scores to totals [3] and looks for the first bad label; labels may be null.

@@ -68,11 +68,13 @@ struct LarsStep {
   }
 };
 
-// Every stride-th vector from `first` on, then what the vectors leave.
+// Every stride-th vector from `first` on, then what the vectors leave. Sets *nonfinite (or null) to 1 if a new value is
+// not finite.
 template <class Step>
 __device__ void update_range(Step step, Slots<Step::kSlots> slots, const float* g, std::int64_t vectors,
-                             std::int64_t count, std::int64_t first, std::int64_t stride) {
+                             std::int64_t count, std::int64_t first, std::int64_t stride, double* nonfinite) {
   constexpr int kCount = gpu::kLanes<float>, kSlots = Step::kSlots;
+  bool finite = true;
   for (std::int64_t i = first; i < vectors; i += stride) {
     const auto gradient = gpu::load_vector<kCount>(g, i);
     Vector<float, kCount> state[kSlots];
@@ -84,6 +86,7 @@ __device__ void update_range(Step step, Slots<Step::kSlots> slots, const float* 
 #pragma unroll
       for (int s = 0; s < kSlots; ++s) element[s] = state[s].lanes[lane];
       step(gradient.lanes[lane], element);
+      finite = finite && isfinite(element[0]);
 #pragma unroll
       for (int s = 0; s < kSlots; ++s) state[s].lanes[lane] = element[s];
     }
@@ -95,25 +98,29 @@ __device__ void update_range(Step step, Slots<Step::kSlots> slots, const float* 
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) element[s] = slots.at[s][i];
     step(g[i], element);
+    finite = finite && isfinite(element[0]);
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) slots.at[s][i] = element[s];
   }
+  if (!finite && nonfinite != nullptr) *nonfinite = 1.0;
 }
 
 template <class Step>
 __global__ void __launch_bounds__(kThreads)
-    update_kernel(Step step, Slots<Step::kSlots> slots, const float* g, std::int64_t vectors, std::int64_t count) {
-  update_range(step, slots, g, vectors, count, gpu::grid_thread(), gpu::grid_threads());
+    update_kernel(Step step, Slots<Step::kSlots> slots, const float* g, std::int64_t vectors, std::int64_t count,
+                  double* nonfinite) {
+  update_range(step, slots, g, vectors, count, gpu::grid_thread(), gpu::grid_threads(), nonfinite);
 }
 
 // Over whole buffers; `slot`: as many as the step has.
 template <class Step, class... Slot>
-void update_all(const CudaState& state, Step step, std::int64_t count, const float* g, Slot*... slot) {
+void update_all(const CudaState& state, Step step, std::int64_t count, const float* g, const Tensor& nonfinite,
+                Slot*... slot) {
   if (count == 0) return;
   const std::int64_t vectors = gpu::whole_vectors<float, Slot...>(count, g, slot...);
   const std::int64_t items = std::max(vectors, count - vectors * gpu::kLanes<float>);
-  update_kernel<<<gpu::grid_blocks(state, items), kThreads, 0, state.stream>>>(step, Slots<Step::kSlots>{{slot...}}, g,
-                                                                               vectors, count);
+  update_kernel<<<gpu::grid_blocks(state, items), kThreads, 0, state.stream>>>(
+      step, Slots<Step::kSlots>{{slot...}}, g, vectors, count, nonfinite.data<double>());
   CONVOY_CUDA_LAUNCHED();
 }
 
@@ -170,14 +177,14 @@ __global__ void __launch_bounds__(kThreads)
 
 __global__ void __launch_bounds__(kThreads)
     lars_update_kernel(ops::LarsUpdate::Hyperparameters u, const PieceRow* pieces, const SegmentRow* segments,
-                       const float* rates, float* w, const float* g, float* v) {
+                       const float* rates, float* w, const float* g, float* v, double* nonfinite) {
   const PieceRow piece = pieces[blockIdx.x];
   const LarsStep step{u.momentum, rates[piece.segment], segments[piece.segment].adapt != 0 ? u.weight_decay : 0.0F};
   w += piece.offset;
   g += piece.offset;
   v += piece.offset;
   const std::int64_t vectors = gpu::whole_vectors<float, float, float>(piece.elements, w, g, v);
-  update_range(step, Slots<2>{{w, v}}, g, vectors, piece.elements, threadIdx.x, blockDim.x);
+  update_range(step, Slots<2>{{w, v}}, g, vectors, piece.elements, threadIdx.x, blockDim.x, nonfinite);
 }
 
 }  // namespace
@@ -185,10 +192,10 @@ __global__ void __launch_bounds__(kThreads)
 void CudaBackend::run(const ops::SgdUpdate& op) {
   const auto* g = op.gradients.data<float>();
   if (op.momentum) {
-    update_all(*state_, SgdStep{op.hyperparameters}, op.values.size(), g, op.values.data<float>(),
-               op.momentum.data<float>());
+    update_all(*state_, SgdStep{op.hyperparameters}, op.values.size(), g, op.nonfinite,
+               op.values.data<float>(), op.momentum.data<float>());
   } else {
-    update_all(*state_, PlainSgdStep{op.hyperparameters}, op.values.size(), g, op.values.data<float>());
+    update_all(*state_, PlainSgdStep{op.hyperparameters}, op.values.size(), g, op.nonfinite, op.values.data<float>());
   }
 }
 
@@ -202,7 +209,7 @@ void CudaBackend::run(const ops::AdamwUpdate& op) {
                        static_cast<float>(lr / op.hyperparameters.bias1),
                        static_cast<float>(std::sqrt(op.hyperparameters.bias2)),
                        op.hyperparameters.epsilon};
-  update_all(*state_, step, op.values.size(), op.gradients.data<float>(), op.values.data<float>(),
+  update_all(*state_, step, op.values.size(), op.gradients.data<float>(), op.nonfinite, op.values.data<float>(),
              op.first_moment.data<float>(), op.second_moment.data<float>());
 }
 
@@ -253,7 +260,7 @@ void CudaBackend::run(const ops::LarsUpdate& op) {
                                                                   rates.data<float>());
   CONVOY_CUDA_LAUNCHED();
   lars_update_kernel<<<blocks, kThreads, 0, state_->stream>>>(op.hyperparameters, pieces, rows, rates.data<float>(), w,
-                                                              g, v);
+                                                              g, v, op.nonfinite.data<double>());
   CONVOY_CUDA_LAUNCHED();
 }
 

@@ -99,7 +99,7 @@ CONVOY_VECTORIZED void apply_kernel(const T* x, const float* scale, const float*
   }
 }
 
-// Sets mask [rows, mask_row_bytes(channels)] to where y [rows, channels] is above 0.
+// Sets mask [rows, mask_row_bytes(channels)] to where y [rows, channels] is above 0 or NaN.
 CONVOY_VECTORIZED void mask_kernel(const float* y, std::int64_t rows, std::int64_t channels, std::uint8_t* mask) {
   for (std::int64_t row = 0; row < rows; ++row, y += channels) {
     for (std::int64_t block = 0; block < channels; block += kMaskBlock) {
@@ -108,7 +108,7 @@ CONVOY_VECTORIZED void mask_kernel(const float* y, std::int64_t rows, std::int64
       for (std::int64_t c = 0; c < count; c += kLanes, bit += bit) {
         Lanes value;
         load(y + block + c, value);
-        bits |= value > 0.0F ? bit : LaneWords{};
+        bits |= value <= 0.0F ? LaneWords{} : bit;
       }
       const LaneBytes packed = __builtin_convertvector(bits, LaneBytes);
       std::memcpy(mask, &packed, sizeof(packed));

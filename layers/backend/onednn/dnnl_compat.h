@@ -89,7 +89,6 @@ inline dnnl::matmul::primitive_desc matmul(const dnnl::engine& engine, const mem
                                            const memory::desc& c, const dnnl::primitive_attr& attr) {
   return {engine, a, b, c, attr};
 }
-inline void append_relu(dnnl::post_ops& ops) { ops.append_eltwise(dnnl::algorithm::eltwise_relu, 0.0F, 0.0F); }
 
 #else
 
@@ -151,7 +150,6 @@ inline dnnl::matmul::primitive_desc matmul(const dnnl::engine& engine, const mem
                                            const memory::desc& c, const dnnl::primitive_attr& attr) {
   return {{a, b, c}, attr, engine};
 }
-inline void append_relu(dnnl::post_ops& ops) { ops.append_eltwise(1.0F, dnnl::algorithm::eltwise_relu, 0.0F, 0.0F); }
 
 #endif
 

@@ -17,7 +17,7 @@ CONVOY_VECTORIZED void dropout_kernel(const T* x, std::uint64_t stream, std::uin
   CONVOY_INDEPENDENT
   for (std::int64_t i = first; i < last; ++i) {
     const bool kept = random_word(stream, word + static_cast<std::uint64_t>(i)) >= threshold;
-    store(kept ? load(x[i]) * scale : 0.0F, y + i);
+    store(load(x[i]) * (kept ? scale : 0.0F), y + i);  // a product, so that NaN stays one
   }
 }
 

@@ -41,7 +41,7 @@ CONVOY_VECTORIZED void relu_backward_kernel(const T* dy, const T* y, T* dx, std:
   CONVOY_INDEPENDENT
   for (std::int64_t i = 0; i < count; ++i) {
     const float g = load(dy[i]);
-    store(load(y[i]) > 0.0F ? g : 0.0F, dx + i);
+    store(load(y[i]) <= 0.0F ? 0.0F : g, dx + i);
   }
 }
 

@@ -126,16 +126,17 @@ void OnednnBackend::run(const ops::Mse& op) {
     parallel_ranges(samples, 1 + 8192 / outputs, [=](std::int64_t first, std::int64_t last, int) {
       for (std::int64_t n = first; n < last; ++n) {
         const T* row = input + n * outputs;
-        double sum = 0.0;
+        double sum = 0.0, absolute = 0.0;
         for (std::int64_t k = 0; k < outputs; ++k) {
           const double wanted = one_hot ? (k == labels[n] ? 1.0 : 0.0) : static_cast<double>(values[n * outputs + k]);
           const double difference = static_cast<double>(load(row[k])) - wanted;
           sum += difference * difference;
+          absolute += std::abs(difference);
           if (dinput != nullptr) store(static_cast<float>(slope * difference), dinput + n * outputs + k);
         }
         losses[n] = sum / static_cast<double>(outputs);
         const std::int64_t rank = one_hot ? rank_of(row, outputs, labels[n]) : 5;
-        top1[n] = rank < 1 ? 1.0 : 0.0;
+        top1[n] = one_hot ? (rank < 1 ? 1.0 : 0.0) : absolute / static_cast<double>(outputs);
         top5[n] = rank < 5 ? 1.0 : 0.0;
       }
     });

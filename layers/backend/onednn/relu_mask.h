@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What lets a gradient through a ReLU: where its output is above 0. Each kind of mask has pass(), which sets g to what
+// What lets a gradient through a ReLU: where its output is above 0 or NaN. Each kind of mask has pass(), which sets g to what
 // becomes of the gradients dy of `count` channels of a row, from channel `first` on: a multiple of kMaskBlock, and at
 // most kMaskBlock of them. A mask of bits is a 32nd of the output that backward would read else. Private to
 // layers/backend/onednn.
@@ -36,7 +36,7 @@ struct OutputMask {
   CONVOY_INLINE void pass(const T* dy, std::int64_t row, std::int64_t first, std::int64_t count, float* g) const {
     const T* output = y + row * channels + first;
     CONVOY_INDEPENDENT
-    for (std::int64_t c = 0; c < count; ++c) g[c] = load(output[c]) > 0.0F ? load(dy[c]) : 0.0F;
+    for (std::int64_t c = 0; c < count; ++c) g[c] = load(output[c]) <= 0.0F ? 0.0F : load(dy[c]);
   }
 };
 

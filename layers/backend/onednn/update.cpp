@@ -4,7 +4,10 @@
 // torch.optim. An element's result depends neither on where it lies in the buffer nor on the thread count, so a
 // network cut into stages trains to the same bits.
 #include <algorithm>
+#include <atomic>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 
 #include "layers/backend/onednn/element.h"
 #include "layers/backend/onednn/onednn_backend.h"
@@ -16,21 +19,34 @@ namespace {
 
 constexpr std::int64_t kGrain = 32768;  // elements that make a part worth a thread
 
-CONVOY_VECTORIZED void sgd_kernel(ops::SgdUpdate::Hyperparameters u, float* w, const float* g, float* v,
+// Kernels return whether a new value is not finite, gathered as integers: those loops are vectorised.
+inline std::uint32_t is_nonfinite(float value) {
+  return static_cast<std::uint32_t>((std::bit_cast<std::uint32_t>(value) & 0x7f800000U) == 0x7f800000U);
+}
+
+CONVOY_VECTORIZED bool sgd_kernel(ops::SgdUpdate::Hyperparameters u, float* w, const float* g, float* v,
                                   std::int64_t count) {
+  std::uint32_t nonfinite = 0;
   CONVOY_INDEPENDENT
   for (std::int64_t i = 0; i < count; ++i) {
     const float d = g[i] + u.weight_decay * w[i];
     const float velocity = u.momentum * v[i] + d;
     v[i] = velocity;
     w[i] -= u.lr * (u.nesterov ? d + u.momentum * velocity : velocity);
+    nonfinite |= is_nonfinite(w[i]);
   }
+  return nonfinite != 0;
 }
 
-CONVOY_VECTORIZED void plain_sgd_kernel(ops::SgdUpdate::Hyperparameters u, float* w, const float* g,
+CONVOY_VECTORIZED bool plain_sgd_kernel(ops::SgdUpdate::Hyperparameters u, float* w, const float* g,
                                         std::int64_t count) {
+  std::uint32_t nonfinite = 0;
   CONVOY_INDEPENDENT
-  for (std::int64_t i = 0; i < count; ++i) w[i] -= u.lr * (g[i] + u.weight_decay * w[i]);
+  for (std::int64_t i = 0; i < count; ++i) {
+    w[i] -= u.lr * (g[i] + u.weight_decay * w[i]);
+    nonfinite |= is_nonfinite(w[i]);
+  }
+  return nonfinite != 0;
 }
 
 struct AdamwFactors {
@@ -40,8 +56,9 @@ struct AdamwFactors {
   float root_bias2, epsilon;
 };
 
-CONVOY_VECTORIZED void adamw_kernel(AdamwFactors f, float* w, const float* g, float* m, float* v, std::int64_t count) {
+CONVOY_VECTORIZED bool adamw_kernel(AdamwFactors f, float* w, const float* g, float* m, float* v, std::int64_t count) {
   constexpr std::int64_t kPiece = 256;
+  std::uint32_t nonfinite = 0;
   float roots[kPiece];
   for (std::int64_t at = 0; at < count; at += kPiece) {
     const std::int64_t n = std::min(kPiece, count - at);
@@ -56,17 +73,22 @@ CONVOY_VECTORIZED void adamw_kernel(AdamwFactors f, float* w, const float* g, fl
     for (std::int64_t i = 0; i < n; ++i) {
       const float decayed = w[at + i] * f.keep;
       w[at + i] = decayed - f.step * (m[at + i] / (roots[i] / f.root_bias2 + f.epsilon));
+      nonfinite |= is_nonfinite(w[at + i]);
     }
   }
+  return nonfinite != 0;
 }
 
-CONVOY_VECTORIZED void lars_kernel(float momentum, float rate, float decay, float* w, const float* g, float* v,
+CONVOY_VECTORIZED bool lars_kernel(float momentum, float rate, float decay, float* w, const float* g, float* v,
                                    std::int64_t count) {
+  std::uint32_t nonfinite = 0;
   CONVOY_INDEPENDENT
   for (std::int64_t i = 0; i < count; ++i) {
     v[i] = momentum * v[i] + rate * (g[i] + decay * w[i]);
     w[i] -= v[i];
+    nonfinite |= is_nonfinite(w[i]);
   }
+  return nonfinite != 0;
 }
 
 // The sum of squares in eight fixed lanes: the same bits wherever x lies in memory.
@@ -104,17 +126,33 @@ void for_each_piece(std::span<const Segment> segments, Body&& body) {
   });
 }
 
+// What the threads of an update have found, for the operand of that name.
+class NonfiniteFlag {
+ public:
+  explicit NonfiniteFlag(const Tensor& flag) : flag_(flag) {}
+  ~NonfiniteFlag() {
+    if (flag_ && found_) *flag_.data<double>() = 1;
+  }
+  NonfiniteFlag(const NonfiniteFlag&) = delete;
+  NonfiniteFlag& operator=(const NonfiniteFlag&) = delete;
+  void add(bool found) {
+    if (found) found_ = true;
+  }
+
+ private:
+  const Tensor& flag_;
+  std::atomic<bool> found_{false};
+};
+
 }  // namespace
 
 void OnednnBackend::run(const ops::SgdUpdate& op) {
+  NonfiniteFlag flag(op.nonfinite);
   float *w = op.values.data<float>(), *v = op.momentum.data<float>();
   const float* g = op.gradients.data<float>();
-  parallel_ranges(op.values.size(), kGrain, [=](std::int64_t first, std::int64_t last, int) {
-    if (v == nullptr) {
-      plain_sgd_kernel(op.hyperparameters, w + first, g + first, last - first);
-    } else {
-      sgd_kernel(op.hyperparameters, w + first, g + first, v + first, last - first);
-    }
+  parallel_ranges(op.values.size(), kGrain, [=, &flag](std::int64_t first, std::int64_t last, int) {
+    flag.add(v == nullptr ? plain_sgd_kernel(op.hyperparameters, w + first, g + first, last - first)
+                          : sgd_kernel(op.hyperparameters, w + first, g + first, v + first, last - first));
   });
 }
 
@@ -131,8 +169,9 @@ void OnednnBackend::run(const ops::AdamwUpdate& op) {
                              static_cast<float>(op.hyperparameters.epsilon)};
   float *w = op.values.data<float>(), *m = op.first_moment.data<float>(), *v = op.second_moment.data<float>();
   const float* g = op.gradients.data<float>();
-  parallel_ranges(op.values.size(), kGrain, [=](std::int64_t first, std::int64_t last, int) {
-    adamw_kernel(factors, w + first, g + first, m + first, v + first, last - first);
+  NonfiniteFlag flag(op.nonfinite);
+  parallel_ranges(op.values.size(), kGrain, [=, &flag](std::int64_t first, std::int64_t last, int) {
+    flag.add(adamw_kernel(factors, w + first, g + first, m + first, v + first, last - first));
   });
 }
 
@@ -167,9 +206,10 @@ void OnednnBackend::run(const ops::LarsUpdate& op) {
     rates[s] = op.hyperparameters.lr * ratio;
     piece = end;
   }
-  for_each_piece(op.segments, [=](std::size_t s, std::int64_t, std::int64_t at, std::int64_t count) {
-    lars_kernel(op.hyperparameters.momentum, static_cast<float>(rates[s]),
-                op.segments[s].adapt ? op.hyperparameters.weight_decay : 0.0F, w + at, g + at, v + at, count);
+  NonfiniteFlag flag(op.nonfinite);
+  for_each_piece(op.segments, [=, &flag](std::size_t s, std::int64_t, std::int64_t at, std::int64_t count) {
+    flag.add(lars_kernel(op.hyperparameters.momentum, static_cast<float>(rates[s]),
+                         op.segments[s].adapt ? op.hyperparameters.weight_decay : 0.0F, w + at, g + at, v + at, count));
   });
 }
 

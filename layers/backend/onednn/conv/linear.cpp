@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Linear layers of the CPU backend: oneDNN's inner product, bias and ReLU in its epilogue. The weight formats are
+// Linear layers of the CPU backend: oneDNN's inner product with the bias in its epilogue. ReLU is a pass
+// of our own: oneDNN's post-op turns NaN into 0. The weight formats are
 // chosen once, as in conv2d.cpp, by rules of shape alone.
 #include "layers/backend/onednn/conv/pointwise_conv2d.h"
 #include "layers/backend/onednn/conv/upcast.h"
@@ -21,7 +22,7 @@ struct LinearShapes {
   dnnl::primitive_attr attributes;
 };
 
-LinearShapes linear_shapes(std::int64_t batch, std::int64_t in, std::int64_t out, DType compute, bool relu) {
+LinearShapes linear_shapes(std::int64_t batch, std::int64_t in, std::int64_t out, DType compute) {
   const auto type = onednn_type(compute);
   const Tag format = row_product_format(batch, in, out, compute);
   LinearShapes s{memory::desc({batch, in}, type, Tag::nc),
@@ -30,16 +31,11 @@ LinearShapes linear_shapes(std::int64_t batch, std::int64_t in, std::int64_t out
                  memory::desc({out, in}, memory::data_type::f32, format),
                  memory::desc({out}, memory::data_type::f32, Tag::a),
                  user_scratchpad()};
-  if (relu) {
-    dnnl::post_ops ops;
-    dnnl_compat::append_relu(ops);
-    s.attributes.set_post_ops(ops);
-  }
   return s;
 }
 
-WeightedPlan& plan_for(OnednnState& state, std::int64_t batch, const Weight& w, bool bias, bool relu) {
-  return state.plans[{1, batch, w.layout->shape()[0], w.layout->shape()[1], bias, relu}];
+WeightedPlan& plan_for(OnednnState& state, std::int64_t batch, const Weight& w, bool bias) {
+  return state.plans[{1, batch, w.layout->shape()[0], w.layout->shape()[1], bias}];
 }
 
 const OnednnWeightLayout& layout_of(const Weight& w) { return static_cast<const OnednnWeightLayout&>(*w.layout); }
@@ -66,7 +62,7 @@ std::unique_ptr<WeightLayout> OnednnBackend::linear_layout(std::int64_t in_featu
                                                            std::int64_t batch) {
   const TeamOfItsSize team(batch, in_features, out_features);
   const std::int64_t rows = images_of_part(*state_, {batch, in_features}, {batch, out_features});
-  const LinearShapes s = linear_shapes(rows, in_features, out_features, state_->products, false);
+  const LinearShapes s = linear_shapes(rows, in_features, out_features, state_->products);
   const auto forward =
       dnnl_compat::inner_product_forward(state_->engine, s.src, s.weights, s.bias_f32, s.dst, s.attributes);
   const auto gradient = dnnl_compat::inner_product_backward_weights(state_->engine, s.src, s.weights_f32, s.bias_f32,
@@ -80,11 +76,11 @@ std::unique_ptr<WeightLayout> OnednnBackend::linear_layout(std::int64_t in_featu
 void OnednnBackend::run(const ops::LinearForward& op) {
   const std::int64_t batch = op.x.shape()[0];
   const TeamOfItsSize team(batch, op.x.shape()[1], op.y.shape()[1]);
-  auto& forward = plan_for(*state_, batch, op.w, op.bias != nullptr, op.relu).forward;
+  auto& forward = plan_for(*state_, batch, op.w, op.bias != nullptr).forward;
   // Layers built for different batches may have two formats.
   if (!forward || forward->weights() != layout_of(op.w).compute) {
     const std::int64_t rows = images_of_part(*state_, op.x.shape(), op.y.shape());
-    const LinearShapes s = linear_shapes(rows, op.x.shape()[1], op.y.shape()[1], state_->products, op.relu);
+    const LinearShapes s = linear_shapes(rows, op.x.shape()[1], op.y.shape()[1], state_->products);
     const auto pd =
         dnnl_compat::inner_product_forward(state_->engine, s.src, layout_of(op.w).compute,
                                            op.bias != nullptr ? s.bias_f32 : memory::desc(), s.dst, s.attributes);
@@ -97,15 +93,16 @@ void OnednnBackend::run(const ops::LinearForward& op) {
         rows);
   }
   forward->run(*state_, *this, op.x, op.w.compute.raw(), op.bias != nullptr ? op.bias->master.raw() : nullptr, op.y);
+  if (op.relu) run(ops::ReluForward{op.y, op.y});
 }
 
 void OnednnBackend::run(const ops::LinearBackwardInput& op) {
   const std::int64_t batch = op.dy.shape()[0];
   const TeamOfItsSize team(batch, op.dx.shape()[1], op.dy.shape()[1]);
-  auto& backward = plan_for(*state_, batch, op.w, false, false).backward_input;
+  auto& backward = plan_for(*state_, batch, op.w, false).backward_input;
   if (!backward) {
     const std::int64_t rows = images_of_part(*state_, op.dx.shape(), op.dy.shape());
-    const LinearShapes s = linear_shapes(rows, op.dx.shape()[1], op.dy.shape()[1], state_->products, false);
+    const LinearShapes s = linear_shapes(rows, op.dx.shape()[1], op.dy.shape()[1], state_->products);
     const auto hint =
         dnnl_compat::inner_product_forward(state_->engine, s.src, s.weights, memory::desc(), s.dst, s.attributes);
     const auto pd =
@@ -125,10 +122,10 @@ void OnednnBackend::run(const ops::LinearBackwardWeight& op) {
   const std::int64_t batch = op.x.shape()[0];
   const TeamOfItsSize team(batch, op.x.shape()[1], op.dy.shape()[1]);
   const bool bias = static_cast<bool>(op.dbias);
-  auto& gradient = plan_for(*state_, batch, op.w, bias, false).backward_weight;
+  auto& gradient = plan_for(*state_, batch, op.w, bias).backward_weight;
   if (!gradient) {
     const std::int64_t rows = images_of_part(*state_, op.x.shape(), op.dy.shape());
-    const LinearShapes s = linear_shapes(rows, op.x.shape()[1], op.dy.shape()[1], state_->products, false);
+    const LinearShapes s = linear_shapes(rows, op.x.shape()[1], op.dy.shape()[1], state_->products);
     const memory::desc bias_md = bias ? s.bias_f32 : memory::desc();
     const auto hint =
         dnnl_compat::inner_product_forward(state_->engine, s.src, s.weights, bias_md, s.dst, s.attributes);

@@ -6,11 +6,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "tests/layers/backend/cuda/gpu.h"
 #include "tests/layers/backend/every_operation.h"
+#include "tests/layers/backend/nan_backend.h"
 
 using namespace convoy;
 
@@ -52,6 +54,17 @@ TEST_CASE("every operation agrees with the CPU's at odd sizes") {
          std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 3}, {2, 5}, {9, 7}, {2, 64}, {9, 65}}) {
       call_every_operation(backends.backend, batch, channels, [&](const auto& part) { attempt(precision.name, part); });
     }
+  });
+}
+
+TEST_CASE("every operation propagates NaN from every operand") {
+  for_each_precision([](CheckedGpu& backends, const Precision& precision) {
+    NanBackend backend(backends.gpu);
+    call_every_operation(backend, 2, 5, [&](const auto& part) { attempt(precision.name, part); });
+    call_every_operation(backend, 9, 64, [&](const auto& part) { attempt(precision.name, part); });
+    std::string lost;
+    for (const std::string& operand : backend.swallowed()) lost += operand + "\n";
+    CHECK_MESSAGE(lost == "", precision.name);
   });
 }
 
