@@ -6,12 +6,37 @@
 
 #include <cstdlib>
 #include <iostream>
+#include <mutex>
+#include <utility>
 
 namespace convoy {
+
+namespace {
+
+struct Listener {
+  std::mutex mutex;  // errors may be reported by threads of their own, such as that of a lock
+  std::function<void(const std::string&)> call;
+};
+
+Listener& listener() {
+  static Listener one;
+  return one;
+}
+
+}  // namespace
+
+void on_error_report(std::function<void(const std::string&)> call) {
+  const std::lock_guard guard(listener().mutex);
+  listener().call = std::move(call);
+}
 
 void report_error(const std::string& message) noexcept {
   try {
     std::cerr << "convoy: error: " + message + "\n" << std::flush;
+    {
+      const std::lock_guard guard(listener().mutex);
+      if (listener().call) listener().call(message);
+    }
     const char* path = std::getenv(kErrorFileVariable);
     if (path == nullptr) return;
     const int descriptor = ::open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);

@@ -4,6 +4,7 @@
 // the file that kErrorFileVariable names, so that the supervisor knows an error of the program from a death by kill.
 #pragma once
 
+#include <functional>
 #include <string>
 
 namespace convoy {
@@ -13,5 +14,8 @@ inline constexpr const char* kErrorFileVariable = "CONVOY_ERROR_FILE";
 
 /// Writes "convoy: error: MESSAGE". Never throws.
 void report_error(const std::string& message) noexcept;
+
+/// Called by report_error() with each message, until replaced; empty: nothing. Used by a training for its run folder.
+void on_error_report(std::function<void(const std::string&)> listener);
 
 }  // namespace convoy

@@ -26,6 +26,15 @@ std::unique_ptr<Dataset> build_dataset(const Config& config, const std::string& 
   }
 }
 
+MatchedClasses build_validation(const Config& config, const std::string& source, const Dataset& train) {
+  auto data = build_dataset(config, source, "data.validation");
+  try {
+    return match_classes(std::move(data), source, train.class_names());
+  } catch (const Error& error) {
+    fail_option("data.validation", "{}", error.what());
+  }
+}
+
 void check_data(const Config& config, const Dataset& train, const Dataset* validation) {
   if (train.size() == 0) fail_option("data.train", "{} has no samples", config.data.train);
   if (train.target_size() > 0 && config.train.loss.kind == Loss::Kind::kCrossEntropy) {

@@ -8,12 +8,16 @@
 
 #include "app/config/config.h"
 #include "io/data/dataset.h"
+#include "io/data/matched_classes.h"
 #include "io/data/sampler.h"
 
 namespace convoy {
 
 /// source: data.train or data.validation, named by `key` in errors.
 std::unique_ptr<Dataset> build_dataset(const Config& config, const std::string& source, const std::string& key);
+
+/// data.validation with the class labels of the training data, matched by name where both have names.
+MatchedClasses build_validation(const Config& config, const std::string& source, const Dataset& train);
 
 /// Shapes, labels and targets of both sets against each other and against the config. validation may be null.
 void check_data(const Config& config, const Dataset& train, const Dataset* validation);

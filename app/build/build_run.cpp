@@ -48,7 +48,11 @@ void build_basics(Run& run, const World& world, int ranks, const DataPlaces& dat
   run.device = choose_device(c, rank_place(world));
   run.backend = build_backend(c, run.device);
   run.train = build_dataset(c, data.train, "data.train");
-  if (!data.validation.empty()) run.validation = build_dataset(c, data.validation, "data.validation");
+  if (!data.validation.empty()) {
+    MatchedClasses validation = build_validation(c, data.validation, *run.train);
+    run.validation = std::move(validation.data);
+    if (!validation.note.empty()) run.notes.push_back(validation.note);
+  }
   check_data(c, *run.train, run.validation.get());
   run.plan = {run.train->size(), c.train.global_batch_size, c.data.drop_last};
   check_plan(c, run.plan, std::int64_t{run.layout.mesh.replicas()} * run.layout.schedule.microbatches);
@@ -145,7 +149,7 @@ std::unique_ptr<Run> build_run(const World& world, const RankGroup& ranks, Loade
   Communicator& all = *run->communicator;
   DataPlaces data{run->config.data.train, run->config.data.validation, {}};
   if (loaded.stage_data) data = stage_data(run->config, world, all);
-  run->staging = data.lines;
+  run->notes = data.lines;
   validate_data(run->config, data, all);
   agree(
       all, [&] { build_basics(*run, world, ranks.size(), data); }, "building the run");

@@ -45,7 +45,9 @@ struct Run {
   std::unique_ptr<Communicator> batch_norm;  ///< sync_batch_norm's own, null without; host tensors
   std::unique_ptr<StatisticsReducer> reducer;
   std::unique_ptr<Dataset> train, validation;  ///< validation may be null
-  std::vector<std::string> staging;            ///< what was copied on this node, for people
+  std::vector<std::string> notes;              ///< what was copied on this node, and about the data; for people
+  std::string data_fingerprint;                ///< rank 0, once the run was restored
+  std::string loaded_weights;                  ///< what model.weights gave, for people; empty: nothing
   BatchPlan plan;
   std::int64_t total_steps = 0;
   LrSchedule lr;

@@ -79,7 +79,7 @@ void check_model_and_data(const Config& c) {
     refuse_if(c.model.classes != 0 && c.model.classes != 5, "model.classes", "{} (toy puts out 5)", c.model.classes);
   }
   refuse_if(regression && c.model.classes != 0, "model.classes",
-            "means nothing with data.targets (leave it out: the output is as long as the targets)");
+            "is ignored with data.targets (leave it out: the output is as long as the targets)");
   refuse_if(regression && c.train.loss.kind == Loss::Kind::kCrossEntropy, "train.loss",
             "cross_entropy needs class labels, but data.targets asks for float targets (use mse, or leave data.targets "
             "out)");

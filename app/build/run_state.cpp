@@ -5,9 +5,13 @@
 #include <iostream>
 
 #include "app/base/version.h"
+#include "app/build/data_fingerprint.h"
 #include "app/build/pipeline_state.h"
+#include "app/config/config_changes.h"
 #include "app/config/config_printer.h"
+#include "io/log/run_log.h"
 #include "layers/base/clock.h"
+#include "layers/base/counted.h"
 #include "layers/base/error.h"
 #include "parallel/comm/agree.h"
 
@@ -15,16 +19,39 @@ namespace convoy {
 
 namespace {
 
-// Throws a usage Error unless the checkpoint is one of this model and this optimizer.
-void check_checkpoint(const Run& run, const Checkpoint& checkpoint, const std::string& file) {
-  if (checkpoint.seed != run.config.run.seed) {
-    fail_usage(
-        "{}: was written with run.seed = {}, this run has {} (use the same seed, or checkpoint.resume = "
-        "\"never\")",
-        file, checkpoint.seed, run.config.run.seed);
+constexpr const char* kOtherFolder = "give this run a folder of its own with --set run.name=...";
+
+// Keys of [model] that may change from one start to the next.
+bool may_change(const std::string& key) {
+  return key == "model.weights" || key == "model.reset_head" || key.starts_with("model.freeze");
+}
+
+std::string listed(const std::vector<ConfigChange>& changes, bool (*wanted)(const std::string& key)) {
+  std::string text;
+  for (const ConfigChange& change : changes) {
+    if (wanted(change.key)) text += (text.empty() ? "" : ", ") + change.str();
   }
-  const std::vector<TensorEntry> manifest = run.model->manifest();
-  static_cast<void>(match_manifest(manifest, checkpoint.model, file));
+  return text;
+}
+
+// Throws a usage Error, in one line, unless the tensors of the file are those of this model. The list of what differs
+// goes to `log`, unless that is empty.
+void check_tensors(const Run& run, const Checkpoint& checkpoint, const std::string& file, const std::string& other,
+                   const std::string& log) {
+  try {
+    static_cast<void>(match_manifest(run.model->manifest(), checkpoint.model, file));
+    if (other.empty()) return;
+  } catch (const Error& error) {
+    if (!log.empty()) RunLog(log).warn(error.what());
+    const std::string what = other.empty() ? "its tensors are not those of this one" : other;
+    fail_usage("{}: holds another model: {}{} ({}, or start over with checkpoint.resume = \"never\")", file, what,
+               log.empty() ? "" : "; log.txt lists the tensors", kOtherFolder);
+  }
+  fail_usage("{}: holds another model: {} ({}, or start over with checkpoint.resume = \"never\")", file, other,
+             kOtherFolder);
+}
+
+void check_optimizer_state(const Run& run, const Checkpoint& checkpoint, const std::string& file) {
   const auto& slots = run.optimizer->slots();
   for (const auto& [name, flat] : slots) {
     const auto found = std::find_if(checkpoint.optimizer.begin(), checkpoint.optimizer.end(),
@@ -35,13 +62,38 @@ void check_checkpoint(const Run& run, const Checkpoint& checkpoint, const std::s
           "anew from its weights with model.weights and checkpoint.resume = \"never\")",
           file, name);
     }
-    static_cast<void>(
-        match_manifest(only_parameters(manifest), found->second, fmt::format("{}:/optimizer/{}", file, name)));
+    static_cast<void>(match_manifest(only_parameters(run.model->manifest()), found->second,
+                                     fmt::format("{}:/optimizer/{}", file, name)));
   }
   if (checkpoint.optimizer.size() != slots.size()) {
     fail_usage("{}: holds state of another optimizer than optimizer.name = {} (use the one it was written with)", file,
                run.config.optimizer.name());
   }
+}
+
+// Throws a usage Error unless the checkpoint is one of this run: its model and optimizer, and, unless the user names the
+// file, its data and loss.
+void check_checkpoint(const Run& run, const Checkpoint& checkpoint, const std::string& file,
+                      const std::vector<ConfigChange>& changes, const std::string& log) {
+  if (checkpoint.seed != run.config.run.seed) {
+    fail_usage(
+        "{}: was written with run.seed = {}, this run has {} (use the same seed, or checkpoint.resume = "
+        "\"never\")",
+        file, checkpoint.seed, run.config.run.seed);
+  }
+  const bool named = run.config.checkpoint.resume != "auto";
+  const std::string remedy = fmt::format("{}, or resume all the same with --set checkpoint.resume={}", kOtherFolder, file);
+  const std::string model = listed(changes, [](const std::string& key) {
+    return key.starts_with("model.") && !may_change(key);
+  });
+  if (!named && model.empty() && !checkpoint.data.empty() && checkpoint.data != run.data_fingerprint) {
+    fail_usage("{}: was written with other training data: {}; data.train has {} ({})", file, checkpoint.data,
+               run.data_fingerprint, remedy);
+  }
+  check_tensors(run, checkpoint, file, named ? "" : model, log);
+  const std::string loss = listed(changes, [](const std::string& key) { return key == "train.loss"; });
+  if (!named && !loss.empty()) fail_usage("{}: was written with another loss: {} ({})", file, loss, remedy);
+  check_optimizer_state(run, checkpoint, file);
 }
 
 std::string file_to_resume(const Run& run) {
@@ -60,15 +112,46 @@ std::string head_prefix(const Model& model) {
   return name.substr(0, name.rfind('.') + 1);
 }
 
+std::string first_nonfinite(const std::vector<HostTensor>& tensors) {
+  for (const HostTensor& tensor : tensors) {
+    if (!tensor.all_finite()) return tensor.name;
+  }
+  return "";
+}
+
+// Throws a usage Error, with a hint if the head alone is the problem.
+void check_weights(const Run& run, const std::vector<HostTensor>& weights, const std::string& file,
+                   const std::string& skip) {
+  const std::vector<TensorEntry> manifest = run.model->manifest();
+  try {
+    static_cast<void>(match_manifest(manifest, weights, file, skip));
+  } catch (const Error& error) {
+    const std::string head = head_prefix(*run.model);
+    bool only_head = skip.empty();
+    try {
+      static_cast<void>(match_manifest(manifest, weights, file, head));
+    } catch (const Error&) {
+      only_head = false;
+    }
+    if (!only_head) throw;
+    fail_usage("{}; all but the last layer fits: start that one anew with model.reset_head = true", error.what());
+  }
+  if (const std::string name = first_nonfinite(weights); !name.empty()) {
+    fail_usage("{}: {} has values that are not finite (take weights of an earlier step)", file, name);
+  }
+}
+
 void load_weights(Run& run, const std::string& file, const std::string& skip) {
   StateTensors tensors;
   const auto load = [&]() -> std::string {
     tensors.model = read_model_weights(file);
-    static_cast<void>(match_manifest(run.model->manifest(), tensors.model, file, skip));
+    check_weights(run, tensors.model, file, skip);
     return "";
   };
   on_root(*run.communicator, load, "loading weights");
   scatter_state(run, tensors, file, skip);
+  run.loaded_weights = fmt::format("{} from {}", counted(tensors.model.size(), "tensor"), file);
+  if (!skip.empty()) run.loaded_weights += fmt::format("; {}* starts anew", skip);
 }
 
 }  // namespace
@@ -89,6 +172,7 @@ Checkpoint capture_checkpoint(Run& run, const RunState& state, Checkpoint reuse)
   checkpoint.seed = run.config.run.seed;
   checkpoint.loss_scale = run.loss_scaler.scale();
   checkpoint.config = resolved_toml(run.config, false);
+  checkpoint.data = run.data_fingerprint;
   checkpoint.program_version = program_version();
   checkpoint.mode = to_string(run.config.parallel.mode);
   checkpoint.created = utc_time();
@@ -96,14 +180,20 @@ Checkpoint capture_checkpoint(Run& run, const RunState& state, Checkpoint reuse)
   return checkpoint;
 }
 
-RunState restore_run(Run& run) {
+RunState restore_run(Run& run, const std::string& log) {
   RunState state;
   StateTensors tensors;
   const auto load = [&]() -> std::string {
+    run.data_fingerprint = data_fingerprint(run.config, *run.train);
     const std::string file = file_to_resume(run);
     if (file.empty()) return "";
     Checkpoint checkpoint = read_checkpoint(file);
-    check_checkpoint(run, checkpoint, file);
+    const std::vector<ConfigChange> changes = config_changes(checkpoint.config, run.config);
+    check_checkpoint(run, checkpoint, file, changes, log);
+    for (const ConfigChange& change : changes) state.changes.push_back(change.str());
+    if (!checkpoint.data.empty() && checkpoint.data != run.data_fingerprint) {
+      state.changes.push_back(fmt::format("training data: {} -> {}", checkpoint.data, run.data_fingerprint));
+    }
     tensors = {std::move(checkpoint.model), std::move(checkpoint.optimizer)};
     return fmt::format("{} {} {} {} {}", checkpoint.step, checkpoint.epoch, checkpoint.samples_seen,
                        checkpoint.loss_scale, file);

@@ -58,8 +58,7 @@ int train_command(World& world, const TrainArguments& arguments) {
   if (!arguments.dry_run) stop.emplace(loaded.config.run.stop_signals, loaded.config.run.max_time);
   const auto run = build_run(world, world.ranks(), std::move(loaded));
   const auto lock = arguments.dry_run ? nullptr : lock_run_folder(*run);
-  if (!arguments.dry_run) prepare_run_folder(*run);
-  const RunState state = restore_run(*run);
+  const RunState state = restore_run(*run, arguments.dry_run ? "" : run_folder(run->config) + "/log.txt");
   if (run->is_root()) print_plan(*run, state);
   if (arguments.dry_run) {
     if (run->is_root()) std::cout << "\n" << resolved_toml(run->config, true) << std::flush;

@@ -18,7 +18,7 @@ namespace convoy {
 
 namespace {
 
-constexpr double kWidth = 1140, kRow = 30, kBar = 18, kLeft = 210, kRight = 1020;
+constexpr double kBarsWidth = 1140, kRow = 30, kBar = 18, kBarsLeft = 210, kBarsRight = 1020;
 constexpr std::size_t kNameLength = 30;
 
 using Out = std::back_insert_iterator<std::string>;
@@ -69,15 +69,15 @@ std::string draw_phases(const std::vector<ReportRun>& runs) {
     fmt::format_to(Out(html), "<li><span class=\"box {}\"></span>{}</li>", phase.css, phase.name);
   }
   fmt::format_to(Out(html), "</ul>\n<svg viewBox=\"0 0 {:g} {:g}\" role=\"img\" aria-label=\"Time by phase\">\n",
-                 kWidth, kRow * static_cast<double>(runs.size()));
+                 kBarsWidth, kRow * static_cast<double>(runs.size()));
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const double y = kRow * static_cast<double>(i) + (kRow - kBar) / 2;
-    fmt::format_to(Out(html), "<text class=\"y\" x=\"{:g}\" y=\"{:g}\">{}<title>{}</title></text>", kLeft - 10, y + 13,
+    fmt::format_to(Out(html), "<text class=\"y\" x=\"{:g}\" y=\"{:g}\">{}<title>{}</title></text>", kBarsLeft - 10, y + 13,
                    escape(shorten(runs[i].name, kNameLength)), escape(runs[i].name));
-    double x = kLeft;
+    double x = kBarsLeft;
     const double total = total_time(times[i]);
     for (std::size_t p = 0; p < kRunPhaseCount; ++p) {
-      const double width = times[i][p] / most * (kRight - kLeft);
+      const double width = times[i][p] / most * (kBarsRight - kBarsLeft);
       if (width < 0.05) continue;
       fmt::format_to(Out(html),
                      "<rect class=\"{}\" x=\"{:.1f}\" y=\"{:g}\" width=\"{:.1f}\" height=\"{:g}\"><title>{}: {} "

@@ -39,7 +39,8 @@ RunReport::RunReport(const Run& run, const RunState& state)
                   {"device", run.backend->description()},
                   {"parameters", run.model->parameter_count()},
                   {"total_steps", run.total_steps},
-                  {"resumed_from", state.source}});
+                  {"resumed_from", state.source},
+                  {"changes", state.changes}});
   log_.info(
       fmt::format("start on {} ranks ({} replicas x {} stages), {}, {}", run.communicator->size(),
                   run.layout.mesh.replicas(), run.layout.mesh.stages(), run.backend->description(),

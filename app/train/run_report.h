@@ -12,7 +12,7 @@
 #include "app/train/evaluate.h"
 #include "app/train/health.h"
 #include "app/train/progress.h"
-#include "app/train/run_log.h"
+#include "io/log/run_log.h"
 #include "io/checkpoint/checkpoint_writer.h"
 #include "io/data/sampler.h"
 #include "io/log/metrics_log.h"

@@ -1,20 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/train/trainer.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <iostream>
 #include <span>
 
 #include "app/base/duration.h"
+#include "app/base/error_report.h"
 #include "app/config/config_printer.h"
 #include "app/train/broken_report.h"
 #include "app/train/job_end.h"
 #include "app/train/trace_run.h"
+#include "io/data/broken_files.h"
 #include "layers/base/clock.h"
+#include "layers/base/counted.h"
 #include "layers/base/error.h"
+#include "layers/base/format_bytes.h"
 #include "layers/base/trace.h"
 #include "parallel/base/wait_time.h"
 #include "parallel/comm/agree.h"
@@ -26,7 +30,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kOwnNumbers = 4;  // of the step's exchange: loss, signalled, time is up, new broken samples
+constexpr int kCheckpointTries = 3;  // in a row, at that many occasions
+
+constexpr std::size_t kOwnNumbers = 5;  // of the step's exchange: loss, signalled, time is up, news of samples, nonfinite
 
 LoaderOptions training_options(const Run& run, const RunState& state) {
   LoaderOptions options = training_loader(run);
@@ -36,21 +42,6 @@ LoaderOptions training_options(const Run& run, const RunState& state) {
 }
 
 }  // namespace
-
-void prepare_run_folder(Run& run) {
-  const auto write_config = [&] {
-    if (!run.is_root()) return;
-    const std::filesystem::path folder = run_folder(run.config);
-    std::error_code error;
-    std::filesystem::create_directories(folder, error);
-    std::ofstream config(folder / "config.toml");
-    config << resolved_toml(run.config, false) << std::flush;
-    if (error || !config) {
-      fail_usage("run.dir: cannot write to {} (choose another folder with --set run.dir=...)", folder.string());
-    }
-  };
-  agree(*run.communicator, write_config, "opening the run's folder");
-}
 
 Trainer::Trainer(Run& run, const RunState& state, StopRequest& stop)
     : run_(run), state_(state), stop_(stop), health_(*run.communicator, run.host) {
@@ -64,8 +55,13 @@ Trainer::Trainer(Run& run, const RunState& state, StopRequest& stop)
 void Trainer::open_files() {
   if (!run_.is_root()) return;
   const Config& c = run_.config;
+  const std::string folder = run_folder(c);
+  std::ofstream config(folder + "/config.toml");
+  config << resolved_toml(c, false) << std::flush;
+  if (!config) fail_usage("run.dir: cannot write to {} (choose another folder with --set run.dir=...)", folder);
   report_ = std::make_unique<RunReport>(run_, state_);
-  for (const std::string& line : run_.staging) report_->message(line);
+  for (const std::string& change : state_.changes) report_->message("differs from the checkpoint: " + change);
+  for (const std::string& line : run_.notes) report_->message(line);
   // Checkpoints of another past of this run, which a later resume = auto would take for its own.
   const std::int64_t kept_step = state_.source.empty() ? -1 : state_.step;
   for (const std::string& moved : set_aside_checkpoints_after(checkpoint_folder(c), kept_step)) {
@@ -73,6 +69,7 @@ void Trainer::open_files() {
   }
   writer_ =
       std::make_unique<CheckpointWriter>(checkpoint_folder(c), static_cast<int>(c.checkpoint.keep), c.checkpoint.async);
+  warn_of_disk_space();
   if (c.run.max_time) return;  // the user's own limit
   if (const auto left = time_left_in_job()) {
     stop_.set_job_end(*left);
@@ -81,7 +78,26 @@ void Trainer::open_files() {
   }
 }
 
+void Trainer::warn_of_disk_space() {
+  const Config& c = run_.config;
+  std::int64_t elements = 0;
+  for (const TensorEntry& entry : run_.model->manifest()) elements += entry.shape.size();
+  const auto floats = static_cast<double>(elements) +
+                      static_cast<double>(run_.optimizer->slots().size()) * static_cast<double>(run_.model->parameter_count());
+  const auto there = static_cast<std::int64_t>(list_checkpoints(checkpoint_folder(c)).size());
+  const auto files = static_cast<double>(std::max<std::int64_t>(1, c.checkpoint.keep + 1 - there));
+  const auto needed = static_cast<std::uintmax_t>(files * floats * sizeof(float));
+  std::error_code error;
+  const std::filesystem::space_info space = std::filesystem::space(checkpoint_folder(c), error);
+  if (error || needed <= space.available) return;
+  report_->warning(fmt::format(
+      "{} has {} free, and {} take {} (free space there, or name another folder with checkpoint.dir)",
+      checkpoint_folder(c), format_bytes(space.available), counted(static_cast<std::int64_t>(files), "checkpoint"),
+      format_bytes(needed)));
+}
+
 ExitCode Trainer::train() {
+  watch_for_errors();
   Stop stop = Stop::kNo;
   if (run_.config.log.trace) trace::start();
   while (!is_finished(run_.config, state_) && stop == Stop::kNo) {
@@ -90,7 +106,24 @@ ExitCode Trainer::train() {
     stop_.observe_boundary(Clock::now() - start);
   }
   finish(is_finished(run_.config, state_) ? Stop::kNo : stop);
+  on_error_report({});
   return is_finished(run_.config, state_) || stop == Stop::kNo ? ExitCode::kDone : ExitCode::kStopped;
+}
+
+// Any rank's error ends the run: whoever reports it leaves a trace in the run's folder. It may outlive this object.
+void Trainer::watch_for_errors() {
+  on_error_report([folder = run_folder(run_.config), at = at_](const std::string& message) {
+    try {
+      RunLog(folder + "/log.txt").error(message);
+      MetricsLog(folder + "/metrics.jsonl")
+          .write({{"event", "end"},
+                  {"reason", "error"},
+                  {"step", at->step.load()},
+                  {"epoch", at->epoch.load()},
+                  {"message", message}});
+    } catch (const std::exception&) {  // the message is on stderr
+    }
+  });
 }
 
 Trainer::Stop Trainer::step() {
@@ -108,8 +141,9 @@ Trainer::Stop Trainer::step() {
   health_.add(seconds_since(start), batch.wait_seconds, communication_wait_seconds() - waited);
   ++state_.step;
   Stop stop = Stop::kNo;
-  const double loss = exchange(totals.loss, stop) / static_cast<double>(batch.global_samples);
-  if (!std::isfinite(loss)) fail_loss(loss);
+  const double loss = exchange(totals, stop) / static_cast<double>(batch.global_samples);
+  if (!std::isfinite(loss)) fail_nonfinite(fmt::format("the loss is {}", std::isnan(loss) ? "nan" : "inf"));
+  if (shared_[4] > 0) fail_nonfinite("the loss is finite, but its gradients or the update are not");
   if (report_) {
     const bool sized = !run_.config.data.train_sizes.empty();
     report_->step({state_.step, batch.epoch, batch.first_position, batch.global_samples, loss, lr,
@@ -118,17 +152,20 @@ Trainer::Stop Trainer::step() {
   }
   state_.samples_seen = batch.last_of_epoch ? 0 : batch.first_position + batch.global_samples;
   state_.epoch = batch.last_of_epoch ? batch.epoch + 1 : batch.epoch;
+  at_->step = state_.step;
+  at_->epoch = state_.epoch;
   after_step(batch.last_of_epoch);
   return stop;
 }
 
-double Trainer::exchange(double loss, Stop& stop) {
+double Trainer::exchange(const LossTotals& totals, Stop& stop) {
   const bool health_due = run_.communicator->size() > 1 && state_.step % run_.config.log.every_steps == 0;
   shared_.resize(kOwnNumbers + (health_due ? health_.slots() : 0));
-  shared_[0] = loss;
+  shared_[0] = totals.loss;
   shared_[1] = stop_.signalled() ? 1.0 : 0.0;
   shared_[2] = stop_.time_is_up() ? 1.0 : 0.0;
   shared_[3] = broken_news(*run_.train);
+  shared_[4] = totals.nonfinite ? 1.0 : 0.0;
   const std::span<double> numbers(shared_);
   if (health_due) health_.put(numbers.subspan(kOwnNumbers));
   run_.communicator->all_reduce(numbers, ReduceOp::kSum, "step loss");
@@ -150,16 +187,25 @@ double Trainer::exchange(double loss, Stop& stop) {
   return shared_[0];
 }
 
-void Trainer::fail_loss(double loss) {
-  if (writer_) writer_->wait();
+void Trainer::fail_nonfinite(const std::string& what) {
+  if (writer_) {
+    try {
+      writer_->wait();
+    } catch (const Error&) {  // what is wrong with the run is said below
+    }
+  }
   std::string last = "no checkpoint had been written";
-  if (saved_step_ >= 0) {
-    last = fmt::format("the checkpoint of step {} is in {}", saved_step_, checkpoint_folder(run_.config));
+  if (const auto files = list_checkpoints(checkpoint_folder(run_.config)); !files.empty()) {
+    last = "the last checkpoint is " + files.back().path;
   } else if (!state_.source.empty()) {
     last = "the last checkpoint is " + state_.source;
   }
-  Error error(fmt::format("step {}: the loss is {} (a smaller optimizer.lr, or a longer lr_schedule.warmup_epochs); {}",
-                          state_.step, loss, last));
+  const BrokenFiles* samples = run_.config.data.allow_nonfinite ? run_.train->broken() : nullptr;
+  const std::string data = samples != nullptr && samples->noted() > 0
+                               ? "samples that are not finite were used (data.allow_nonfinite); else "
+                               : "";
+  Error error(fmt::format("step {}: {} ({}try a smaller optimizer.lr, or a longer lr_schedule.warmup_epochs); {}",
+                          state_.step, what, data, last));
   error.set_collective();
   throw error;
 }
@@ -193,15 +239,43 @@ void Trainer::save() {
   const trace::Span span(trace::Track::kCheckpoint, "state copied out");
   const auto start = Clock::now();
   Checkpoint checkpoint = capture_checkpoint(run_, state_, writer_ ? writer_->recycle() : Checkpoint());
-  if (run_.is_root()) writer_->write(std::move(checkpoint), seconds_since(start));
+  const auto check = [&] {
+    for (const HostTensor& tensor : checkpoint.model) {
+      if (!tensor.all_finite()) return tensor.name;
+    }
+    return std::string();
+  };
+  const std::string wrong = on_root(*run_.communicator, check, "checking the weights");
+  if (!wrong.empty()) fail_nonfinite(fmt::format("{} has values that are not finite, no checkpoint is written", wrong));
+  if (!run_.is_root()) return;
+  try {
+    writer_->write(std::move(checkpoint), seconds_since(start));
+  } catch (const Error& error) {
+    not_written(error);
+  }
 }
 
-// Reports the checkpoints that the writer has finished, and throws its errors.
+// A checkpoint is tried again at the next occasion, while training continues: a full disk may be cleared meanwhile.
+void Trainer::not_written(const Error& error) {
+  if (++failed_writes_ >= kCheckpointTries) {
+    fail("{}; {} checkpoints in a row could not be written", error.what(), failed_writes_);
+  }
+  saved_step_ = -1;
+  report_->warning(fmt::format("{}; training continues without it, {} left until the run ends", error.what(),
+                               counted(kCheckpointTries - failed_writes_, "try")));
+}
+
+// Reports the checkpoints that the writer has finished.
 void Trainer::drain_checkpoints() {
   if (!run_.is_root()) return;
-  for (const auto& written : writer_->poll()) {
-    stop_.observe_checkpoint(StopRequest::Seconds(written.seconds));
-    report_->checkpoint(written);
+  try {
+    for (const auto& written : writer_->poll()) {
+      failed_writes_ = 0;
+      stop_.observe_checkpoint(StopRequest::Seconds(written.seconds));
+      report_->checkpoint(written);
+    }
+  } catch (const Error& error) {
+    not_written(error);
   }
 }
 
@@ -211,7 +285,7 @@ void Trainer::finish(Stop stop) {
   if (run_.config.log.trace) write_trace(run_, run_folder(run_.config) + "/trace.json");
   if (!run_.is_root()) return;
   note_activity("writing the last checkpoint");
-  writer_->wait();
+  writer_->wait();  // the last one: its error is the run's
   drain_checkpoints();
   if (stop == Stop::kNo) {
     report_->end("finished", state_, fmt::format("finished after step {}", state_.step));

@@ -4,6 +4,7 @@
 // Invariant: all ranks agree on whether a step is the last.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,16 +19,12 @@
 
 namespace convoy {
 
-/// Creates the run folder and writes the resolved config into it (rank 0). Called before checkpoints are searched
-/// there.
-void prepare_run_folder(Run& run);
-
 class Trainer {
  public:
-  /// Opens the run's files. state: where to resume; stop: when to end early. Both must outlive this.
+  /// Opens the run's files and writes the resolved config: training begins. state: where to resume; stop: when to end early. Both must outlive this.
   Trainer(Run& run, const RunState& state, StopRequest& stop);
-  /// Trains to the end, or until a stop is requested. Returns why it ended. Throws a collective Error when the loss is
-  /// not finite.
+  /// Trains to the end, or until a stop is requested. Returns why it ended. Throws a collective Error when the loss, the
+  /// gradients or the weights are not finite.
   ExitCode train();
 
  private:
@@ -36,14 +33,17 @@ class Trainer {
   void open_files();
   /// One step; returns what the ranks have agreed on about stopping.
   Stop step();
+  void warn_of_disk_space();
+  void watch_for_errors();
   /// The all-reduce of scalars in each step: returns the summed loss and sets `stop`; includes health reports when due.
-  double exchange(double loss, Stop& stop);
+  double exchange(const LossTotals& totals, Stop& stop);
   void after_step(bool end_of_epoch);
   void evaluate_now();
   void save();
   void drain_checkpoints();
   void finish(Stop stop);
-  [[noreturn]] void fail_loss(double loss);
+  void not_written(const Error& error);
+  [[noreturn]] void fail_nonfinite(const std::string& what);
 
   Run& run_;
   RunState state_;
@@ -51,11 +51,16 @@ class Trainer {
   HealthMonitor health_;
   std::unique_ptr<BatchFeed> feed_;
   std::vector<double> shared_;  // of the step's exchange
+  struct Position {
+    std::atomic<std::int64_t> step{0}, epoch{0};
+  };
+  std::shared_ptr<Position> at_ = std::make_shared<Position>();  // for the report of an error
   std::int64_t saved_step_ = -1;
   std::int64_t evaluated_step_ = -1;
   // rank 0 only
   std::unique_ptr<RunReport> report_;
   std::unique_ptr<CheckpointWriter> writer_;
+  int failed_writes_ = 0;  // since the last checkpoint
 };
 
 }  // namespace convoy

@@ -96,6 +96,7 @@ Checkpoint read_header(const hdf5::File& file) {
   c.program_version = text("program_version");
   c.mode = text("mode");
   c.created = text("created");
+  c.data = file.string_attribute("/", "data").value_or("");
   for (const char* group : {"/model", "/optimizer"}) {
     if (!file.has(group) || file.is_dataset(group)) fail("{}: group {} is missing", file.path(), group);
   }
@@ -124,6 +125,7 @@ void write_checkpoint(const std::string& path, const Checkpoint& checkpoint, hdf
   image.write_attribute("/", "lr_step", checkpoint.lr_step);
   image.write_attribute("/", "loss_scale", checkpoint.loss_scale);
   image.write_attribute("/", "config", checkpoint.config);
+  image.write_attribute("/", "data", checkpoint.data);
   image.write_attribute("/", "program_version", checkpoint.program_version);
   image.write_attribute("/", "ranks", std::int64_t{checkpoint.ranks});
   image.write_attribute("/", "mode", checkpoint.mode);

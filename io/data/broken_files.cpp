@@ -15,8 +15,10 @@ constexpr std::size_t kListed = 20;
 
 }  // namespace
 
-BrokenFiles::BrokenFiles(std::string source, std::int64_t samples, double share)
-    : source_(std::move(source)), limit_(static_cast<std::int64_t>(std::floor(share * static_cast<double>(samples)))) {}
+BrokenFiles::BrokenFiles(std::string source, std::int64_t samples, double share, std::string remark)
+    : source_(std::move(source)),
+      remark_(std::move(remark)),
+      limit_(static_cast<std::int64_t>(std::floor(share * static_cast<double>(samples)))) {}
 
 void BrokenFiles::note(std::int64_t index, const std::string& name, const std::string& problem) {
   std::string text = fmt::format("{}: {}", name, problem);
@@ -40,6 +42,11 @@ std::vector<BrokenFiles::Found> BrokenFiles::take() {
 bool BrokenFiles::has_news() const {
   const std::lock_guard guard(mutex_);
   return !news_.empty();
+}
+
+std::size_t BrokenFiles::noted() const {
+  const std::lock_guard guard(mutex_);
+  return found_.size();
 }
 
 void BrokenFiles::merge(const std::vector<Found>& found) {

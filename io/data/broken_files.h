@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which samples could not be decoded: each is noted once, reported once, and when there are too many the run ends.
+// Samples with something wrong (files that cannot be decoded, values that are not finite): each is noted once, reported
+// once, and when there are too many the run ends.
 // Invariant: may be used by several threads at once.
 #pragma once
 
@@ -15,7 +16,9 @@ namespace convoy {
 class BrokenFiles {
  public:
   /// source: of the data, for messages. share: of `samples` that may be broken.
-  BrokenFiles(std::string source, std::int64_t samples, double share);
+  /// remark: what is wrong with each and what is done about it, for the report.
+  BrokenFiles(std::string source, std::int64_t samples, double share,
+              std::string remark = "broken image, another of its class takes its place");
 
   /// Notes sample `index`, called `name`; a second call for it changes nothing. Throws the Error of too_many() when it
   /// is one too many.
@@ -29,14 +32,16 @@ class BrokenFiles {
   /// What has been noted and not yet been taken.
   [[nodiscard]] std::vector<Found> take();
   [[nodiscard]] bool has_news() const;
+  [[nodiscard]] std::size_t noted() const;
   [[nodiscard]] const std::string& source() const { return source_; }
+  [[nodiscard]] const std::string& remark() const { return remark_; }
   /// Adds what other ranks have found; they are not reported again. Throws the Error of too many.
   void merge(const std::vector<Found>& found);
 
  private:
   void check() const;
 
-  const std::string source_;
+  const std::string source_, remark_;
   const std::int64_t limit_;
   mutable std::mutex mutex_;
   std::map<std::int64_t, std::string> found_;

@@ -34,6 +34,7 @@ struct DataOptions {
   std::int64_t samples = 1024;       ///< synthetic: length of an epoch
   std::vector<double> mean = {0.0};  ///< one per channel, or one for all
   std::vector<double> std = {1.0};
+  bool allow_nonfinite = false;      ///< hdf5: of float inputs and targets
   std::vector<std::string> augment;  ///< of training samples: "crop", "flip", "jitter"
   std::array<double, 2> crop_area = {0.08, 1.0};
   std::array<double, 2> crop_ratio = {3.0 / 4.0, 4.0 / 3.0};
@@ -77,7 +78,7 @@ struct DataOptions {
     v.key("targets", d.targets, owned(between(0, 1e7), "synthetic"), "float32 targets of this length; 0: class labels");
     const bool synthetic = d.kind == "synthetic", vectors = synthetic && d.features > 0;
     const auto images = [&](const Rule& rule) {
-      return rule.only_if(!vectors, "means nothing beside data.features (samples are vectors, not images)");
+      return rule.only_if(!vectors, "is ignored with data.features (samples are vectors, not images)");
     };
     const bool of_any_size = d.kind == "image_folder", chosen = of_any_size || (synthetic && !vectors);
     v.fallback(d.image_size, chosen ? 224 : 0);
@@ -91,11 +92,13 @@ struct DataOptions {
           "JPEGs, synthetic images: height and width of training images, one after the other; []: image_size");
     v.key("size_milestones", d.size_milestones,
           between(1, kMaxCount)
-              .only_if(!d.train_sizes.empty(), "means nothing without data.train_sizes (give the sizes there)"),
+              .only_if(!d.train_sizes.empty(), "is ignored without data.train_sizes (give the sizes there)"),
           "epochs after which the next of them begins");
     v.key("mean", d.mean, images(anything().items(1)),
-          "pixels from 0 to 1 become (x - mean) / std; per channel, or one for all");
+          "pixels from 0 to 1, or float inputs, become (x - mean) / std; per channel or feature, or one for all");
     v.key("std", d.std, images(above(0).items(1)), "the same");
+    v.key("allow_nonfinite", d.allow_nonfinite, owned(anything(), "hdf5"),
+          "float inputs and targets may be infinite or NaN; false: such a sample ends the run");
     visit_augmentation(v, d);
     v.key("shuffle", d.shuffle, anything(), "a new order of samples every epoch");
     v.key("drop_last", d.drop_last, anything(), "leave out an epoch's last samples when they do not fill a batch");
@@ -111,7 +114,7 @@ struct DataOptions {
     };
     const auto with = [&](const Rule& rule, const char* how) {
       return rule.only_if(d.augments(how),
-                          fmt::format("means nothing without \"{}\" in data.augment (add it there)", how));
+                          fmt::format("is ignored without \"{}\" in data.augment (add it there)", how));
     };
     v.key(
         "augment", d.augment, in(one_of(augment_names()), {"hdf5", "idx", "cifar10", "image_folder"}),

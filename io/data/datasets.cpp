@@ -8,6 +8,7 @@
 
 #include "io/data/augmented_dataset.h"
 #include "io/data/cifar10.h"
+#include "io/data/float_dataset.h"
 #include "io/data/hdf5_shards.h"
 #include "io/data/idx.h"
 #include "io/data/image_dataset.h"
@@ -56,7 +57,7 @@ void check_images(const DataOptions& d, const Shape& sample, const std::string& 
 
 /// An option that belongs to the other kind of images in HDF5 files, which the config alone does not tell.
 void refuse_changed(bool changed, const char* key, const std::string& source, const char* what) {
-  if (changed) fail_option(key, "means nothing for {}, which holds {} (leave it out)", source, what);
+  if (changed) fail_option(key, "is ignored with {}, which holds {} (leave it out)", source, what);
 }
 
 std::unique_ptr<Dataset> open_images(const DatasetRequest& request, std::unique_ptr<EncodedImages> images) {
@@ -188,7 +189,11 @@ Augmentation DataOptions::augmentation() const {
 }
 
 std::unique_ptr<Dataset> open_dataset(const DatasetRequest& request) {
-  return dataset_entry(request.options.kind).open(request);
+  const DataOptions& d = request.options;
+  auto data = dataset_entry(d.kind).open(request);
+  if (d.kind == "synthetic" || (data->input_dtype() != DType::kF32 && data->target_size() == 0)) return data;
+  return std::make_unique<FloatDataset>(std::move(data),
+                                        FloatDataset::Options{request.source, d.mean, d.std, d.allow_nonfinite});
 }
 
 bool can_stage(std::string_view kind) { return dataset_entry(kind).files != nullptr; }

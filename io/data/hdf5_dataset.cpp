@@ -83,6 +83,11 @@ void Hdf5Dataset::open_inputs(const hdf5::File& file, const std::string& name) {
     fail("{}, but inputs are float32 [N, features] or [N, C, H, W]", what);
   }
   if (info.size() < 1) fail("{}: no samples", what);
+  const auto are_channels = [](std::int64_t count) { return count == 1 || count == 3 || count == 4; };
+  if (images && are_channels(dims[1]) && !are_channels(dims[3]) && dims[2] > 4) {
+    fail("{}, which looks like [N, C, H, W], but images are [N, H, W, C] (in h5py: images[:].transpose(0, 2, 3, 1))",
+         what);
+  }
   size_ = dims[0];
   if (images) {
     sample_shape_ = Shape{dims[3], dims[1], dims[2]};

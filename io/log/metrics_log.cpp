@@ -34,12 +34,14 @@ std::string json_text(const MetricsField& field) {
   if (const auto* flag = std::get_if<bool>(&field.value)) return *flag ? "true" : "false";
   if (const auto* number = std::get_if<double>(&field.value)) return json_text(*number);
   if (const auto* numbers = std::get_if<std::vector<double>>(&field.value)) {
-    std::string list;
-    for (const double number : *numbers) {
-      list += list.empty() ? '[' : ',';
-      list += json_text(number);
-    }
-    return list + "]";
+    std::vector<std::string> words;
+    for (const double number : *numbers) words.push_back(json_text(number));
+    return fmt::format("[{}]", fmt::join(words, ","));
+  }
+  if (const auto* texts = std::get_if<std::vector<std::string>>(&field.value)) {
+    std::vector<std::string> words;
+    for (const std::string& text : *texts) words.push_back(quoted(text));
+    return fmt::format("[{}]", fmt::join(words, ","));
   }
   return std::to_string(std::get<std::int64_t>(field.value));
 }

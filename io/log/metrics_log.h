@@ -18,7 +18,7 @@
 
 namespace convoy {
 
-/// A key and its value: a whole number, a float, a list of floats, a targets value or text.
+/// A key and its value: a whole number, a float, a truth value, text, or a list of floats or texts.
 struct MetricsField {
   template <class T>
   requires std::integral<T> &&(!std::same_as<T, bool>)MetricsField(std::string_view key_, T value_)
@@ -27,12 +27,13 @@ struct MetricsField {
   MetricsField(std::string_view key_, T value_) : key(key_), value(static_cast<double>(value_)) {}
   MetricsField(std::string_view key_, bool value_) : key(key_), value(value_) {}
   MetricsField(std::string_view key_, std::vector<double> value_) : key(key_), value(std::move(value_)) {}
+  MetricsField(std::string_view key_, std::vector<std::string> value_) : key(key_), value(std::move(value_)) {}
   MetricsField(std::string_view key_, std::string_view value_) : key(key_), value(std::string(value_)) {}
   MetricsField(std::string_view key_, const std::string& value_) : key(key_), value(value_) {}
   MetricsField(std::string_view key_, const char* value_) : key(key_), value(std::string(value_)) {}
 
   std::string key;
-  std::variant<std::int64_t, double, bool, std::string, std::vector<double>> value;
+  std::variant<std::int64_t, double, bool, std::string, std::vector<double>, std::vector<std::string>> value;
 };
 
 /// `{"event":"step","step":1,...}` without the line's end, keys in the given order.

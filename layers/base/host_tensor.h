@@ -4,6 +4,7 @@
 // [out, in, kh, kw]): the form in which parameters, buffers and optimizer state enter and leave files.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstring>
 #include <string>
@@ -33,6 +34,16 @@ struct HostTensor {
   template <class T>
   [[nodiscard]] const T* data() const {
     return reinterpret_cast<const T*>(bytes.data());
+  }
+  /// Whether no value of a float32 tensor is infinite or NaN; true for other types.
+  [[nodiscard]] bool all_finite() const {
+    if (dtype != DType::kF32) return true;
+    std::uint32_t nonfinite = 0;  // integers, so that the loop is vectorised
+    for (std::int64_t i = 0; i < shape.size(); ++i) {
+      const auto word = std::bit_cast<std::uint32_t>(data<float>()[i]);
+      nonfinite |= static_cast<std::uint32_t>((word & 0x7f800000U) == 0x7f800000U);
+    }
+    return nonfinite == 0;
   }
 };
 

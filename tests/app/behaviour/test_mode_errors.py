@@ -110,7 +110,7 @@ def test_interleaved_microbatches_that_stages_do_not_divide_are_a_usage_error(st
     ("chunks", ['"1f1b"', "interleaved"], {**PIPELINE, "schedule": "1f1b", "chunks": 2})))
 def test_key_of_another_mode_is_a_usage_error(key, words, parallel):
     """The message says whose it is."""
-    refused(2, ["run.toml:", "parallel." + key, "means nothing with", *words], parallel)
+    refused(2, ["run.toml:", "parallel." + key, "is ignored with", *words], parallel)
 
 
 @pytest.mark.parametrize("words, parallel, data", (

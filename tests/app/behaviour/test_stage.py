@@ -250,5 +250,5 @@ def test_data_that_cannot_be_staged_is_refused():
     configure(folder, kind="image_folder", train="pictures", validation=None, stage_dir="stage")
     refused(folder, "data.stage_dir: does not copy folders of images (pack it with `convoy pack`")
     configure(folder, kind="synthetic", train=None, validation=None, stage_dir="stage")
-    refused(folder, "data.stage_dir: means nothing with data.kind = \"synthetic\"")
+    refused(folder, "data.stage_dir: is ignored with data.kind = \"synthetic\"")
     assert not os.path.exists(folder.file("stage")), "what is refused writes something"

@@ -124,7 +124,7 @@ TEST_CASE("keys of GPUs") {
   CHECK_FALSE(config.device.graphs);
   CHECK(parse_config(resolved_toml(config, false), "b.toml") == config);
   CHECK(refused("[device]\nkind = \"cpu\"\ngraphs = false\n") ==
-        "a.toml:10:10: device.graphs: means nothing with device.kind = \"cpu\" (it belongs to auto, cuda)");
+        "a.toml:10:10: device.graphs: is ignored with device.kind = \"cpu\" (it belongs to auto, cuda)");
   const std::string on_cpu = resolved_toml(toy("[device]\nkind = \"cpu\"\n"), false);
   CHECK(on_cpu.find("share_gpu") == std::string::npos);
 }

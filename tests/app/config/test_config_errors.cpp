@@ -177,31 +177,31 @@ TEST_CASE("missing keys") {
 TEST_CASE("keys that do not belong to what was chosen") {
   check_all({
       {toy("[optimizer]\nname = \"adamw\"\nmomentum = 0.9\n"),
-       "9:12: optimizer.momentum: means nothing with optimizer.name = \"adamw\" (it belongs to sgd, lars)"},
+       "9:12: optimizer.momentum: is ignored with optimizer.name = \"adamw\" (it belongs to sgd, lars)"},
       {toy("[optimizer]\nbetas = [0.9, 0.99]\n"),
-       "8:9: optimizer.betas: means nothing with optimizer.name = \"sgd\" (it belongs to adamw)"},
+       "8:9: optimizer.betas: is ignored with optimizer.name = \"sgd\" (it belongs to adamw)"},
       {toy("[lr_schedule]\npower = 1.0\n"),
-       "8:9: lr_schedule.power: means nothing with lr_schedule.name = \"constant\" (it belongs to polynomial)"},
+       "8:9: lr_schedule.power: is ignored with lr_schedule.name = \"constant\" (it belongs to polynomial)"},
       {toy("label_smoothing = 0.1\n"),
-       "7:19: train.label_smoothing: means nothing with train.loss = \"mse\" (it belongs to cross_entropy)"},
+       "7:19: train.label_smoothing: is ignored with train.loss = \"mse\" (it belongs to cross_entropy)"},
       {toy("[model.x]\n"),
        "7:8: model.x: unknown key (its keys: name, classes, hidden, stem, weights, reset_head, freeze, layers)"},
       {model("name = \"resnet18\"\nclasses = 3\nhidden = [4]\n"),
-       "6:10: model.hidden: means nothing with model.name = \"resnet18\" (it belongs to mlp)"},
+       "6:10: model.hidden: is ignored with model.name = \"resnet18\" (it belongs to mlp)"},
       {model("name = \"mlp\"\nclasses = 3\nstem = \"small\"\n"),
-       "6:8: model.stem: means nothing with model.name = \"mlp\" (it "
+       "6:8: model.stem: is ignored with model.name = \"mlp\" (it "
        "belongs to resnet18, resnet34, resnet50, resnet101, resnet152)"},
       {model("name = \"mlp\"\nclasses = 3\n[[model.layers]]\ntype = \"relu\"\n"),
-       "6:1: model.layers: means nothing with model.name = \"mlp\" (it belongs to sequential)"},
+       "6:1: model.layers: is ignored with model.name = \"mlp\" (it belongs to sequential)"},
       {model("name = \"mlp\"\nclasses = 3\nreset_head = true\n"),
-       "6:14: model.reset_head: means nothing without model.weights (give the file to start from)"},
+       "6:14: model.reset_head: is ignored without model.weights (give the file to start from)"},
       {model("name = \"sequential\"\n[[model.layers]]\ntype = \"relu\"\nbias = true\n"),
-       "7:8: model.layers[0].bias: means nothing with type = \"relu\" (it belongs to linear, conv2d)"},
+       "7:8: model.layers[0].bias: is ignored with type = \"relu\" (it belongs to linear, conv2d)"},
       {"model.name = \"toy\"\n[data]\nkind = \"synthetic\"\ntrain = \"a.h5\"\n",
-       "4:9: data.train: means nothing with data.kind = \"synthetic\" (it belongs to hdf5, idx, cifar10, "
+       "4:9: data.train: is ignored with data.kind = \"synthetic\" (it belongs to hdf5, idx, cifar10, "
        "image_folder)"},
       {"model.name = \"toy\"\n[data]\nkind = \"synthetic\"\nfeatures = 10\nimage_size = 8\n",
-       "5:14: data.image_size: means nothing beside data.features (samples are vectors, not images)"},
+       "5:14: data.image_size: is ignored with data.features (samples are vectors, not images)"},
   });
 }
 
@@ -263,7 +263,7 @@ TEST_CASE("overrides are as strict as the file, and say where they are from") {
   check({"run.name=5"}, "--set: run.name: is an integer (must be a string)");
   check({"run.name=a\nb"}, "--set: run.name: this is not a TOML value: a\nb (a value is one line)");
   check({"optimizer.betas=[0.9,0.99]"},
-        "--set: optimizer.betas: means nothing with optimizer.name = \"sgd\" (it belongs to adamw)");
+        "--set: optimizer.betas: is ignored with optimizer.name = \"sgd\" (it belongs to adamw)");
   check({"train.steps=5", "train.epochs=5"}, "--set: train.steps: given beside train.epochs (give one of the two)");
   check({"train.global_batch_size=21", "parallel.microbatches=2"},
         "--set: train.global_batch_size: 21 does not divide into 2 microbatches (20 or 22 do), for one replica");
@@ -279,11 +279,11 @@ TEST_CASE("parallel modes and what belongs to them") {
   const auto parallel = [](const std::string& keys) { return toy("[parallel]\n" + keys); };
   check_all({
       {parallel("schedule = \"gpipe\"\n"),
-       "8:12: parallel.schedule: means nothing with parallel.mode = \"data\" (it belongs to pipeline)"},
+       "8:12: parallel.schedule: is ignored with parallel.mode = \"data\" (it belongs to pipeline)"},
       {parallel("mode = \"model\"\nmicrobatches = 2\n"),
-       "9:16: parallel.microbatches: means nothing with parallel.mode = \"model\" (it belongs to data, pipeline)"},
+       "9:16: parallel.microbatches: is ignored with parallel.mode = \"model\" (it belongs to data, pipeline)"},
       {parallel("mode = \"pipeline\"\nchunks = 2\n"),
-       "9:10: parallel.chunks: means nothing with parallel.schedule = \"1f1b\" (it belongs to interleaved)"},
+       "9:10: parallel.chunks: is ignored with parallel.schedule = \"1f1b\" (it belongs to interleaved)"},
       {parallel("mode = \"model\"\npartition = \"even\"\n"),
        "9:13: parallel.partition: is \"even\" (must be \"auto\" or a list of unit names)"},
       {parallel("mode = \"model\"\npartition = 3\n"),

@@ -78,11 +78,11 @@ TEST_CASE("image keys that are wrong") {
   CHECK(refused("augment = [\"flip\", \"flip\"]\n") ==
         line + "11: data.augment: \"flip\" is there twice (list each once)");
   CHECK(refused("crop_area = [0.1, 1]\n") ==
-        line + "13: data.crop_area: means nothing without \"crop\" in data.augment (add it there)");
+        line + "13: data.crop_area: is ignored without \"crop\" in data.augment (add it there)");
   CHECK(refused("jitter = [0.1, 1, 1]\n") ==
-        line + "10: data.jitter: means nothing without \"jitter\" in data.augment (add it there)");
+        line + "10: data.jitter: is ignored without \"jitter\" in data.augment (add it there)");
   CHECK(refused("augment = [\"crop\"]\ncrop_padding = 4\n") ==
-        "a.toml:7:16: data.crop_padding: means nothing with data.kind = \"image_folder\" (it belongs to hdf5, idx, "
+        "a.toml:7:16: data.crop_padding: is ignored with data.kind = \"image_folder\" (it belongs to hdf5, idx, "
         "cifar10)");
   CHECK(refused("augment = [\"crop\"]\ncrop_area = [0, 1]\n") ==
         "a.toml:7:13: data.crop_area: [0, 1] (the smaller share first, above 0)");
@@ -98,7 +98,7 @@ TEST_CASE("image keys that are wrong") {
   CHECK(refused("max_broken = 1.5\n") ==
         line + "14: data.max_broken: 1.5 is out of range (must be a number from 0 to 1)");
   CHECK(refused("resize = 300\n", "cifar10") ==
-        line + "10: data.resize: means nothing with data.kind = \"cifar10\" (it belongs to hdf5, image_folder)");
+        line + "10: data.resize: is ignored with data.kind = \"cifar10\" (it belongs to hdf5, image_folder)");
 }
 
 TEST_CASE("sizes of training images by epoch") {
@@ -119,12 +119,12 @@ TEST_CASE("sizes of training images by epoch") {
   CHECK(refused("train_sizes = [8, 9, 10]\nsize_milestones = [3, 3]\n") ==
         "a.toml:7:19: data.size_milestones: [3, 3] is not rising (list each epoch once, in order)");
   CHECK(refused("size_milestones = [3]\n") ==
-        "a.toml:6:19: data.size_milestones: means nothing without data.train_sizes (give the sizes there)");
+        "a.toml:6:19: data.size_milestones: is ignored without data.train_sizes (give the sizes there)");
   CHECK(refused("train_sizes = [0]\n").find("data.train_sizes[0]: 0 is out of range") != std::string::npos);
   CHECK(refused("train_sizes = [8, 9]\nsize_milestones = [0]\n").find("data.size_milestones[0]: 0 is out of range") !=
         std::string::npos);
   CHECK(refused("train_sizes = [8]\n", "cifar10") ==
-        "a.toml:6:15: data.train_sizes: means nothing with data.kind = \"cifar10\" (it belongs to synthetic, hdf5, "
+        "a.toml:6:15: data.train_sizes: is ignored with data.kind = \"cifar10\" (it belongs to synthetic, hdf5, "
         "image_folder)");
 }
 

@@ -21,6 +21,7 @@ class RunLog {
 
   void info(std::string_view text) { write("info", text); }
   void warn(std::string_view text) { write("warning", text); }
+  void error(std::string_view text) { write("error", text); }
 
  private:
   void write(std::string_view level, std::string_view text);

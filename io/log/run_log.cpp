@@ -2,7 +2,7 @@
 //
 // One line is one write() to a file opened with O_APPEND. A line that cannot be written, as on a full disk, never stops
 // a run.
-#include "app/train/run_log.h"
+#include "io/log/run_log.h"
 
 #include <fcntl.h>
 #include <unistd.h>
