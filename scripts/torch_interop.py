@@ -210,6 +210,9 @@ def convert(source, target):
 
 def main():
     global np
+    if sys.argv[1:] in (["-h"], ["--help"]):
+        print("usage: torch_interop.py IN OUT\n\nConverts weights between .h5, .pth and .safetensors.")
+        return
     if len(sys.argv) != 3:
         sys.exit("usage: torch_interop.py IN OUT (each .h5, .pth or .safetensors)")
     try:

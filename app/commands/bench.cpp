@@ -20,6 +20,7 @@
 #include "app/commands/commands.h"
 #include "app/train/batch_feed.h"
 #include "layers/base/clock.h"
+#include "layers/base/counted.h"
 #include "layers/base/error.h"
 #include "layers/base/median.h"
 #include "parallel/engine/batch_transfer.h"
@@ -212,15 +213,19 @@ Json machine_json(const World& world, const Run& run) {
           {"mpi", World::mpi_version()}};
 }
 
-void print_head(const World& world, const Run& run, bool data) {
-  std::cout << run.backend->description() << ", " << world.size() << (world.size() == 1 ? " rank" : " ranks") << "\n";
+// device_varies: the points have options of [device], so that a description of one is none of the others.
+void print_head(const World& world, const Run& run, bool data, bool device_varies) {
+  std::cout << fmt::format("{}, {}\n",
+                           device_varies ? run.backend->name() + " with the device options of each point"
+                                         : run.backend->description(),
+                           counted(world.size(), "rank"));
   if (data) {
     std::cout << fmt::format("{:<40} {:>3} {:>14} {:>10} {:>10} {:>12}\n", "point", "run", "loader threads", "batch ms",
-                             "images/s", "CPU ms/image");
+                             "samples/s", "CPU ms/sample");
     return;
   }
   std::cout << fmt::format("{:<40} {:>3} {:>10} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9}\n", "point", "run", "step ms",
-                           "images/s", "forward", "backward", "comm wait", "optimizer", "peak MiB");
+                           "samples/s", "forward", "backward", "comm wait", "optimizer", "peak MiB");
 }
 
 class Bench {
@@ -236,7 +241,12 @@ class Bench {
     auto run = build_run(world_, ranks, load_point(ranks, arguments_.config, overrides));
     if (results_.empty() && run->is_root()) {
       document_["machine"] = machine_json(world_, *run);
-      print_head(world_, *run, arguments_.data);
+      const bool device_varies = std::any_of(arguments_.sweeps.begin(), arguments_.sweeps.end(),
+                                             [](const Sweep& sweep) { return sweep.key.starts_with("device."); }) ||
+                                 std::any_of(arguments_.cases.begin(), arguments_.cases.end(), [](const auto& words) {
+                                   return words.find("device.") != std::string::npos;
+                                 });
+      print_head(world_, *run, arguments_.data, device_varies);
     }
     Json result{{"case", point.words}, {"overrides", Json::object()}, {"ranks", ranks.size()}, {"repeat", repeat}};
     for (const std::string& item : point.overrides) {

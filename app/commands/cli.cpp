@@ -23,7 +23,7 @@ constexpr auto kCommands = std::to_array<std::string_view>(
 
 void add_config(CLI::App* command, std::string& config, std::vector<std::string>& overrides) {
   command->add_option("CONFIG", config, "the run, a TOML file")->required();
-  command->add_option("--set", overrides, "SECTION.KEY=VALUE: a value that wins over the file's; may be repeated")
+  command->add_option("--set", overrides, "SECTION.KEY=VALUE: a value that wins over the file's; -SECTION.KEY leaves a key out; may be repeated")
       ->allow_extra_args(false)
       ->type_name("KEY=VALUE");
 }
@@ -89,6 +89,30 @@ CLI::App* add_pack_command(CLI::App& app, PackArguments& pack) {
       ->capture_default_str();
   command->add_flag("--force", pack.force, "replace OUT, or its shards, when it is there");
   return command;
+}
+
+// "--set -KEY" as "--set=-KEY": alone it would look like an option.
+std::vector<std::string> joined_overrides(std::vector<std::string> words) {
+  for (std::size_t i = 0; i + 1 < words.size(); ++i) {
+    const std::string& next = words[i + 1];
+    if (words[i] != "--set" || !next.starts_with('-') || next.find('.') == std::string::npos) continue;
+    words[i] += "=" + next;
+    words.erase(words.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+  }
+  return words;
+}
+
+// Throws the usage Error about arguments that the command has not, in the order of the command line.
+[[noreturn]] void refuse_extras(const CLI::App& command, const std::vector<std::string>& words) {
+  const std::vector<std::string> extras = command.remaining(true);
+  std::vector<std::string> ordered;
+  for (const std::string& word : words) {
+    if (std::find(extras.begin(), extras.end(), word) != extras.end()) ordered.push_back(word);
+  }
+  const std::string name = command.get_name();
+  const std::string hint = name == "launch" ? launch_hint(ordered) : "";
+  fail_usage("{}: {} not expected: {} ({})", name, ordered.size() == 1 ? "this argument was" : "these arguments were",
+             fmt::join(ordered, " "), hint.empty() ? fmt::format("see convoy {} --help", name) : hint);
 }
 
 // The command behind "--" of launch: a training. The arguments after "slurm-job".
@@ -170,10 +194,11 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   CLI::App* launch_app = add_launch_command(app, launch);
 
   EvalArguments eval;
-  CLI::App* eval_app = app.add_subcommand("eval", "loss, top-1 and top-5 of a checkpoint on the validation data");
+  CLI::App* eval_app = app.add_subcommand("eval", "loss and accuracy (or MAE and R2) of a checkpoint on the validation data");
   add_config(eval_app, eval.config, eval.overrides);
-  eval_app->add_option("--checkpoint", eval.checkpoint, "the HDF5 file with the weights")
-      ->required()
+  eval_app->add_option("--checkpoint", eval.checkpoint,
+                       "an HDF5 file with the weights, newest, best, or the folder of a run; default, where CONFIG is "
+                       "such a folder: its newest")
       ->type_name("FILE");
 
   BenchArguments bench;
@@ -245,7 +270,8 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   InspectArguments inspect;
   CLI::App* inspect_app =
       app.add_subcommand("inspect", "show what a checkpoint or data file holds, or what data a config trains on");
-  inspect_app->add_option("FILE", inspect.file, "an HDF5 file, or a run's TOML file")->required();
+  inspect_app->add_option("FILE", inspect.file,
+                           "an HDF5 file, a run's folder (or RUN/newest, RUN/best), or a run's TOML file")->required();
   inspect_app
       ->add_option("--images", inspect.images, "of a config: draw the first N training samples as they are trained on")
       ->check(many)
@@ -278,10 +304,16 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
       launches ? std::find_if(argv, end, [](const char* word) { return std::string_view(word) == "--"; }) : end;
   const std::vector<std::string> launched(dashes == end ? end : dashes + 1, end);
   try {
-    app.parse(static_cast<int>(dashes - argv), argv);
+    const std::vector<std::string> words = joined_overrides({argv, dashes});
+    std::vector<const char*> pointers;
+    for (const std::string& word : words) pointers.push_back(word.c_str());
+    app.parse(static_cast<int>(pointers.size()), pointers.data());
   } catch (const CLI::CallForHelp&) {
     std::cout << app.help() << std::flush;
     return std::nullopt;
+  } catch (const CLI::ExtrasError&) {
+    const auto used = app.get_subcommands();
+    refuse_extras(used.empty() ? app : *used.front(), {argv, argv + argc});
   } catch (const CLI::ParseError& error) {
     const auto used = app.get_subcommands();
     fail_usage("{} (see convoy {}--help)", error.what(), used.empty() ? "" : used.front()->get_name() + " ");

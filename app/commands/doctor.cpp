@@ -56,8 +56,9 @@ void check_threads(Report& report) {
   const CpuMask mask = current_cpu_mask();
   const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
   const std::string bound = fmt::format("{} of {} CPUs may be used ({})", mask.count(), cpus, mask.str());
-  const bool launched = read_launch_facts(process_environment()).open_mpi_size > 1;
-  if (mask.count() == 1 && cpus > 1) {
+  const LaunchFacts facts = read_launch_facts(process_environment());
+  const bool launched = facts.open_mpi_size > 1;
+  if (mask.count() == 1 && cpus > std::max(1, facts.open_mpi_size)) {  // else each rank has its core
     report.warn("binding",
                 bound + (launched ? ": with fewer ranks than cores, use mpirun --bind-to none or --map-by slot:PE=N"
                                   : ": only one thread will compute; look for taskset or a job's limit"));

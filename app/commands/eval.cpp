@@ -1,35 +1,65 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // convoy eval: validation loss, top-1 and top-5 of a checkpoint, or of any HDF5 file with a /model group.
+#include <cmath>
 #include <iostream>
 #include <utility>
 
+#include "app/build/build_model.h"
+#include "app/build/find_checkpoint.h"
 #include "app/build/run_state.h"
 #include "app/commands/commands.h"
 #include "app/train/broken_report.h"
 #include "app/train/evaluate.h"
+#include "layers/base/counted.h"
 #include "layers/base/error.h"
+#include "parallel/comm/agree.h"
 
 namespace convoy {
 
+namespace {
+
+std::string number_line(const char* name, double value) {
+  return std::isnan(value) ? fmt::format("{:<6} nan\n", name) : fmt::format("{:<6} {:.9g}\n", name, value);
+}
+
+}  // namespace
+
 int eval_command(World& world, const EvalArguments& arguments) {
-  LoadedConfig loaded = load_config(world.ranks(), arguments.config, arguments.overrides);
+  const bool of_run = is_run_folder(arguments.config);
+  const std::string path = of_run ? arguments.config + "/config.toml" : arguments.config;
+  if (arguments.checkpoint.empty() && !of_run) {
+    fail_usage("eval: --checkpoint is missing (a file, newest, best, or a run's folder; a run's folder in place of the "
+               "config has its newest)");
+  }
+  LoadedConfig loaded = load_config(world.ranks(), path, arguments.overrides);
   DataOptions& read = loaded.config.data;  // as validation is, should it evaluate on the training data
   read.augment.clear();
   read.train_sizes.clear();
   read.size_milestones.clear();
   const auto run = build_run(world, world.ranks(), std::move(loaded));
-  load_model(*run, arguments.checkpoint);
+  const std::string run_of = of_run ? arguments.config : run_folder(run->config);
+  const std::string checkpoints = of_run && run->config.checkpoint.dir.empty() ? run_of + "/checkpoints"
+                                                                               : checkpoint_folder(run->config);
+  const auto find = [&] {
+    return find_checkpoint(arguments.checkpoint.empty() ? "newest" : arguments.checkpoint, run_of, checkpoints);
+  };
+  const std::string file = on_root(*run->communicator, find, "finding the checkpoint");
+  load_model(*run, file);
   const bool held_out = run->validation != nullptr;
   const Dataset& data = held_out ? *run->validation : *run->train;
   const EvalResult result = evaluate(*run, data);
   if (!run->is_root()) return 0;
+  for (const std::string& note : run->notes) std::cout << note << "\n";
   for (const std::string& warning : result.warnings) print_warning(warning);
-  std::cout << fmt::format("{} on {} samples of {}\n", arguments.checkpoint, result.samples,
+  std::cout << fmt::format("{} on {} of {}\n", file, counted(result.samples, "sample"),
                            held_out ? "data.validation" : "data.train (no data.validation in the config)")
-            << fmt::format("loss   {:.9g}\n", result.loss);
-  if (data.target_size() == 0) {
-    std::cout << fmt::format("top-1  {:.4f} %\ntop-5  {:.4f} %\n", 100 * result.top1, 100 * result.top5);
+            << number_line("loss", result.loss);
+  if (data.target_size() > 0) {
+    std::cout << number_line("MAE", result.mae) << number_line("R2", result.r2);
+  } else {
+    std::cout << fmt::format("top-1  {:.4f} %\n", 100 * result.top1);
+    if (output_size(run->config, *run->train) > 5) std::cout << fmt::format("top-5  {:.4f} %\n", 100 * result.top5);
   }
   std::cout << std::flush;
   return 0;

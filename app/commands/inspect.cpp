@@ -10,6 +10,7 @@
 #include <limits>
 #include <map>
 
+#include "app/build/find_checkpoint.h"
 #include "app/commands/commands.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/data/shards.h"
@@ -122,13 +123,21 @@ void inspect_file(const std::string& path) {
   const std::string problem = checkpoint ? checkpoint_problem(path) : "";
   if (!problem.empty()) fail("{}", problem);
   if (damaged > 0) fail("{}: {} of {} data sets are damaged", path, damaged, checks.size());
-  if (checkpoint) fmt::print("the checkpoint is valid\n");
+  if (!checkpoint) return;
+  for (const HostTensor& tensor : read_checkpoint(path).model) {
+    if (!tensor.all_finite()) {
+      fail("{}: {} has values that are not finite (nan or infinite): the run had failed; take an earlier checkpoint",
+           path, tensor.name);
+    }
+  }
+  fmt::print("the checkpoint is valid\n");
 }
 
 }  // namespace
 
 int inspect_command(const InspectArguments& arguments) {
-  const std::string& path = arguments.file;
+  const std::string path =
+      is_shard_pattern(arguments.file) ? arguments.file : find_checkpoint(arguments.file, ".", "./checkpoints");
   if (is_config(path)) return inspect_data_command(arguments);
   if (arguments.images > 0 || !arguments.overrides.empty()) {
     fail_usage("inspect: {} is no config: --images and --set are for a run's TOML file", path);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/commands/launch_options.h"
 
+#include <array>
 #include <charconv>
+#include <utility>
 
 #include "layers/base/error.h"
 
@@ -21,6 +23,30 @@ int parse_nodes(std::string_view text, const std::string& whole) {
 }
 
 }  // namespace
+
+std::string launch_hint(const std::vector<std::string>& words) {
+  using Pair = std::pair<std::string_view, std::string_view>;
+  constexpr auto kSpellings = std::to_array<Pair>({{"--nnodes", "--nodes"},
+                                                   {"--nproc_per_node", "--nproc-per-node"},
+                                                   {"--max_restarts", "--max-restarts"},
+                                                   {"-n", "--nproc-per-node"},
+                                                   {"-np", "--nproc-per-node"},
+                                                   {"--hostfile", "--hosts"},
+                                                   {"--rdzv-endpoint", "--hosts"},
+                                                   {"--rdzv_endpoint", "--hosts"}});
+  for (const std::string& word : words) {
+    const std::string_view name = std::string_view(word).substr(0, word.find('='));
+    for (const auto& [theirs, ours] : kSpellings) {
+      if (name == theirs) return fmt::format("{} is called {} here", theirs, ours);
+    }
+  }
+  for (const std::string& word : words) {
+    if (word == "train" || word.ends_with(".toml")) {
+      return "what to start stands behind --: convoy launch [OPTIONS] -- train CONFIG ...";
+    }
+  }
+  return "";
+}
 
 CLI::App* add_launch_command(CLI::App& app, LaunchOptions& options) {
   LaunchArguments& a = options.arguments;

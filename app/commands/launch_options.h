@@ -19,6 +19,10 @@ struct LaunchOptions {
   std::string nodes = "1";
 };
 
+/// What was meant by arguments that launch has not: torchrun's spellings, a training without "--" before it. Empty if
+/// they mean nothing known.
+[[nodiscard]] std::string launch_hint(const std::vector<std::string>& words);
+
 CLI::App* add_launch_command(CLI::App& app, LaunchOptions& options);
 
 /// After parsing. `words` are those behind `--`, and `train` what the program's parser made of them.

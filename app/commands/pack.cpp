@@ -12,6 +12,7 @@
 #include "app/train/progress.h"
 #include "app/train/stop.h"
 #include "io/pack/packer.h"
+#include "layers/base/counted.h"
 #include "layers/base/error.h"
 #include "layers/base/random.h"
 
@@ -62,12 +63,12 @@ PackTask task_of(const PackArguments& a, const PackSource& source, const PackOut
 }
 
 std::string facts(const PackOutput& output, const PackResult& result, std::int64_t classes, double seconds) {
-  std::string text = fmt::format("{}: {} samples", output.name(), result.training + result.validation);
+  std::string text = fmt::format("{}: {}", output.name(), counted(result.training + result.validation, "sample"));
   if (result.validation > 0) {
     text += fmt::format(" ({} in /train, {} in /validation)", result.training, result.validation);
   }
   if (result.broken > 0) text += fmt::format(", {} broken ones left out", result.broken);
-  return text + fmt::format(", {} classes, {} bytes, {:.1f} s, {:.0f} images/s", classes, result.bytes, seconds,
+  return text + fmt::format(", {}, {} bytes, {:.1f} s, {:.0f} images/s", counted(classes, "class"), result.bytes, seconds,
                             static_cast<double>(result.packed_here) / std::max(seconds, 1e-9));
 }
 
@@ -88,7 +89,10 @@ int pack_command(const PackArguments& arguments) {
   std::int64_t first = -1;
   PackHooks hooks;
   hooks.progress = [&](std::int64_t done) {
-    if (first < 0) first = done;
+    if (first < 0) {  // where it begins, or resumes
+      first = done;
+      return;
+    }
     progress.images(done, static_cast<double>(done - first) / std::max(elapsed(), 1e-9));
   };
   hooks.message = [&](const std::string& text) { progress.message(text); };

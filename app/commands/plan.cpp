@@ -34,7 +34,7 @@ std::string describe_layout(const Layout& layout) {
 
 void print_head() {
   std::cout << fmt::format("{:<10} {:<36} {:>12} {:>10} {:>11} {:>13} {:>7} {:>10}\n", "ranks", "replicas x stages",
-                           "microbatches", "samples", "step ms", "images/s", "bubble", "GB/rank");
+                           "microbatches", "samples", "step ms", "samples/s", "bubble", "GB/rank");
 }
 
 void print_row(const std::string& label, const Prediction& p) {

@@ -8,6 +8,7 @@
 #include "app/config/config_printer.h"
 #include "app/train/run_lock.h"
 #include "app/train/trainer.h"
+#include "layers/base/counted.h"
 
 namespace convoy {
 
@@ -17,31 +18,52 @@ std::string describe_schedule(const Config& c, const Schedule& schedule) {
   switch (c.parallel.mode) {
     case ParallelMode::kData: return "data parallel";
     case ParallelMode::kScatter: return "scattered from rank 0";
-    case ParallelMode::kModel: return fmt::format("model parallel, {} stages", schedule.stages);
+    case ParallelMode::kModel: return "model parallel, " + counted(schedule.stages, "stage");
     case ParallelMode::kPipeline: break;
   }
-  return fmt::format("pipeline, {} stages, {}, {} microbatches", schedule.stages, schedule.name, schedule.microbatches);
+  return fmt::format("pipeline, {}, {}, {}", counted(schedule.stages, "stage"), schedule.name,
+                     counted(schedule.microbatches, "microbatch"));
+}
+
+// Which weights were loaded, and which parts learn; nothing for a model that learns as a whole from random weights.
+void print_learning(const Run& run) {
+  if (!run.loaded_weights.empty()) std::cout << fmt::format("weights    {}\n", run.loaded_weights);
+  std::vector<std::string> frozen;
+  std::int64_t learned = 0, all = 0;
+  for (const UnitInfo& unit : run.model->units()) {
+    all += unit.parameters();
+    if (unit.frozen) {
+      frozen.push_back(unit.name);
+    } else {
+      learned += unit.parameters();
+    }
+  }
+  if (frozen.empty()) return;
+  std::cout << fmt::format("frozen     {} ({} of {}); {} of {} learn\n", fmt::join(frozen, ", "), frozen.size(),
+                           counted(run.model->units().size(), "unit"), learned, counted(all, "parameter"));
 }
 
 void print_plan(Run& run, const RunState& state) {
   const Config& c = run.config;
   const Mesh& mesh = run.layout.mesh;
   const auto parts = mesh.replicas() * run.layout.schedule.microbatches;
-  std::cout << fmt::format("model      {}: {} units, {} parameters, {} -> {}\n", c.model.name,
-                           run.model->units().size(), run.model->parameter_count(), run.model->input_shape().str(),
+  std::cout << fmt::format("model      {}: {}, {}, {} -> {}\n", c.model.name, counted(run.model->units().size(), "unit"),
+                           counted(run.model->parameter_count(), "parameter"), run.model->input_shape().str(),
                            run.model->output_shape().str())
             << fmt::format("device     {}{}\n", run.backend->description(),
                            run.device.no_gpu.empty() ? "" : fmt::format(" (no GPU: {})", run.device.no_gpu))
-            << fmt::format("ranks      {} = {} replicas x {} stages\n", mesh.ranks(), mesh.replicas(), mesh.stages())
+            << fmt::format("ranks      {} = {} x {}\n", mesh.ranks(), counted(mesh.replicas(), "replica"),
+                           counted(mesh.stages(), "stage"))
             << fmt::format("mode       {}\n", describe_schedule(c, run.layout.schedule));
   if (mesh.stages() > 1) {
     const std::vector<std::string> stages = describe_stages(run.layout, run.model->units());
     for (std::size_t i = 0; i < stages.size(); ++i) std::cout << fmt::format("stage {:<4} {}\n", i, stages[i]);
   }
-  std::cout << fmt::format("batch      {} = {} parts of {}\n", c.train.global_batch_size, parts,
+  print_learning(run);
+  std::cout << fmt::format("batch      {} = {} of {}\n", c.train.global_batch_size, counted(parts, "part"),
                            c.train.global_batch_size / parts)
-            << fmt::format("data       {} samples, {} steps an epoch, {} steps in all\n", run.train->size(),
-                           run.plan.steps_per_epoch(), run.total_steps)
+            << fmt::format("data       {}, {} an epoch, {} in all\n", counted(run.train->size(), "sample"),
+                           counted(run.plan.steps_per_epoch(), "step"), counted(run.total_steps, "step"))
             << fmt::format("run        {}\n", run_folder(c))
             << fmt::format("start      {}\n", state.source.empty()
                                                   ? "fresh"

@@ -15,23 +15,19 @@ namespace convoy {
 namespace {
 
 /// Parses "x = TEXT"; nothing unless that is one TOML value.
-std::unique_ptr<toml::table> parse_value(std::string_view text, std::string* problem) {
-  if (text.find('\n') != std::string_view::npos) {
-    *problem = "a value is one line";
-    return nullptr;
-  }
+std::unique_ptr<toml::table> parse_value(std::string_view text) {
+  if (text.find('\n') != std::string_view::npos) return nullptr;
   try {
     return std::make_unique<toml::table>(toml::parse("x = " + std::string(text)));
-  } catch (const toml::parse_error& error) {
-    *problem = error.description();
+  } catch (const toml::parse_error&) {
     return nullptr;
   }
 }
 
 /// Whether text that is no TOML was meant as a string: it does not begin like a list, a table or a quoted string.
 bool bare_word(std::string_view text) {
-  return !text.empty() && std::string_view("[{\"'#").find(text.front()) == std::string_view::npos &&
-         text.find('\n') == std::string_view::npos;
+  return text.empty() || (std::string_view("[{\"'#").find(text.front()) == std::string_view::npos &&
+                          text.find('\n') == std::string_view::npos);
 }
 
 std::string_view trimmed(std::string_view text) {
@@ -57,16 +53,13 @@ ConfigSource::ConfigSource(std::string_view text, std::string path, const std::v
   for (const std::string& override : overrides) lay_over(override);
 }
 
-void ConfigSource::lay_over(const std::string& override) {
-  const std::size_t equals = override.find('=');
-  const std::string key(trimmed(std::string_view(override).substr(0, equals)));
+toml::table& ConfigSource::section_of(const std::string& key, const std::string& override) {
   const std::size_t dot = key.find('.');
-  if (equals == std::string::npos || dot == std::string::npos || dot == 0 || dot + 1 == key.size()) {
-    fail_usage("--set: \"{}\" is not an override (write section.key=value)", override);
+  if (dot == std::string::npos || dot == 0 || dot + 1 == key.size()) {
+    fail_usage("--set: \"{}\" is not an override (write section.key=value, or -section.key to leave a key out)",
+               override);
   }
-  const std::string section = key.substr(0, dot), name = key.substr(dot + 1);
-  const std::string_view text = trimmed(std::string_view(override).substr(equals + 1));
-
+  const std::string section = key.substr(0, dot);
   if (!root_.contains(section)) {
     root_.insert(section, toml::table{});
     overridden_.insert(section);
@@ -76,17 +69,44 @@ void ConfigSource::lay_over(const std::string& override) {
     fail_usage("{}: {}: is {} (must be a section, [{}])", place(section), section, type_name(*root_.get(section)),
                section);
   }
-  std::string problem;
-  if (const auto parsed = parse_value(text, &problem)) {
-    parsed->get("x")->visit([&](auto& value) { table->insert_or_assign(name, std::move(value)); });
-  } else if (bare_word(text)) {
-    table->insert_or_assign(name, std::string(text));
-  } else {
-    fail_usage("--set: {}: this is not a TOML value: {} ({})", key, text.empty() ? "nothing" : text, problem);
-  }
+  return *table;
+}
+
+void ConfigSource::leave_out(const std::string& key) {
+  toml::table& table = section_of(key, "-" + key);
+  const auto found = table.find(key.substr(key.find('.') + 1));
+  if (found == table.end()) fail_usage("--set: -{}: {} does not give this key (leave the override out)", key, path_);
+  table.erase(found);
   overridden_.insert(key);
-  if (key == "train.epochs" && !overridden("train.steps")) table->erase("steps");
-  if (key == "train.steps" && !overridden("train.epochs")) table->erase("epochs");
+}
+
+void ConfigSource::lay_over(const std::string& override) {
+  const std::size_t equals = override.find('=');
+  if (override.starts_with('-') && equals == std::string::npos) {
+    leave_out(std::string(trimmed(std::string_view(override).substr(1))));
+    return;
+  }
+  const std::string key(trimmed(std::string_view(override).substr(0, equals)));
+  toml::table& table = section_of(equals == std::string::npos ? "" : key, override);
+  const std::string name = key.substr(key.find('.') + 1);
+  const std::string_view text = trimmed(std::string_view(override).substr(equals + 1));
+  if (const auto parsed = parse_value(text)) {
+    parsed->get("x")->visit([&](auto& value) { table.insert_or_assign(name, std::move(value)); });
+  } else if (bare_word(text)) {
+    table.insert_or_assign(name, std::string(text));
+  } else {
+    fail_usage("--set: {}: {} is not a value (a number, true, false, a word, \"text in quotes\", or a list [a, b])", key,
+               text);
+  }
+  texts_[key] = text;
+  overridden_.insert(key);
+  if (key == "train.epochs" && !overridden("train.steps")) table.erase("steps");
+  if (key == "train.steps" && !overridden("train.epochs")) table.erase("epochs");
+}
+
+const std::string* ConfigSource::override_text(std::string_view key) const {
+  const auto found = texts_.find(key);
+  return found == texts_.end() ? nullptr : &found->second;
 }
 
 bool ConfigSource::overridden(std::string_view key) const {
@@ -98,6 +118,7 @@ bool ConfigSource::overridden(std::string_view key) const {
 
 std::string ConfigSource::place(std::string_view key, const toml::source_region& region) const {
   if (overridden(key)) return "--set";
+  if (region.begin.line == 0) return path_ + ":1:1";  // a table that no line of the file begins
   return fmt::format("{}:{}:{}", path_, region.begin.line, region.begin.column);
 }
 

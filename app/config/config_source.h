@@ -6,6 +6,7 @@
 
 #include <toml++/toml.h>
 
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
@@ -15,7 +16,7 @@ namespace convoy {
 
 class ConfigSource {
  public:
-  /// `path` is for messages; `overrides` are "section.key=value".
+  /// `path` is for messages; `overrides` are "section.key=value", or "-section.key" to leave a key out.
   ConfigSource(std::string_view text, std::string path, const std::vector<std::string>& overrides);
 
   [[nodiscard]] const toml::table& root() const { return root_; }
@@ -26,15 +27,20 @@ class ConfigSource {
   [[nodiscard]] std::string place(std::string_view key) const;
   /// The same for the node or key that `region` belongs to, in the section or key `key`.
   [[nodiscard]] std::string place(std::string_view key, const toml::source_region& region) const;
+  /// What an override gave for this key, as it was written; null for other keys.
+  [[nodiscard]] const std::string* override_text(std::string_view key) const;
   /// "FILE:LINE" or "--set"; only of keys that are there.
   [[nodiscard]] std::string origin(std::string_view key) const;
 
  private:
   void lay_over(const std::string& override);
+  void leave_out(const std::string& key);
+  toml::table& section_of(const std::string& key, const std::string& override);
   [[nodiscard]] bool overridden(std::string_view key) const;
 
   std::string path_;
   toml::table root_;
+  std::map<std::string, std::string, std::less<>> texts_;  ///< of overridden keys
   std::set<std::string, std::less<>> overridden_;  ///< "section.key", and "section" when the file has no such section
 };
 

@@ -18,6 +18,12 @@ void ValueReader::refuse_type(const std::string& path, const toml::node& node, c
   refuse(path, fmt::format("is {} (must be {})", type_name(node), wanted));
 }
 
+const std::string* ValueReader::text_of(const toml::node& node, const std::string& path) const {
+  if (node.is_string()) return &node.as_string()->get();
+  const bool one_value = !node.is_array() && !node.is_table();
+  return one_value ? source_.override_text(path) : nullptr;
+}
+
 void ValueReader::refuse_word(const std::string& path, const std::string& word, std::span<const std::string_view> known,
                               const std::string& wanted) const {
   const std::string near = did_you_mean(word, known);
@@ -58,8 +64,9 @@ void ValueReader::read(const toml::node& node, double& field, const Rule& rule, 
 
 void ValueReader::read(const toml::node& node, std::string& field, const Rule& rule, const std::string& path) const {
   const std::string wanted = describe<std::string>(rule);
-  if (!node.is_string()) refuse_type(path, node, wanted);
-  field = node.as_string()->get();
+  const std::string* const given = text_of(node, path);
+  if (given == nullptr) refuse_type(path, node, wanted);
+  field = *given;
   if (std::any_of(field.begin(), field.end(), [](unsigned char c) { return c < ' ' || c == 127; })) {
     refuse(path, "has a control character in it (must be plain text)");
   }
@@ -135,8 +142,9 @@ void ValueReader::read(const toml::node& node, std::optional<std::int64_t>& fiel
 void ValueReader::read(const toml::node& node, std::optional<std::chrono::seconds>& field, const Rule& rule,
                        const std::string& path) const {
   const std::string wanted = describe<std::optional<std::chrono::seconds>>(rule);
-  if (!node.is_string()) refuse_type(path, node, wanted);
-  const std::string& text = node.as_string()->get();
+  const std::string* const given = text_of(node, path);
+  if (given == nullptr) refuse_type(path, node, wanted);
+  const std::string& text = *given;
   field = parse_duration(text);
   if (!field && !text.empty()) refuse(path, fmt::format("\"{}\" is not a time above zero (must be {})", text, wanted));
 }

@@ -71,6 +71,9 @@ class ValueReader {
                                 std::span<const std::string_view> known, const std::string& wanted) const;
   void find_file(std::string& field, const Rule& rule, const std::string& path) const;
 
+  /// The text of the value, if it is a string, or an override that reads like something else: run.name=2024.
+  [[nodiscard]] const std::string* text_of(const toml::node& node, const std::string& path) const;
+
   const ConfigSource& source_;
   InputFiles files_;
 };

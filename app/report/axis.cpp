@@ -80,7 +80,7 @@ std::vector<Tick> Axis::ticks(int about) const {
     const double value = i * step;
     if (value == 0) {
       result.push_back({0, "0"});
-    } else if (decimals > 4) {
+    } else if (decimals > 4 || std::abs(value) >= 1e15) {
       result.push_back({value, fmt::format("{:.3g}", value)});
     } else {
       result.push_back({value, fmt::format("{:.{}f}{}", value / prefix.size, decimals, prefix.symbol)});
@@ -109,6 +109,7 @@ std::vector<Tick> Axis::log_ticks(int about) const {
 std::string short_number(double value) {
   if (std::isnan(value)) return "-";
   if (std::isinf(value)) return value > 0 ? "infinity" : "-infinity";
+  if (std::abs(value) >= 1e15) return fmt::format("{:.4g}", value);  // beyond the prefixes
   const MetricPrefix prefix = prefix_of(std::abs(value));
   return fmt::format("{:.4g}{}", value / prefix.size, prefix.symbol);
 }

@@ -82,7 +82,7 @@ std::string summary_table(const std::vector<ReportRun>& runs) {
   std::string html =
       "<div class=\"scroll\"><table><thead><tr><th>run</th><th>state</th><th>ranks = replicas \xC3\x97 stages</th><th "
       "class=\"number\">steps</th><th class=\"number\">epochs</th><th class=\"number\">train loss</th><th "
-      "class=\"number\">best top&#8209;1</th><th class=\"number\">images/s</th><th class=\"number\">time</th><th "
+      "class=\"number\">best top&#8209;1</th><th class=\"number\">samples/s</th><th class=\"number\">time</th><th "
       "class=\"number\">restarts</th></tr></thead><tbody>\n";
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const Summary s = summarize_run(runs[i]);

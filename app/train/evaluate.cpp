@@ -1,12 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/train/evaluate.h"
 
-#include <array>
+#include <limits>
 
 #include "app/train/broken_report.h"
 #include "io/data/loader.h"
 
 namespace convoy {
+
+namespace {
+
+enum Sum : std::size_t { kLoss, kFirst, kSecond, kNews, kTargets };  // kTargets: of each output a sum and one of squares
+
+// Adds to sums [2 * outputs] those of the targets and their squares, around the first target of the data, which keeps
+// the difference of the two exact.
+void add_targets(const Batch& batch, const std::vector<float>& pivot, std::span<double> sums) {
+  if (batch.targets == nullptr) return;
+  const auto outputs = static_cast<std::size_t>(batch.target_size);
+  for (std::int64_t n = 0; n < batch.samples; ++n) {
+    for (std::size_t k = 0; k < outputs; ++k) {
+      const double distance = static_cast<double>(batch.targets[n * batch.target_size + static_cast<std::int64_t>(k)]) -
+                              static_cast<double>(pivot[k]);
+      sums[2 * k] += distance;
+      sums[2 * k + 1] += distance * distance;
+    }
+  }
+}
+
+double squared_distances(std::span<const double> sums, double samples) {
+  double total = 0;
+  for (std::size_t k = 0; k + 1 < sums.size(); k += 2) total += sums[k + 1] - sums[k] * sums[k] / samples;
+  return total;
+}
+
+}  // namespace
 
 EvalResult evaluate(Run& run, const Dataset& data) {
   const LoaderOptions options = evaluation_loader(run);
@@ -15,18 +42,34 @@ EvalResult evaluate(Run& run, const Dataset& data) {
   Loader loader(data, sampler, options);
   const std::int64_t steps = BatchPlan{data.size(), options.global_batch, false}.steps_per_epoch();
 
-  std::array<double, 4> sums{};
+  const auto outputs = static_cast<std::size_t>(data.target_size());
+  std::vector<float> pivot(outputs);
+  if (outputs > 0) data.read(0, nullptr, nullptr, pivot.data());
+  std::vector<double> sums(kTargets + 2 * outputs);
   for (std::int64_t i = 0; i < steps; ++i) {
-    const LossTotals totals = run.runner->evaluate(loader.next().microbatches);
-    sums[0] += totals.loss;
-    sums[1] += totals.top1;
-    sums[2] += totals.top5;
+    const auto& microbatches = loader.next().microbatches;
+    for (const Batch& batch : microbatches) add_targets(batch, pivot, std::span(sums).subspan(kTargets));
+    const LossTotals totals = run.runner->evaluate(microbatches);
+    sums[kLoss] += totals.loss;
+    sums[kFirst] += totals.top1;
+    sums[kSecond] += totals.top5;
   }
-  sums[3] = broken_news(data);
+  sums[kNews] = broken_news(data);
   run.communicator->all_reduce(std::span<double>(sums), ReduceOp::kSum, "evaluation sums");
   const auto n = static_cast<double>(data.size());
-  EvalResult result{sums[0] / n, sums[1] / n, sums[2] / n, data.size(), {}};
-  if (sums[3] > 0) result.warnings = share_broken(*run.communicator, data);
+  EvalResult result;
+  result.loss = sums[kLoss] / n;
+  result.samples = data.size();
+  if (outputs == 0) {
+    result.top1 = sums[kFirst] / n;
+    result.top5 = sums[kSecond] / n;
+  } else {
+    const double spread = squared_distances(std::span(sums).subspan(kTargets), n);
+    const double errors = sums[kLoss] * static_cast<double>(outputs);  // of mse, the one loss with float targets
+    result.mae = sums[kFirst] / n;
+    result.r2 = spread > 0 ? 1 - errors / spread : std::numeric_limits<double>::quiet_NaN();
+  }
+  if (sums[kNews] > 0) result.warnings = share_broken(*run.communicator, data);
   return result;
 }
 

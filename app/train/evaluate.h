@@ -3,14 +3,22 @@
 // One pass over a data set in evaluation mode: every sample exactly once, on any number of ranks.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "app/build/build_run.h"
 
 namespace convoy {
 
+/// Means over all samples. With class labels top1 and top5 are shares in [0, 1]; with float targets mae is the mean
+/// absolute error, and r2 the coefficient of determination: 1 - squared errors / squared distances of the targets from
+/// their means, both summed over samples and outputs (sklearn.metrics.r2_score, multioutput="variance_weighted").
 struct EvalResult {
-  double loss = 0, top1 = 0, top5 = 0;  ///< means over all samples; top1 and top5 are shares in [0, 1]
+  double loss = 0;
+  double top1 = 0, top5 = 0;
+  double mae = 0, r2 = 0;
   std::int64_t samples = 0;
-  std::vector<std::string> warnings;  ///< of broken samples
+  std::vector<std::string> warnings;  ///< of samples with something wrong
 };
 
 /// Returns the same result on every rank. The loss has no label smoothing. Collective.

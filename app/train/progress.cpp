@@ -49,7 +49,7 @@ std::size_t columns_of(std::FILE* out) {
 
 std::string progress_line(const ProgressState& s) {
   std::string line = s.packing ? fmt::format("image {}/{}  {:.1f} images/s", s.step, s.total_steps, s.images_per_second)
-                               : fmt::format("epoch {}/{}  step {}/{}  loss {:.4f}  {:.1f} images/s", s.epoch + 1,
+                               : fmt::format("epoch {}/{}  step {}/{}  loss {:.4f}  {:.1f} samples/s", s.epoch + 1,
                                              s.epochs, s.step, s.total_steps, s.loss, s.images_per_second);
   if (s.left) line += fmt::format("  {} left", format_duration(*s.left));
   return line;

@@ -26,7 +26,7 @@ struct ProgressState {
   bool packing = false;                      ///< steps are images, there is neither epoch nor loss
 };
 
-/// "epoch 3/20  step 120/400  loss 0.5123  1234.5 images/s  00:01:20 left"; of a packing
+/// "epoch 3/20  step 120/400  loss 0.5123  1234.5 samples/s  00:01:20 left"; of a packing
 /// "image 120/400  1234.5 images/s  00:01:20 left"
 [[nodiscard]] std::string progress_line(const ProgressState& state);
 

@@ -1,18 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/train/run_report.h"
 
+#include <cmath>
 #include <filesystem>
+#include <limits>
 #include <utility>
 #include <vector>
 
+#include "app/build/build_model.h"
 #include "app/train/broken_report.h"
+#include "layers/base/counted.h"
 
 namespace convoy {
 
 namespace {
 
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();  // of either sign, without it
+
 std::string in_folder(const Config& config, const char* name) {
   return (std::filesystem::path(run_folder(config)) / name).string();
+}
+
+std::string hits_text(const EvalResult& result, std::int64_t classes) {
+  std::string text = fmt::format(", top-1 {:.2f} %", 100 * result.top1);
+  if (classes > 5) text += fmt::format(", top-5 {:.2f} %", 100 * result.top5);
+  return text;
 }
 
 std::vector<double> listed(const MinMedianMax& s) { return {s.min, s.median, s.max}; }
@@ -22,7 +34,7 @@ std::vector<double> listed(const MinMedianMax& s) { return {s.min, s.median, s.m
 RunReport::RunReport(const Run& run, const RunState& state)
     : config_(run.config),
       total_steps_(run.total_steps),
-      labels_(run.train->target_size() == 0),
+      classes_(run.train->target_size() > 0 ? 0 : output_size(run.config, *run.train)),
       log_(in_folder(run.config, "log.txt")),
       metrics_(in_folder(run.config, "metrics.jsonl")),
       order_(run.train->size(), run.config.run.seed, run.config.data.shuffle) {
@@ -42,8 +54,8 @@ RunReport::RunReport(const Run& run, const RunState& state)
                   {"resumed_from", state.source},
                   {"changes", state.changes}});
   log_.info(
-      fmt::format("start on {} ranks ({} replicas x {} stages), {}, {}", run.communicator->size(),
-                  run.layout.mesh.replicas(), run.layout.mesh.stages(), run.backend->description(),
+      fmt::format("start on {} ({} x {}), {}, {}", counted(run.communicator->size(), "rank"),
+                  counted(run.layout.mesh.replicas(), "replica"), counted(run.layout.mesh.stages(), "stage"), run.backend->description(),
                   state.source.empty() ? "fresh" : fmt::format("after step {}, from {}", state.step, state.source)));
 }
 
@@ -92,22 +104,22 @@ void RunReport::health(std::int64_t step, const HealthReport& r) {
 }
 
 void RunReport::evaluation(const RunState& state, const EvalResult& result, double seconds) {
-  metrics_.write({{"event", "eval"},
-                  {"step", state.step},
-                  {"epoch", state.epoch},
-                  {"loss", result.loss},
-                  {"top1", result.top1},
-                  {"top5", result.top5},
-                  {"samples", result.samples},
-                  {"seconds", seconds}});
-  if (tensorboard_) {
-    tensorboard_->scalar("eval/loss", state.step, result.loss);
-    tensorboard_->scalar("eval/top1", state.step, result.top1);
-    tensorboard_->scalar("eval/top5", state.step, result.top5);
+  std::vector<std::pair<const char*, double>> scores{{"loss", result.loss}};
+  if (classes_ > 0) {
+    scores.insert(scores.end(), {{"top1", result.top1}, {"top5", result.top5}});
+  } else {
+    scores.insert(scores.end(), {{"mae", result.mae}, {"r2", result.r2}});
   }
-  const std::string hits =
-      labels_ ? fmt::format(", top-1 {:.2f} %, top-5 {:.2f} %", 100 * result.top1, 100 * result.top5) : "";
-  message(fmt::format("epoch {}: validation loss {:.4f}{}", state.epoch, result.loss, hits));
+  std::vector<MetricsField> fields{{"event", "eval"}, {"step", state.step}, {"epoch", state.epoch}};
+  for (const auto& [name, value] : scores) fields.emplace_back(name, value);
+  fields.emplace_back("samples", result.samples);
+  fields.emplace_back("seconds", seconds);
+  metrics_.write(fields);
+  for (const auto& [name, value] : scores) {
+    if (tensorboard_) tensorboard_->scalar(std::string("eval/") + name, state.step, value);
+  }
+  message(fmt::format("epoch {}: validation loss {:.4f}{}", state.epoch, std::isnan(result.loss) ? kNan : result.loss,
+                      classes_ > 0 ? hits_text(result, classes_) : fmt::format(", MAE {:.4g}, R2 {:.4f}", result.mae, result.r2)));
 }
 
 void RunReport::checkpoint(const CheckpointWriter::Result& written) {

@@ -50,7 +50,7 @@ class RunReport {
  private:
   const Config& config_;
   std::int64_t total_steps_;
-  bool labels_;
+  std::int64_t classes_;  // 0: regression
   RunLog log_;
   MetricsLog metrics_;
   std::unique_ptr<TensorboardWriter> tensorboard_;

@@ -338,6 +338,7 @@ PackResult Packer::run() {
     throw;
   }
   const std::int64_t before = samples_done();
+  hooks_.progress(before);
   working_ = task_.threads;
   std::vector<std::jthread> threads;
   threads.reserve(static_cast<std::size_t>(task_.threads));

@@ -171,10 +171,10 @@ def test_each_change_of_size_is_one_line(trained):
     pytest.param(["24 samples"], ["eval", "run.toml", "--checkpoint", "LAST"], id="eval"),
     pytest.param(["data.train"], ["eval", "run.toml", "--checkpoint", "LAST", "--set", 'data.validation=""'],
                  id="eval_on_training_data"),
-    pytest.param(["images/s", "conv2d 3x3 3 -> 16, [8, 3, 16, 16]"],
+    pytest.param(["samples/s", "conv2d 3x3 3 -> 16, [8, 3, 16, 16]"],
                  ["bench", "run.toml", "--steps", "5", "--warmup", "1", "--profile"], id="bench"),
     pytest.param(["report.html"], ["report", "runs/run"], id="report"),
-    pytest.param(["images/s"], ["plan", "run.toml", "--ranks", "2", "--calibrate"], id="plan"),
+    pytest.param(["samples/s"], ["plan", "run.toml", "--ranks", "2", "--calibrate"], id="plan"),
     pytest.param(["train_sizes = [8, 16, 12]", "# stage 1"],
                  ["check", "run.toml", "--set", "parallel.mode=model", "--set", "parallel.stages=2"], id="check")))
 def test_commands_know_the_sizes(trained, words, arguments):

@@ -37,9 +37,9 @@ std::string printed(ProgressMode mode) {
 
 TEST_CASE("a line") {
   ProgressState state{120, 400, 2, 20, 0.51234, 1234.56, std::nullopt};
-  CHECK(progress_line(state) == "epoch 3/20  step 120/400  loss 0.5123  1234.6 images/s");
+  CHECK(progress_line(state) == "epoch 3/20  step 120/400  loss 0.5123  1234.6 samples/s");
   state.left = std::chrono::seconds(80);
-  CHECK(progress_line(state) == "epoch 3/20  step 120/400  loss 0.5123  1234.6 images/s  00:01:20 left");
+  CHECK(progress_line(state) == "epoch 3/20  step 120/400  loss 0.5123  1234.6 samples/s  00:01:20 left");
 }
 
 TEST_CASE("a line of a packing") {
@@ -51,16 +51,16 @@ TEST_CASE("a line of a packing") {
 TEST_CASE("a bar") {
   const ProgressState state{1, 2, 0, 1, 0.5, 10, std::nullopt};
   CHECK(progress_bar(state, 200, false) ==
-        "[############............] epoch 1/1  step 1/2  loss 0.5000  10.0 images/s");
-  CHECK(progress_bar(state, 55, false) == "[##..] epoch 1/1  step 1/2  loss 0.5000  10.0 images/s");
+        "[############............] epoch 1/1  step 1/2  loss 0.5000  10.0 samples/s");
+  CHECK(progress_bar(state, 55, false) == "[##..] epoch 1/1  step 1/2  loss 0.5000  10.0 samples/s");
   CHECK(progress_bar(state, 20, false) == "epoch 1/1  step 1/2");
   CHECK(progress_bar(state, 200, true).find("\x1b[32m") != std::string::npos);
 }
 
 TEST_CASE("lines: the first and the last step, and messages") {
   CHECK(printed(ProgressMode::kLines) ==
-        "epoch 1/2  step 1/3  loss 1.5000  100.0 images/s\nhello\n"
-        "epoch 2/2  step 3/3  loss 1.0000  100.0 images/s  00:00:00 left\ndone\n");
+        "epoch 1/2  step 1/3  loss 1.5000  100.0 samples/s\nhello\n"
+        "epoch 2/2  step 3/3  loss 1.0000  100.0 samples/s  00:00:00 left\ndone\n");
   CHECK(printed(ProgressMode::kAuto) == printed(ProgressMode::kLines));  // a file is no terminal
 }
 
@@ -69,7 +69,7 @@ TEST_CASE("off: messages only") { CHECK(printed(ProgressMode::kOff) == "hello\nd
 TEST_CASE("bar: a message does not destroy it, and the last line is its end") {
   const std::string text = printed(ProgressMode::kBar);
   CHECK(text.find("\r\x1b[2Khello\n[") != std::string::npos);
-  CHECK(text.ends_with("100.0 images/s  00:00:00 left\ndone\n"));
+  CHECK(text.ends_with("100.0 samples/s  00:00:00 left\ndone\n"));
   CHECK(text.find("\x1b[32m") == std::string::npos);
 }
 
