@@ -23,7 +23,12 @@ UnitInfo build_unit(BuildContext& context, Unit& unit, const Shape& input) {
   const std::size_t first_norm = context.store.batch_norm_count();
   const double flops = context.flops;
   UnitInfo info{unit.name, input, {}, {}, 0, unit.frozen};
-  info.output = unit.layer->build(context, unit.path, input);
+  try {
+    info.output = unit.layer->build(context, unit.path, input);
+  } catch (const Error& error) {
+    const std::string text = error.what(), prefix = unit.path + ": ";
+    throw LayerError(unit.name, text.starts_with(prefix) ? text.substr(prefix.size()) : text);
+  }
   info.flops = context.flops - flops;
   info.manifest = context.store.manifest(first_parameter, first_norm);
   if (unit.frozen) context.store.freeze(first_parameter, first_norm);

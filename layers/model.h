@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "layers/base/error.h"
 #include "layers/layer.h"
 
 namespace convoy {
@@ -43,7 +44,20 @@ struct UnitInfo {
 /// is none.
 [[nodiscard]] int lowest_learning(const std::vector<UnitInfo>& units);
 
-/// Declares one unit in the context's store, frozen if it is.
+/// A usage error about one unit: its layer cannot take its input.
+class LayerError : public Error {
+ public:
+  /// what() is "UNIT: TEXT".
+  LayerError(const std::string& unit, const std::string& text)
+      : Error(unit + ": " + text, ExitCode::kUsage), unit_(unit), text_(text) {}
+  [[nodiscard]] const std::string& unit() const noexcept { return unit_; }
+  [[nodiscard]] const std::string& text() const noexcept { return text_; }
+
+ private:
+  std::string unit_, text_;
+};
+
+/// Declares one unit in the context's store, frozen if it is. Throws a LayerError.
 [[nodiscard]] UnitInfo build_unit(BuildContext& context, Unit& unit, const Shape& input);
 
 /// Builds every unit without memory for its parameters, to learn shapes and names. Uses up `units`: layers are built

@@ -21,8 +21,10 @@ std::unique_ptr<Dataset> build_dataset(const Config& config, const std::string& 
     const std::int64_t classes = config.model.name == "toy" ? kToyClasses : config.model.classes;
     if (data->target_size() == 0 && classes > 0) data->check_labels(classes);
     return data;
+  } catch (const OptionError&) {
+    throw;
   } catch (const Error& error) {
-    throw Error(fmt::format("{}: {}", key, error.what()), ExitCode::kUsage);
+    fail_option(key, "{}", error.what());
   }
 }
 

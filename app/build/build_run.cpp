@@ -40,6 +40,10 @@ void validate_data(const Config& config, const DataPlaces& data, Communicator& a
   if (all.rank() > 0) hdf5::add_validated_files(files);
 }
 
+bool needs_costs(const Run& run) {
+  return run.layout.schedule.virtual_stages() > 1 && run.config.parallel.partition.first_units.empty();
+}
+
 // What needs no word with other ranks: layout, data, backend.
 void build_basics(Run& run, const World& world, int ranks, const DataPlaces& data) {
   const Config& c = run.config;
@@ -58,6 +62,9 @@ void build_basics(Run& run, const World& world, int ranks, const DataPlaces& dat
   check_plan(c, run.plan, std::int64_t{run.layout.mesh.replicas()} * run.layout.schedule.microbatches);
   run.total_steps = c.train.steps ? *c.train.steps : *c.train.epochs * run.plan.steps_per_epoch();
   run.lr = lr_schedule(c, run.plan.steps_per_epoch(), run.total_steps);
+  if (needs_costs(run)) {  // an error in the model before it is measured
+    static_cast<void>(describe_model(c, *run.backend, *run.train, run.layout.microbatch(c.train.global_batch_size)));
+  }
 }
 
 void build_communicators(Run& run, const RankGroup& ranks) {
@@ -75,10 +82,6 @@ void build_communicators(Run& run, const RankGroup& ranks) {
   if (!c.sync_batch_norm || run.layout.mesh.replicas() == 1) return;
   run.batch_norm = ranks.split(stage, replica, c.timeout, "batch norm");
   run.reducer = std::make_unique<CommunicatorStatisticsReducer>(*run.batch_norm);
-}
-
-bool needs_costs(const Run& run) {
-  return run.layout.schedule.virtual_stages() > 1 && run.config.parallel.partition.first_units.empty();
 }
 
 // Statistics that are reduced over replicas pass through the host, which no recording can hold.
@@ -152,7 +155,7 @@ std::unique_ptr<Run> build_run(const World& world, const RankGroup& ranks, Loade
   run->notes = data.lines;
   validate_data(run->config, data, all);
   agree(
-      all, [&] { build_basics(*run, world, ranks.size(), data); }, "building the run");
+      all, [&] { add_places(run->config, [&] { build_basics(*run, world, ranks.size(), data); }); }, "building the run");
   check_devices(all, run->config, run->device, run->host);
   if (instrument == Instrument::kProfile) {
     run->device_backend = std::move(run->backend);
@@ -164,7 +167,7 @@ std::unique_ptr<Run> build_run(const World& world, const RankGroup& ranks, Loade
     run->layout.costs = measure_costs(run->config, *run->train, samples, run->device, all);
   }
   agree(
-      all, [&] { build_model(*run); }, "building the model");
+      all, [&] { add_places(run->config, [&] { build_model(*run); }); }, "building the model");
   place_gradients(*run);
   agree(
       all, [&] { build_runner(*run); }, "building the optimizer");

@@ -62,6 +62,12 @@ void check_layers(const Config& c) {
   }
 }
 
+void check_weights(const Config& c) {
+  const std::string& file = c.model.weights;
+  const bool torch = file.ends_with(".pth") || file.ends_with(".pt") || file.ends_with(".safetensors");
+  refuse_if(torch, "model.weights", "{} is no HDF5 file (convert it: scripts/torch_interop.py {} weights.h5)", file, file);
+}
+
 // build_units() checks the names.
 void check_freeze(const Config& c) {
   if (!c.model.freeze.empty()) static_cast<void>(build_units(c, 1));
@@ -195,6 +201,7 @@ void check_config(const Config& config) {
   check_run(config);
   check_device(config);
   check_layers(config);
+  check_weights(config);
   check_freeze(config);
   check_model_and_data(config);
   check_sizes(config);

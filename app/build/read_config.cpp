@@ -1,21 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/build/read_config.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "app/build/config_checks.h"
 #include "layers/base/error.h"
 #include "layers/base/option_error.h"
+#include "layers/model.h"
 
 namespace convoy {
 
 Config parse_config(std::string_view text, const std::string& path, const std::vector<std::string>& overrides,
                     InputFiles files) {
   ParsedConfig parsed = parse_keys(text, path, overrides, files);
-  try {
-    check_config(parsed.config);
-  } catch (const OptionError& error) {
-    throw Error(fmt::format("{}: {}", parsed.place(error.key()), error.what()), error.code());
-  }
+  parsed.config.place = std::move(parsed.place);
+  add_places(parsed.config, [&] { check_config(parsed.config); });
   return std::move(parsed.config);
+}
+
+namespace {
+
+// "net.toml:31:15: model.layers[1] conv2d: kernel_size 20 is larger than ...", or as it is for units that are no layer of
+// a list.
+std::string with_place(const Config& config, const LayerError& error) {
+  const std::vector<LayerOptions>& layers = config.model.layers;
+  const auto layer = std::find_if(layers.begin(), layers.end(),
+                                  [&](const LayerOptions& one) { return one.name == error.unit(); });
+  if (layer == layers.end()) return error.what();
+  std::string key = fmt::format("model.layers[{}]", layer - layers.begin());
+  const std::string subject = fmt::format("{} {}", key, choice_name(layer->layer));
+  const std::string option = key + "." + error.text().substr(0, error.text().find(' '));  // if the text begins with one
+  if (config.origins.contains(option)) key = option;
+  return fmt::format("{}: {}: {}", config.place(key), subject, error.text());
+}
+
+}  // namespace
+
+void add_places(const Config& config, const std::function<void()>& body) {
+  if (!config.place) return body();
+  try {
+    body();
+  } catch (const OptionError& error) {
+    throw Error(fmt::format("{}: {}", config.place(error.key()), error.what()), error.code());
+  } catch (const LayerError& error) {
+    throw Error(with_place(config, error), error.code());
+  }
 }
 
 Config read_config(const std::string& path, const std::vector<std::string>& overrides) {

@@ -4,6 +4,7 @@
 // together (config_checks.h).
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,9 @@ namespace convoy {
 [[nodiscard]] Config parse_config(std::string_view text, const std::string& path,
                                   const std::vector<std::string>& overrides = {},
                                   InputFiles files = InputFiles::kLookFor);
+
+/// Runs `body`. Its errors about options and layers then begin with the place in the config where these are given.
+void add_places(const Config& config, const std::function<void()>& body);
 
 /// Reads the file and parses it.
 [[nodiscard]] Config read_config(const std::string& path, const std::vector<std::string>& overrides = {});

@@ -42,7 +42,7 @@ void print_stages(const Config& config) {
 int check_command(const CheckArguments& arguments) {
   const Config config = read_config(arguments.config, arguments.overrides);
   std::cout << resolved_toml(config, true);
-  print_stages(config);
+  add_places(config, [&] { print_stages(config); });
   std::cout << std::flush;
   if (!std::cout) fail("the resolved config cannot be written to standard output");
   return 0;

@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -105,6 +106,9 @@ struct Config {
 
   /// Where each given key came from, by "section.key": "FILE:LINE" or "--set". What is absent is a default.
   std::map<std::string, std::string> origins;
+
+  /// Where a key was given, or would have been: "FILE:LINE:COLUMN" or "--set". Empty for a config that was not read.
+  std::function<std::string(std::string_view)> place;
 
   /// Equal values; where they came from does not count.
   bool operator==(const Config& other) const {

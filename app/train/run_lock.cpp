@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "app/base/error_report.h"
+#include "app/train/broken_report.h"
 #include "layers/base/error.h"
 #include "parallel/comm/agree.h"
 
@@ -15,6 +16,7 @@ namespace convoy {
 namespace {
 
 constexpr std::chrono::seconds kWait{20};                     // a stale heartbeat shows after 15
+constexpr std::chrono::milliseconds kTellAfter{300};
 constexpr std::chrono::milliseconds kRound{400}, kPause{50};  // a round is far below any parallel.timeout
 
 [[noreturn]] void end_process(const std::string& why) {
@@ -37,6 +39,7 @@ std::unique_ptr<LockFile> lock_run_folder(Run& run) {
   LockAttempt attempt(path);
   std::unique_ptr<LockFile> lock;
   const auto start = std::chrono::steady_clock::now();
+  bool told = false;
   const auto one_round = [&]() -> std::string {
     std::error_code error;
     std::filesystem::create_directories(folder, error);
@@ -47,6 +50,11 @@ std::unique_ptr<LockFile> lock_run_folder(Run& run) {
     const auto round_start = std::chrono::steady_clock::now();
     while (!(lock = attempt.poll(end_process))) {
       const auto now = std::chrono::steady_clock::now();
+      if (!told && now - start > kTellAfter) {
+        told = true;
+        print_warning(fmt::format("another training has locked {}: {}; waiting up to {} s for it to end or to prove stale",
+                                  folder, attempt.holder().to_string(), kWait.count()));
+      }
       if (now - start > kWait) refuse(folder, path, attempt.holder());
       if (now - round_start > kRound) return "wait";
       std::this_thread::sleep_for(kPause);
