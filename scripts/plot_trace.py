@@ -3,8 +3,10 @@
 """Draws one training step of a trace that convoy wrote, as PNG and SVG.
 
 Each rank has a row of what it computes: forwards, backwards (or their halves, the gradients of inputs and of weights)
-with the number of the microbatch, the sum of gradients, the optimizer's step. Thin lines below it show what it waits
-for and what is under way beside it. The simulator's prediction goes below, on the same scale of time.
+with the number of the microbatch, the sum of gradients, the optimizer's step; the parts of these in which it waits for
+another rank are hatched. Thin lines below it show what it waits for and what is under way beside it. The bubble, the
+share of the ranks' time without computation, is in the title. The simulator's prediction goes below, on the same scale
+of time.
 Needs matplotlib (Debian: python3-matplotlib).
 """
 import argparse
@@ -171,6 +173,27 @@ def picture_of(trace, step):
     return step, Picture(ranks, moved, strips, tracks, end - zero)
 
 
+def waits_within(picture, rank):
+    """[(start, end)] of the parts of this rank's actions in which it waits for another rank, in order."""
+    waits = sorted((event.start, event.end) for event in picture.strips if event.rank == rank and event.track == "wait")
+    parts, end = [], -math.inf
+    for action in picture.compute[rank]:
+        for start, stop in waits:
+            start, stop = max(start, action.start, end), min(stop, action.end)
+            if start < stop:
+                parts.append((start, stop))
+                end = stop
+    return parts
+
+
+def bubble_of(picture):
+    """The share of the ranks' time in the step in which they compute nothing."""
+    busy = sum(sum(event.end - event.start for event in events) - sum(end - start for start, end in
+                                                                       waits_within(picture, rank))
+               for rank, events in picture.compute.items())
+    return 1 - busy / (picture.length * len(picture.compute))
+
+
 def kind_of(name):
     """(kind, microbatch or None, chunk)"""
     match = NAME.match(name)
@@ -220,6 +243,9 @@ def draw(axes, picture, span, title):
                 axes.text((event.start + event.end) / 2, top + COMPUTE_INCHES / 2, label, ha="center",
                           va="center_baseline", fontsize=LABEL_POINTS, color=ink_on(color), zorder=3, clip_on=True,
                           parse_math=False)
+        waits = [(start, end - start) for start, end in waits_within(picture, pid)]
+        axes.broken_barh(waits, (top, COMPUTE_INCHES), facecolor="#ffffff", edgecolor=STRIPS["wait"], hatch="//////",
+                         linewidth=0, zorder=2.5)
         for line, track in enumerate(picture.tracks):
             axes.broken_barh(strips[pid, track], (top + COMPUTE_INCHES + (line + 0.15) * STRIP_INCHES,
                                                   0.7 * STRIP_INCHES), facecolor=STRIPS[track], linewidth=0, zorder=2)
@@ -265,11 +291,11 @@ def plot(measured, simulated, step, output):
         raise Problem(f"drawing needs matplotlib (Debian: python3-matplotlib): {error}") from None
     matplotlib.rcParams["svg.hashsalt"] = "convoy"  # the same picture has the same bytes
 
-    panels = [(measured, f"Measured: step {step}, {milliseconds(measured.length)}")]
+    panels = [(measured, f"Measured: step {step}, {milliseconds(measured.length)}, bubble {bubble_of(measured):.1%}")]
     if simulated:
         ratio = measured.length / simulated.length - 1
         compared = f"measured takes {abs(ratio):.1%} {'longer' if ratio >= 0 else 'less'}"
-        panels.append((simulated, f"Simulated: {milliseconds(simulated.length)} ({compared})"))
+        panels.append((simulated, f"Simulated: {milliseconds(simulated.length)}, bubble {bubble_of(simulated):.1%} ({compared})"))
     span = 1.005 * max(picture.length for picture, _ in panels)
     entries = legend_of([picture for picture, _ in panels],
                         lambda color, text: Patch(facecolor=color, edgecolor="none", label=text))

@@ -109,10 +109,10 @@ std::vector<std::string> joined_overrides(std::vector<std::string> words) {
   for (const std::string& word : words) {
     if (std::find(extras.begin(), extras.end(), word) != extras.end()) ordered.push_back(word);
   }
-  const std::string name = command.get_name();
+  const std::string name = command.get_parent() == nullptr ? "" : command.get_name();
   const std::string hint = name == "launch" ? launch_hint(ordered) : "";
-  fail_usage("{}: {} not expected: {} ({})", name, ordered.size() == 1 ? "this argument was" : "these arguments were",
-             fmt::join(ordered, " "), hint.empty() ? fmt::format("see convoy {} --help", name) : hint);
+  fail_usage("{}{} not expected: {} ({})", name.empty() ? "" : name + ": ", ordered.size() == 1 ? "this argument was" : "these arguments were",
+             fmt::join(ordered, " "), hint.empty() ? fmt::format("see convoy {}--help", name.empty() ? "" : name + " ") : hint);
 }
 
 // The command behind "--" of launch: a training. The arguments after "slurm-job".

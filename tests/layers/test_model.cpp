@@ -269,7 +269,7 @@ TEST_CASE("what does not fit is a usage error that names the layer") {
                        doctest::Contains("0: a linear layer takes [N, features]"), Error);
   CHECK_THROWS_WITH_AS(
       build(sequential_model({{"c", Conv2dOptions{.out_channels = 4, .kernel_size = 9}}}), {2, 3, 8, 8}),
-      doctest::Contains("smaller than the 9x9 kernel"), Error);
+      doctest::Contains("c: kernel_size 9 is larger than its input of 8x8"), Error);
   CHECK_THROWS_WITH_AS(build(sequential_model({{"r", ReluOptions{}}}), {2, 3}), doctest::Contains("no parameters"),
                        Error);
 }

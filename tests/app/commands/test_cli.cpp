@@ -99,6 +99,24 @@ TEST_CASE("values are split at their own commas") {
   CHECK(split_values("\"a,b\",'c,d',{x=[1,2]}") == std::vector<std::string>{"\"a,b\"", "'c,d'", "{x=[1,2]}"});
 }
 
+TEST_CASE("unexpected arguments are listed in their order, with what was meant by them") {
+  CHECK(refused({"train", "net.toml", "b", "--foo", "a"}) ==
+        "train: these arguments were not expected: b --foo a (see convoy train --help)");
+  CHECK(refused({"doctor", "x"}) == "doctor: this argument was not expected: x (see convoy doctor --help)");
+  CHECK(refused({"launch", "--nnodes", "2", "--", "train", "net.toml"}) ==
+        "launch: these arguments were not expected: --nnodes 2 (--nnodes is called --nodes here)");
+  CHECK(refused({"launch", "--nproc_per_node=4", "--", "train", "net.toml"}) ==
+        "launch: this argument was not expected: --nproc_per_node=4 (--nproc_per_node is called --nproc-per-node here)");
+  CHECK(refused({"launch", "--nodes", "2", "train", "net.toml"}) ==
+        "launch: these arguments were not expected: train net.toml (what to start stands behind --: convoy launch "
+        "[OPTIONS] -- train CONFIG ...)");
+}
+
+TEST_CASE("an override that leaves a key out is no option") {
+  const auto train = std::get<TrainArguments>(parse({"train", "net.toml", "--set", "-optimizer.momentum"}).value());
+  CHECK(train.overrides == std::vector<std::string>{"-optimizer.momentum"});
+}
+
 TEST_CASE("wrong command lines") {
   CHECK(refused({}).starts_with("no command given (one of train, eval,"));
   CHECK(refused({"trian"}) == "unknown command \"trian\" (did you mean \"train\"?)");
@@ -106,7 +124,6 @@ TEST_CASE("wrong command lines") {
   for (const std::vector<const char*>& words : std::vector<std::vector<const char*>>{{"train"},
                                                                                      {"train", "a", "b"},
                                                                                      {"train", "a", "--sets", "x.y=1"},
-                                                                                     {"eval", "a"},
                                                                                      {"inspect"},
                                                                                      {"inspect", "a", "-o", "x"},
                                                                                      {"inspect", "a", "--images", "0"},

@@ -68,7 +68,7 @@ TEST_CASE("defaults") {
   CHECK(checkpoint_folder(c) == "runs/first.run/checkpoints");
   CHECK(c.run.seed == 42);
   CHECK_FALSE(c.run.max_time);
-  CHECK(c.run.stop_signals == std::vector<std::string>{"SIGUSR2", "SIGTERM"});
+  CHECK(c.run.stop_signals == std::vector<std::string>{"SIGUSR2", "SIGTERM", "SIGINT"});
   CHECK(c.model.hidden == std::vector<std::int64_t>{256});
   CHECK(c.data.image_size == 224);
   CHECK(c.data.channels == 3);
@@ -263,4 +263,17 @@ TEST_CASE("the list of keys has them all") {
 TEST_CASE("signals") {
   CHECK(signal_number("SIGTERM") == 15);
   CHECK(signal_number("SIGKILL") == 0);
+}
+
+TEST_CASE("overrides take any text where a string is expected, and leave keys out") {
+  const Config c = parse_config(kMlp, "mlp.toml", {"run.name=2024", "run.max_time=08:00:00", "run.dir=1.5"});
+  CHECK(c.run.name == "2024");
+  CHECK(c.run.max_time == std::chrono::hours(8));
+  CHECK(c.run.dir == "1.5");
+  CHECK_FALSE(parse_config(kMlp, "mlp.toml", {"run.max_time="}).run.max_time);
+  const std::string text = "[model]\nname = \"toy\"\n[data]\nkind = \"synthetic\"\nfeatures = 10\n[optimizer]\nlr = 0.5\n"
+                           "[train]\nsteps = 1\nglobal_batch_size = 4\n";
+  CHECK(parse_config(text, "toy.toml", {"-optimizer.lr"}).optimizer.lr == 0.1);
+  CHECK(parse_config(text, "toy.toml", {"optimizer.lr=0.2", "-optimizer.lr"}).optimizer.lr == 0.1);
+  CHECK(parse_config(text, "toy.toml", {"-train.steps", "train.epochs=2"}).train.epochs == 2);
 }

@@ -52,7 +52,7 @@ TEST_CASE("a bar") {
   const ProgressState state{1, 2, 0, 1, 0.5, 10, std::nullopt};
   CHECK(progress_bar(state, 200, false) ==
         "[############............] epoch 1/1  step 1/2  loss 0.5000  10.0 samples/s");
-  CHECK(progress_bar(state, 55, false) == "[##..] epoch 1/1  step 1/2  loss 0.5000  10.0 samples/s");
+  CHECK(progress_bar(state, 56, false) == "[##..] epoch 1/1  step 1/2  loss 0.5000  10.0 samples/s");
   CHECK(progress_bar(state, 20, false) == "epoch 1/1  step 1/2");
   CHECK(progress_bar(state, 200, true).find("\x1b[32m") != std::string::npos);
 }

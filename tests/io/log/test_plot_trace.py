@@ -95,6 +95,16 @@ def test_draws_the_last_complete_step(good):
     assert "3 events are missing" in notes
 
 
+def test_waits_within_actions_are_hatched_and_the_bubble_is_printed(good):
+    sys.path.insert(0, os.path.dirname(PLOT))
+    import plot_trace
+    step, picture = plot_trace.picture_of(plot_trace.Trace(good), None)
+    assert plot_trace.waits_within(picture, 0) == [(0, 1)]  # RA0, at the start of F0
+    assert plot_trace.bubble_of(picture) == pytest.approx(1 / 60)  # one of 60 ms on each rank
+    svg, _ = draws("trace", good)
+    assert "bubble 1.7%" in svg and 'id="h' in svg  # the pattern of the hatching
+
+
 def test_draws_a_chosen_step(good):
     assert "Measured: step 3, 60.0 ms" in draws("out", good, "--step", "3", "-o", "out")[0]
 
@@ -106,7 +116,7 @@ def test_output_with_a_suffix(good):
 def test_draws_measured_and_simulated(good):
     simulated = write("simulated.json", trace([0], length=58))
     svg = draws("both", good, "--simulated", simulated, "-o", "both")[0]
-    assert "Simulated: 58.0 ms (measured takes 3.4% longer)" in svg
+    assert "Simulated: 58.0 ms, bubble 1.7% (measured takes 3.4% longer)" in svg
 
 
 @pytest.mark.parametrize("words, arguments", (
