@@ -34,21 +34,22 @@ std::string listed(const std::vector<ConfigChange>& changes, bool (*wanted)(cons
   return text;
 }
 
-// Throws a usage Error, in one line, unless the tensors of the file are those of this model. The list of what differs
-// goes to `log`, unless that is empty.
-void check_tensors(const Run& run, const Checkpoint& checkpoint, const std::string& file, const std::string& other,
+// Throws a usage Error, in one line, unless the tensors of the file are those of this model, whose config differs in
+// `changes`. The list of what does not fit goes to `log`, unless that is empty.
+void check_tensors(const Run& run, const Checkpoint& checkpoint, const std::string& file, const std::string& changes,
                    const std::string& log) {
+  std::string list;
   try {
     static_cast<void>(match_manifest(run.model->manifest(), checkpoint.model, file));
-    if (other.empty()) return;
+    if (changes.empty() || run.config.checkpoint.resume != "auto") return;
   } catch (const Error& error) {
-    if (!log.empty()) RunLog(log).warn(error.what());
-    const std::string what = other.empty() ? "its tensors are not those of this one" : other;
-    fail_usage("{}: holds another model: {}{} ({}, or start over with checkpoint.resume = \"never\")", file, what,
-               log.empty() ? "" : "; log.txt lists the tensors", kOtherFolder);
+    if (!log.empty()) {
+      RunLog(log).warn(error.what());
+      list = "; log.txt lists the tensors";
+    }
   }
-  fail_usage("{}: holds another model: {} ({}, or start over with checkpoint.resume = \"never\")", file, other,
-             kOtherFolder);
+  fail_usage("{}: holds another model: {}{} ({}, or start over with checkpoint.resume = \"never\")", file,
+             changes.empty() ? "its tensors are not those of this one" : changes, list, kOtherFolder);
 }
 
 void check_optimizer_state(const Run& run, const Checkpoint& checkpoint, const std::string& file) {
@@ -90,7 +91,7 @@ void check_checkpoint(const Run& run, const Checkpoint& checkpoint, const std::s
     fail_usage("{}: was written with other training data: {}; data.train has {} ({})", file, checkpoint.data,
                run.data_fingerprint, remedy);
   }
-  check_tensors(run, checkpoint, file, named ? "" : model, log);
+  check_tensors(run, checkpoint, file, model, log);
   const std::string loss = listed(changes, [](const std::string& key) { return key == "train.loss"; });
   if (!named && !loss.empty()) fail_usage("{}: was written with another loss: {} ({})", file, loss, remedy);
   check_optimizer_state(run, checkpoint, file);

@@ -33,7 +33,7 @@ void RunStatus::take_up(std::int64_t starts_before) {
 void RunStatus::poll() {
   const int descriptor = ::open(metrics_.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) {
-    starts_ = starts_at_begin_ = 0;  // a file to come begins anew
+    starts_ = starts_at_begin_ = 0;  // a file to come starts over
     inode_ = 0;
     return;
   }

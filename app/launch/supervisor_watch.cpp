@@ -47,7 +47,7 @@ void Supervisor::look_at_progress() {
   down_since_.reset();
   record().seconds_lost = lost;
   save();
-  journal_.write(fmt::format("generation {} trains: went on from step {}, {:.1f} s after the last step before",
+  journal_.write(fmt::format("generation {} trains: resumed from step {}, {:.1f} s after the last step before",
                              record().number, record().step_at_start, lost));
 }
 
@@ -61,6 +61,7 @@ void Supervisor::look_at_signals(Generation& generation) {
   }
   if (signals_.insisted() && !insisted_) {
     insisted_ = true;
+    interrupted_ = *signal == SIGINT;
     journal_.write("asked to end a second time: ends all ranks at once");
     generation.terminate(SIGTERM);
     return;

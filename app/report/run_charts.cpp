@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "layers/base/counted.h"
+
 namespace convoy {
 
 namespace {
@@ -149,7 +151,7 @@ void mark_restarts(Chart& chart, const std::vector<ReportRun>& runs) {
       if (!start.resumed) continue;
       chart.marks.push_back(
           {static_cast<double>(start.step), i,
-           fmt::format("{} went on after step {}, on {} ranks", runs[i].name, start.step, start.ranks)});
+           fmt::format("{} resumed after step {}, on {}", runs[i].name, start.step, counted(start.ranks, "rank"))});
     }
   }
 }

@@ -49,7 +49,7 @@ struct StartLine {
 };
 
 struct RunMetrics {
-  std::vector<StartLine> starts;  ///< the first is fresh, unless the file lacks it; those after it went on
+  std::vector<StartLine> starts;  ///< the first is fresh, unless the file lacks it; those after it resumed
   std::vector<StepLine> steps;
   std::vector<HealthLine> health;
   std::vector<EvalLine> evals;

@@ -39,21 +39,25 @@ std::string listed(const std::vector<std::string>& names) {
 
 }  // namespace
 
-MatchedClasses match_classes(std::unique_ptr<Dataset> data, const std::string& source,
-                             const std::vector<std::string>& names) {
-  const std::vector<std::string> own = data->class_names();
-  if (own.empty() || names.empty() || own == names) return {std::move(data), ""};
-  std::vector<std::int64_t> new_labels;
+std::vector<std::int64_t> class_indices(const std::vector<std::string>& own, const std::string& source,
+                                        const std::vector<std::string>& names) {
+  std::vector<std::int64_t> indices;
   std::vector<std::string> unknown;
   for (const std::string& name : own) {
     const auto found = std::find(names.begin(), names.end(), name);
     if (found == names.end()) unknown.push_back(name);
-    new_labels.push_back(found - names.begin());
+    indices.push_back(found - names.begin());
   }
-  if (!unknown.empty()) {
-    fail_usage("{} has classes that the training data has not: {} (its classes: {}; those of the training data: {})",
-               source, listed(unknown), listed(own), listed(names));
-  }
+  if (unknown.empty()) return indices;
+  fail_usage("{} has classes that the training data has not: {} (its classes: {}; those of the training data: {})", source,
+             listed(unknown), listed(own), listed(names));
+}
+
+MatchedClasses match_classes(std::unique_ptr<Dataset> data, const std::string& source,
+                             const std::vector<std::string>& names) {
+  const std::vector<std::string> own = data->class_names();
+  if (own.empty() || names.empty() || own == names) return {std::move(data), ""};
+  std::vector<std::int64_t> new_labels = class_indices(own, source, names);
   if (data->classes() > static_cast<std::int64_t>(own.size())) {
     fail_usage("{} has labels up to {}, but names only {} classes (repair its class_names)", source,
                data->classes() - 1, own.size());

@@ -14,6 +14,7 @@
 #include "io/data/hdf5_shards.h"
 #include "io/data/idx.h"
 #include "io/data/image_folder.h"
+#include "io/data/matched_classes.h"
 #include "io/data/shards.h"
 #include "io/files/crc32c.h"
 #include "io/hdf5/hdf5_source.h"
@@ -57,6 +58,27 @@ PackKind kind_of_file(const std::string& path) {
   fail_usage("{}: neither HDF5, nor IDX, nor a batch of CIFAR-10 (--kind says which it is to be)", path);
 }
 
+struct SplitFolders {
+  std::string training, validation;  // empty: the folder holds classes
+};
+
+// A folder that holds nothing but `train` and one of `val`, `valid`, `validation` and `test`.
+SplitFolders split_folders(const std::string& path) {
+  SplitFolders split;
+  std::error_code error;
+  for (fs::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
+    if (!at->is_directory(error)) continue;
+    const std::string name = at->path().filename();
+    std::string* const part = name == "train"                                                      ? &split.training
+                              : name == "val" || name == "valid" || name == "validation" || name == "test"
+                                  ? &split.validation
+                                  : nullptr;
+    if (part == nullptr || !part->empty()) return {};
+    *part = at->path();
+  }
+  return split.training.empty() || split.validation.empty() ? SplitFolders{} : split;
+}
+
 std::uint64_t stamp_of(std::uint64_t key, const std::string& path, std::int64_t* bytes) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) return key;  // reading it will say why
@@ -89,8 +111,10 @@ PackSource::PackSource(const std::string& path, PackKind kind) : path_(path) {
 }
 
 void PackSource::open_encoded(PackKind kind) {
+  const SplitFolders split = kind == PackKind::kImageFolder ? split_folders(path_) : SplitFolders{};
   if (kind == PackKind::kImageFolder) {
-    images_ = std::make_unique<ImageFolder>(path_);
+    images_ = std::make_unique<ImageFolder>(split.training.empty() ? path_ : split.training);
+    if (!split.validation.empty()) held_out_images_ = std::make_unique<ImageFolder>(split.validation);
   } else {
     images_ = open_hdf5_jpegs(path_);
   }
@@ -99,6 +123,11 @@ void PackSource::open_encoded(PackKind kind) {
   class_names_ = images_->class_names();
   labels_.resize(static_cast<std::size_t>(first_held_out_));
   for (std::size_t i = 0; i < labels_.size(); ++i) labels_[i] = images_->label(static_cast<std::int64_t>(i));
+  if (!held_out_images_) return;
+  const auto indices = class_indices(held_out_images_->class_names(), split.validation, class_names_);
+  for (std::int64_t i = 0; i < held_out_images_->size(); ++i) {
+    labels_.push_back(indices[static_cast<std::size_t>(held_out_images_->label(i))]);
+  }
 }
 
 void PackSource::open_fixed(PackKind kind) {
@@ -142,7 +171,7 @@ void PackSource::take_fingerprint(PackKind kind) {
       if (!source.group.empty()) bytes_ = 0;  // the group's share is not known
     }
   } else if (kind == PackKind::kImageFolder) {
-    for (std::int64_t i = 0; i < size(); ++i) fingerprint_ = stamp_of(fingerprint_, images_->name(i), &bytes_);
+    for (std::int64_t i = 0; i < size(); ++i) fingerprint_ = stamp_of(fingerprint_, name(i), &bytes_);
   } else {
     std::vector<std::byte> pixels;
     std::uint32_t sum = 0;
@@ -156,11 +185,13 @@ void PackSource::take_fingerprint(PackKind kind) {
 }
 
 std::string PackSource::name(std::int64_t index) const {
-  return images_ ? images_->name(index) : fmt::format("{} image {}", path_, index);
+  if (!images_) return fmt::format("{} image {}", path_, index);
+  return index < first_held_out_ ? images_->name(index) : held_out_images_->name(index - first_held_out_);
 }
 
 void PackSource::read(std::int64_t index, std::vector<std::byte>& bytes) const {
-  if (images_) return images_->read(index, bytes);
+  if (images_ && index < first_held_out_) return images_->read(index, bytes);
+  if (images_) return held_out_images_->read(index - first_held_out_, bytes);
   bytes.resize(static_cast<std::size_t>(image_[0] * image_[1] * image_[2]));
   const bool held_out = index >= first_held_out_;
   const Dataset& part = held_out ? *held_out_ : *data_;

@@ -29,7 +29,7 @@ class PackSource {
   PackSource(const std::string& path, PackKind kind);
 
   [[nodiscard]] const std::string& path() const { return path_; }
-  [[nodiscard]] std::int64_t size() const { return first_held_out_ + (held_out_ ? held_out_->size() : 0); }
+  [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(labels_.size()); }
   /// Samples from here on are the source's own validation (test) part; size() when it has none.
   [[nodiscard]] std::int64_t first_held_out() const { return first_held_out_; }
   [[nodiscard]] std::int64_t label(std::int64_t index) const { return labels_[static_cast<std::size_t>(index)]; }
@@ -52,7 +52,7 @@ class PackSource {
   void take_fingerprint(PackKind kind);
 
   std::string path_;
-  std::unique_ptr<EncodedImages> images_;
+  std::unique_ptr<EncodedImages> images_, held_out_images_;
   std::unique_ptr<Dataset> data_, held_out_;  // instead of images_
   std::int64_t first_held_out_ = 0, classes_ = 0, bytes_ = 0;
   std::vector<std::string> class_names_;

@@ -123,7 +123,7 @@ void Packer::take_journal() {
   }
   if (!whole) {
     if (task_.output.remove_parts() && !journal_.differs()) {
-      hooks_.message(fmt::format("{} holds nothing that can be gone on with: beginning anew", task_.output.journal()));
+      hooks_.message(fmt::format("{} holds nothing to resume from: starting over", task_.output.journal()));
     }
     journal_.restart();
     blocks_.clear();
@@ -327,7 +327,7 @@ void Packer::remove_parts() {
 
 PackResult Packer::run() {
   if (journal_.differs()) {
-    hooks_.message(fmt::format("{} is of other files or options: beginning anew", task_.output.journal()));
+    hooks_.message(fmt::format("{} is of other files or options: starting over", task_.output.journal()));
   }
   try {
     find_start();

@@ -5,6 +5,7 @@ what an undisturbed run computes.
 import functools
 import os
 import signal
+import time
 
 import pytest
 
@@ -142,7 +143,7 @@ def test_stop_signals_without_launchs_own_are_a_usage_error():
 
 def test_stopped_and_interrupted():
     folder = Folder("stopped", LONG)
-    for number, code in ((signal.SIGTERM, 75), (signal.SIGUSR2, 75), (signal.SIGINT, 130)):
+    for number, code in ((signal.SIGTERM, 75), (signal.SIGUSR2, 75), (signal.SIGINT, 75)):
         at = folder.events("step")[-1]["step"] if folder.events("step") else 0
         with Launch(folder, *RANKS) as launch:
             launch.reached(at + 100)
@@ -151,10 +152,23 @@ def test_stopped_and_interrupted():
             launch.nothing_left(5)
             assert launch.state()["status"] == "stopped" and launch.state()["exit_code"] == code
     reasons = [event["reason"] for event in folder.events("end")]
-    assert reasons[:2] == ["signal", "signal"]
+    assert reasons == ["signal"] * 3
     with Launch(folder, *RANKS) as launch:
         launch.ends_with(0)
     same_series("after three stops", folder.losses(str), undisturbed())
+
+
+def test_a_second_control_c_ends_all_ranks_at_once():
+    folder = Folder("twice", LONG)
+    with Launch(folder, *RANKS) as launch:
+        launch.reached(100)
+        for pid in launch.ranks():  # no rank can stop in order
+            os.kill(pid, signal.SIGSTOP)
+        kill(launch.process.pid, signal.SIGINT)
+        time.sleep(1.5)  # within a second it would be a copy of the first
+        kill(launch.process.pid, signal.SIGINT)
+        launch.ends_with(130, 30)
+        launch.nothing_left(5)
 
 
 def test_begins_again_only_once():

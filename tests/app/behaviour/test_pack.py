@@ -139,7 +139,7 @@ def test_interrupted_packing_says_how_to_go_on_and_starts_anew_with_other_option
     code = process.wait(60)
     folder.read_outputs()
     assert code == 75 and "the same command resumes there" in folder.stdout
-    assert "beginning anew" in packed(folder, *slow.words, "--quality", "50"), "other options go on with the same file"
+    assert "starting over" in packed(folder, *slow.words, "--quality", "50"), "other options resume the same file"
     assert content(folder, "out.h5") != slow.whole, "--quality changes nothing"
 
 

@@ -145,7 +145,7 @@ def test_killed_packing_goes_on_and_never_mixes_with_another(slow):
     # With --force the old set is complete until the new one is.
     interrupt_in(slow, shards(3)[2], "--shards", "3", "--force", how=signal.SIGINT)
     assert contents(slow, shards(5)) == whole, "a stopped packing has touched the shards before it"
-    assert "beginning anew" in packed(slow, *WORDS, "--shards", "4", "--force"), "it goes on with other shards"
+    assert "starting over" in packed(slow, *WORDS, "--shards", "4", "--force"), "it resumes with other shards"
     assert names(slow) == shards(4), "shards of another packing are left"
 
 

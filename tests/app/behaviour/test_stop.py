@@ -101,14 +101,17 @@ def test_copies_of_a_signal_are_one():
 
 
 @pytest.mark.parametrize("ranks", (1, 2, 4))
-def test_control_c_ends_every_rank(ranks):
+def test_control_c_stops_with_a_checkpoint(ranks):
     folder = Folder("stopped", config(MLP, train={"steps": LONG}))
     process = folder.start(ranks)
     wait_for_step(folder, process, 5)
     found = processes_in(folder.path)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-    ended(folder, process, -signal.SIGINT if ranks == 1 else 1)  # 1 is mpirun's
+    ended(folder, process, STOPPED if ranks == 1 else 1)  # 1 is mpirun's
     assert len(found) >= ranks, "the ranks were not found"
+    end = folder.events("end")[-1]
+    assert end["reason"] == "signal"
+    assert folder.checkpoints()[-1].endswith(f"step-{end['step']:08}.h5")
 
 
 def test_max_time_stops_with_a_checkpoint():

@@ -260,7 +260,7 @@ TEST_CASE("overrides are as strict as the file, and say where they are from") {
   check({"run.stop_signals=[1"},
         "--set: run.stop_signals: [1 is not a value (a number, true, false, a word, \"text in quotes\", or a list [a, "
         "b])");
-  check({"-train.epochs"}, "--set: -train.epochs: a.toml does not give this key (leave the override out)");
+  check({"-train.epochs"}, "--set: -train.epochs: cfg/a.toml does not give this key (leave the override out)");
   check({"run.name=[5]"}, "--set: run.name: is a list (must be a string)");
   check({"run.name=a\nb"}, 
         "--set: run.name: a is not a value (a number, true, false, a word, \"text in quotes\", or a list [a, b])");
