@@ -17,8 +17,8 @@ Shape Conv2d::build(BuildContext& context, const std::string& path, const Shape&
   join(context);
   if (input.rank() != 4) fail_usage("{}: a convolution takes images [N, C, H, W], not {}", path, input.str());
   if (!spec_.fits(input)) {
-    fail_usage("{}: kernel_size {} is larger than its input of {}x{} (larger images, or a smaller kernel or stem)", path,
-               spec_.kernel.str(), input[2], input[3]);
+    fail_usage("{}: kernel_size {} is larger than its input of {}x{} (larger images, or a smaller kernel or stem)",
+               path, spec_.kernel.str(), input[2], input[3]);
   }
   spec_.in_channels = input[1];
   if (spec_.in_channels % spec_.groups != 0 || spec_.out_channels % spec_.groups != 0) {

@@ -155,7 +155,8 @@ std::unique_ptr<Run> build_run(const World& world, const RankGroup& ranks, Loade
   run->notes = data.lines;
   validate_data(run->config, data, all);
   agree(
-      all, [&] { add_places(run->config, [&] { build_basics(*run, world, ranks.size(), data); }); }, "building the run");
+      all, [&] { add_places(run->config, [&] { build_basics(*run, world, ranks.size(), data); }); },
+      "building the run");
   check_devices(all, run->config, run->device, run->host);
   if (instrument == Instrument::kProfile) {
     run->device_backend = std::move(run->backend);

@@ -65,7 +65,8 @@ void check_layers(const Config& c) {
 void check_weights(const Config& c) {
   const std::string& file = c.model.weights;
   const bool torch = file.ends_with(".pth") || file.ends_with(".pt") || file.ends_with(".safetensors");
-  refuse_if(torch, "model.weights", "{} is no HDF5 file (convert it: scripts/torch_interop.py {} weights.h5)", file, file);
+  refuse_if(torch, "model.weights", "{} is no HDF5 file (convert it: scripts/torch_interop.py {} weights.h5)", file,
+            file);
 }
 
 // build_units() checks the names.

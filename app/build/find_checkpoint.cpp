@@ -18,9 +18,8 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string newest_of(const std::string& checkpoints) {
-  const auto found = find_newest_checkpoint(checkpoints, [](const std::string& warning) {
-    std::cerr << "convoy: warning: " << warning << std::endl;
-  });
+  const auto found = find_newest_checkpoint(
+      checkpoints, [](const std::string& warning) { std::cerr << "convoy: warning: " << warning << std::endl; });
   if (!found) fail_usage("{}: no valid checkpoint there (name one, or another run)", checkpoints);
   return found->string();
 }
@@ -51,9 +50,10 @@ std::string best_of(const std::string& run, const std::string& checkpoints) {
     best = file.path;
   }
   if (best.empty()) {
-    fail_usage("{}: no checkpoint of a step that was evaluated ({}/metrics.jsonl has no eval event of one; name a file, "
-               "or \"newest\")",
-               checkpoints, run);
+    fail_usage(
+        "{}: no checkpoint of a step that was evaluated ({}/metrics.jsonl has no eval event of one; name a file, "
+        "or \"newest\")",
+        checkpoints, run);
   }
   return best;
 }

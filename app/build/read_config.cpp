@@ -21,12 +21,12 @@ Config parse_config(std::string_view text, const std::string& path, const std::v
 
 namespace {
 
-// "net.toml:31:15: model.layers[1] conv2d: kernel_size 20 is larger than ...", or as it is for units that are no layer of
-// a list.
+// "net.toml:31:15: model.layers[1] conv2d: kernel_size 20 is larger than ...", or as it is for units that are no layer
+// of a list.
 std::string with_place(const Config& config, const LayerError& error) {
   const std::vector<LayerOptions>& layers = config.model.layers;
-  const auto layer = std::find_if(layers.begin(), layers.end(),
-                                  [&](const LayerOptions& one) { return one.name == error.unit(); });
+  const auto layer =
+      std::find_if(layers.begin(), layers.end(), [&](const LayerOptions& one) { return one.name == error.unit(); });
   if (layer == layers.end()) return error.what();
   std::string key = fmt::format("model.layers[{}]", layer - layers.begin());
   const std::string subject = fmt::format("{} {}", key, choice_name(layer->layer));

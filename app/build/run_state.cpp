@@ -72,8 +72,8 @@ void check_optimizer_state(const Run& run, const Checkpoint& checkpoint, const s
   }
 }
 
-// Throws a usage Error unless the checkpoint is one of this run: its model and optimizer, and, unless the user names the
-// file, its data and loss.
+// Throws a usage Error unless the checkpoint is one of this run: its model and optimizer, and, unless the user names
+// the file, its data and loss.
 void check_checkpoint(const Run& run, const Checkpoint& checkpoint, const std::string& file,
                       const std::vector<ConfigChange>& changes, const std::string& log) {
   if (checkpoint.seed != run.config.run.seed) {
@@ -83,10 +83,10 @@ void check_checkpoint(const Run& run, const Checkpoint& checkpoint, const std::s
         file, checkpoint.seed, run.config.run.seed);
   }
   const bool named = run.config.checkpoint.resume != "auto";
-  const std::string remedy = fmt::format("{}, or resume all the same with --set checkpoint.resume={}", kOtherFolder, file);
-  const std::string model = listed(changes, [](const std::string& key) {
-    return key.starts_with("model.") && !may_change(key);
-  });
+  const std::string remedy =
+      fmt::format("{}, or resume all the same with --set checkpoint.resume={}", kOtherFolder, file);
+  const std::string model =
+      listed(changes, [](const std::string& key) { return key.starts_with("model.") && !may_change(key); });
   if (!named && model.empty() && !checkpoint.data.empty() && checkpoint.data != run.data_fingerprint) {
     fail_usage("{}: was written with other training data: {}; data.train has {} ({})", file, checkpoint.data,
                run.data_fingerprint, remedy);

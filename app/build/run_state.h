@@ -15,10 +15,10 @@
 namespace convoy {
 
 struct RunState {
-  std::int64_t step = 0;          ///< optimizer updates done
-  std::int64_t epoch = 0;         ///< epochs done
-  std::int64_t samples_seen = 0;  ///< of this epoch
-  std::string source;             ///< the checkpoint it was restored from; empty for a fresh start
+  std::int64_t step = 0;             ///< optimizer updates done
+  std::int64_t epoch = 0;            ///< epochs done
+  std::int64_t samples_seen = 0;     ///< of this epoch
+  std::string source;                ///< the checkpoint it was restored from; empty for a fresh start
   std::vector<std::string> changes;  ///< rank 0: in what the config and data differ from it, "optimizer.lr 0.05 -> 0.2"
 };
 
@@ -30,8 +30,8 @@ struct RunState {
 Checkpoint capture_checkpoint(Run& run, const RunState& state, Checkpoint reuse = {});
 
 /// Finds the checkpoint according to checkpoint.resume, loads it on rank 0 and distributes it. Starts from scratch when
-/// there is none. Prints warnings about damaged files to stderr (rank 0). Throws a usage Error if the checkpoint is one of
-/// another model, data set or loss; the list of tensors goes to the file `log`, unless that is empty.
+/// there is none. Prints warnings about damaged files to stderr (rank 0). Throws a usage Error if the checkpoint is one
+/// of another model, data set or loss; the list of tensors goes to the file `log`, unless that is empty.
 RunState restore_run(Run& run, const std::string& log);
 
 /// Loads only the model's parameters and buffers of this file.

@@ -215,10 +215,10 @@ Json machine_json(const World& world, const Run& run) {
 
 // device_varies: the points have options of [device], so that a description of one is none of the others.
 void print_head(const World& world, const Run& run, bool data, bool device_varies) {
-  std::cout << fmt::format("{}, {}\n",
-                           device_varies ? run.backend->name() + " with the device options of each point"
-                                         : run.backend->description(),
-                           counted(world.size(), "rank"));
+  std::cout << fmt::format(
+      "{}, {}\n",
+      device_varies ? run.backend->name() + " with the device options of each point" : run.backend->description(),
+      counted(world.size(), "rank"));
   if (data) {
     std::cout << fmt::format("{:<40} {:>3} {:>14} {:>10} {:>10} {:>12}\n", "point", "run", "loader threads", "batch ms",
                              "samples/s", "CPU ms/sample");

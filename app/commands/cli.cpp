@@ -23,14 +23,18 @@ constexpr auto kCommands = std::to_array<std::string_view>(
 
 void add_config(CLI::App* command, std::string& config, std::vector<std::string>& overrides) {
   command->add_option("CONFIG", config, "the run, a TOML file")->required();
-  command->add_option("--set", overrides, "SECTION.KEY=VALUE: a value that wins over the file's; -SECTION.KEY leaves a key out; may be repeated")
+  command
+      ->add_option(
+          "--set", overrides,
+          "SECTION.KEY=VALUE: a value that wins over the file's; -SECTION.KEY leaves a key out; may be repeated")
       ->allow_extra_args(false)
       ->type_name("KEY=VALUE");
 }
 
 std::vector<Sweep> parse_sweeps(const std::vector<std::string>& texts) {
   std::vector<Sweep> sweeps;
-  for (const std::string& text : texts) {
+  for (const std::string& given : texts) {
+    const std::string text = given.substr(std::min(given.find_first_not_of(" \n"), given.size()));
     const std::size_t equals = text.find('=');
     if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
       fail_usage("--sweep: \"{}\" is not a sweep (write section.key=value1,value2)", text);
@@ -111,8 +115,9 @@ std::vector<std::string> joined_overrides(std::vector<std::string> words) {
   }
   const std::string name = command.get_parent() == nullptr ? "" : command.get_name();
   const std::string hint = name == "launch" ? launch_hint(ordered) : "";
-  fail_usage("{}{} not expected: {} ({})", name.empty() ? "" : name + ": ", ordered.size() == 1 ? "this argument was" : "these arguments were",
-             fmt::join(ordered, " "), hint.empty() ? fmt::format("see convoy {}--help", name.empty() ? "" : name + " ") : hint);
+  fail_usage("{}{} not expected: {} ({})", name.empty() ? "" : name + ": ",
+             ordered.size() == 1 ? "this argument was" : "these arguments were", fmt::join(ordered, " "),
+             hint.empty() ? fmt::format("see convoy {}--help", name.empty() ? "" : name + " ") : hint);
 }
 
 // The command behind "--" of launch: a training. The arguments after "slurm-job".
@@ -128,8 +133,15 @@ SlurmJobArguments parse_slurm_job(std::vector<std::string> words, const char* pr
     job.exit_code = std::atoi(words[1].c_str());
     job.checkpoint_before = words[2];
     words.erase(words.begin() + 1, words.begin() + 3);
+  } else if (action == "sweep-point" && words.size() > 3) {
+    job.action = SlurmJobAction::kSweepPoint;
+    job.task = std::atoll(words[1].c_str());
+    job.sweeps = parse_sweeps(split_values(words[2], ';'));
+    words.erase(words.begin() + 1, words.begin() + 3);
   } else {
-    fail_usage("slurm-job: is for the scripts in slurm/ (run-name, newest-checkpoint, or end EXIT_CODE CHECKPOINT)");
+    fail_usage(
+        "slurm-job: is for the scripts in slurm/ (run-name, newest-checkpoint, sweep-point TASK SWEEP, or end "
+        "EXIT_CODE CHECKPOINT)");
   }
   if (words.size() < 2) {
     fail_usage("no config (usage: sbatch [options] slurm/NAME.sbatch CONFIG [arguments of train])");
@@ -155,7 +167,7 @@ std::optional<Command> parse_launched(const LaunchOptions& options, const std::v
 
 }  // namespace
 
-std::vector<std::string> split_values(const std::string& text) {
+std::vector<std::string> split_values(const std::string& text, char separator) {
   std::vector<std::string> values(1);
   int depth = 0;
   char quote = '\0';
@@ -168,7 +180,7 @@ std::vector<std::string> split_values(const std::string& text) {
       ++depth;
     } else if (c == ']' || c == '}') {
       --depth;
-    } else if (c == ',' && depth <= 0) {
+    } else if (c == separator && depth <= 0) {
       values.emplace_back();
       continue;
     }
@@ -194,11 +206,13 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   CLI::App* launch_app = add_launch_command(app, launch);
 
   EvalArguments eval;
-  CLI::App* eval_app = app.add_subcommand("eval", "loss and accuracy (or MAE and R2) of a checkpoint on the validation data");
+  CLI::App* eval_app =
+      app.add_subcommand("eval", "loss and accuracy (or MAE and R2) of a checkpoint on the validation data");
   add_config(eval_app, eval.config, eval.overrides);
-  eval_app->add_option("--checkpoint", eval.checkpoint,
-                       "an HDF5 file with the weights, newest, best, or the folder of a run; default, where CONFIG is "
-                       "such a folder: its newest")
+  eval_app
+      ->add_option("--checkpoint", eval.checkpoint,
+                   "an HDF5 file with the weights, newest, best, or the folder of a run; default, where CONFIG is "
+                   "such a folder: its newest")
       ->type_name("FILE");
 
   BenchArguments bench;
@@ -270,8 +284,9 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   InspectArguments inspect;
   CLI::App* inspect_app =
       app.add_subcommand("inspect", "show what a checkpoint or data file holds, or what data a config trains on");
-  inspect_app->add_option("FILE", inspect.file,
-                           "an HDF5 file, a run's folder (or RUN/newest, RUN/best), or a run's TOML file")->required();
+  inspect_app
+      ->add_option("FILE", inspect.file, "an HDF5 file, a run's folder (or RUN/newest, RUN/best), or a run's TOML file")
+      ->required();
   inspect_app
       ->add_option("--images", inspect.images, "of a config: draw the first N training samples as they are trained on")
       ->check(many)

@@ -28,7 +28,7 @@ using Command =
 /// all ranks where they all know it, and returns the exit code.
 int run_cli(int argc, char** argv);
 
-/// "a,[1,2],\"x,y\"" -> the three values: commas within brackets, braces and quotes do not separate.
-[[nodiscard]] std::vector<std::string> split_values(const std::string& text);
+/// "a,[1,2],\"x,y\"" -> the three values: separators within brackets, braces and quotes do not separate.
+[[nodiscard]] std::vector<std::string> split_values(const std::string& text, char separator = ',');
 
 }  // namespace convoy

@@ -29,8 +29,9 @@ int eval_command(World& world, const EvalArguments& arguments) {
   const bool of_run = is_run_folder(arguments.config);
   const std::string path = of_run ? arguments.config + "/config.toml" : arguments.config;
   if (arguments.checkpoint.empty() && !of_run) {
-    fail_usage("eval: --checkpoint is missing (a file, newest, best, or a run's folder; a run's folder in place of the "
-               "config has its newest)");
+    fail_usage(
+        "eval: --checkpoint is missing (a file, newest, best, or a run's folder; a run's folder in place of the "
+        "config has its newest)");
   }
   LoadedConfig loaded = load_config(world.ranks(), path, arguments.overrides);
   DataOptions& read = loaded.config.data;  // as validation is, should it evaluate on the training data
@@ -39,8 +40,8 @@ int eval_command(World& world, const EvalArguments& arguments) {
   read.size_milestones.clear();
   const auto run = build_run(world, world.ranks(), std::move(loaded));
   const std::string run_of = of_run ? arguments.config : run_folder(run->config);
-  const std::string checkpoints = of_run && run->config.checkpoint.dir.empty() ? run_of + "/checkpoints"
-                                                                               : checkpoint_folder(run->config);
+  const std::string checkpoints =
+      of_run && run->config.checkpoint.dir.empty() ? run_of + "/checkpoints" : checkpoint_folder(run->config);
   const auto find = [&] {
     return find_checkpoint(arguments.checkpoint.empty() ? "newest" : arguments.checkpoint, run_of, checkpoints);
   };

@@ -68,8 +68,8 @@ std::string facts(const PackOutput& output, const PackResult& result, std::int64
     text += fmt::format(" ({} in /train, {} in /validation)", result.training, result.validation);
   }
   if (result.broken > 0) text += fmt::format(", {} broken ones left out", result.broken);
-  return text + fmt::format(", {}, {} bytes, {:.1f} s, {:.0f} images/s", counted(classes, "class"), result.bytes, seconds,
-                            static_cast<double>(result.packed_here) / std::max(seconds, 1e-9));
+  return text + fmt::format(", {}, {} bytes, {:.1f} s, {:.0f} images/s", counted(classes, "class"), result.bytes,
+                            seconds, static_cast<double>(result.packed_here) / std::max(seconds, 1e-9));
 }
 
 }  // namespace

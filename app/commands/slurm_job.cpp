@@ -3,12 +3,14 @@
 // convoy slurm-job: what the batch scripts in slurm/ need of the program. It is not in --help, since only those scripts
 // call it. It may run in a container that has no Slurm, so it prints the shell commands that requeue the job, and the
 // script runs them.
+#include <cctype>
 #include <cstdlib>
 #include <iostream>
 
 #include "app/build/read_config.h"
 #include "app/commands/commands.h"
 #include "io/checkpoint/checkpoint_folder.h"
+#include "layers/base/counted.h"
 #include "layers/base/error.h"
 
 namespace convoy {
@@ -44,6 +46,31 @@ fi
       job);
 }
 
+// "NAME-lr-0.1-precision-bf16", then an override a line.
+std::string sweep_point(const SlurmJobArguments& arguments) {
+  std::int64_t points = 1;
+  for (const Sweep& sweep : arguments.sweeps) points *= static_cast<std::int64_t>(sweep.values.size());
+  if (arguments.task < 0 || arguments.task >= points) {
+    fail_usage("slurm-job: the sweep has {}, numbered from 0: there is no point {} (submit with --array=0-{})",
+               counted(points, "point"), arguments.task, points - 1);
+  }
+  std::string name = read_config(arguments.train.config, arguments.train.overrides).run.name, overrides;
+  std::int64_t stride = points, rest = arguments.task;
+  for (const Sweep& sweep : arguments.sweeps) {
+    stride /= static_cast<std::int64_t>(sweep.values.size());
+    const std::string& value = sweep.values[static_cast<std::size_t>(rest / stride)];
+    rest %= stride;
+    std::string plain;
+    for (const char c : value) {
+      if (c == '"' || c == '\'') continue;
+      plain += std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '+' || c == '-' ? c : '_';
+    }
+    name += fmt::format("-{}-{}", sweep.key.substr(sweep.key.rfind('.') + 1), plain);
+    overrides += fmt::format("{}={}\n", sweep.key, value);
+  }
+  return name + "\n" + overrides;
+}
+
 }  // namespace
 
 int slurm_job_command(const SlurmJobArguments& arguments) {
@@ -54,6 +81,7 @@ int slurm_job_command(const SlurmJobArguments& arguments) {
       break;
     }
     case kNewestCheckpoint: std::cout << newest_checkpoint(arguments.train) << std::endl; break;
+    case kSweepPoint: std::cout << sweep_point(arguments) << std::flush; break;
     case kEnd:
       if (arguments.exit_code != static_cast<int>(ExitCode::kStopped)) break;
       if (newest_checkpoint(arguments.train) == arguments.checkpoint_before) {

@@ -47,7 +47,8 @@ void print_plan(Run& run, const RunState& state) {
   const Config& c = run.config;
   const Mesh& mesh = run.layout.mesh;
   const auto parts = mesh.replicas() * run.layout.schedule.microbatches;
-  std::cout << fmt::format("model      {}: {}, {}, {} -> {}\n", c.model.name, counted(run.model->units().size(), "unit"),
+  std::cout << fmt::format("model      {}: {}, {}, {} -> {}\n", c.model.name,
+                           counted(run.model->units().size(), "unit"),
                            counted(run.model->parameter_count(), "parameter"), run.model->input_shape().str(),
                            run.model->output_shape().str())
             << fmt::format("device     {}{}\n", run.backend->description(),

@@ -27,7 +27,8 @@ struct ParsedConfig {
 };
 
 /// `text` is the content of the file `path`; `overrides` are "section.key=value", where value is TOML, or text where a
-/// string is expected, or "-section.key", which leaves a key of the file out. An override of train.epochs replaces the file's train.steps, and the other way round.
+/// string is expected, or "-section.key", which leaves a key of the file out. An override of train.epochs replaces the
+/// file's train.steps, and the other way round.
 [[nodiscard]] ParsedConfig parse_keys(std::string_view text, const std::string& path,
                                       const std::vector<std::string>& overrides, InputFiles files);
 

@@ -95,8 +95,8 @@ void ConfigSource::lay_over(const std::string& override) {
   } else if (bare_word(text)) {
     table.insert_or_assign(name, std::string(text));
   } else {
-    fail_usage("--set: {}: {} is not a value (a number, true, false, a word, \"text in quotes\", or a list [a, b])", key,
-               text.substr(0, text.find('\n')));
+    fail_usage("--set: {}: {} is not a value (a number, true, false, a word, \"text in quotes\", or a list [a, b])",
+               key, text.substr(0, text.find('\n')));
   }
   texts_[key] = text;
   overridden_.insert(key);

@@ -2,9 +2,12 @@
 #include "app/launch/host_health.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
+#include <sstream>
 
 #include "layers/base/error.h"
 #include "layers/base/host_name.h"
@@ -15,10 +18,33 @@ namespace {
 
 constexpr std::chrono::seconds kProbeLimit{15};
 constexpr int kFirstPause = 10, kLongestPause = 600;  // seconds
+constexpr int kHopelessFailures = 3;                  // of a host that never worked
+constexpr std::size_t kReasonLength = 300;
 
 using Clock = std::chrono::steady_clock;
 
+// The first line with words in it of what a launcher wrote; the lines of its messages are framed and wrapped.
+std::string reason_in(int descriptor) {
+  if (descriptor < 0) return "";
+  std::string text(4096, '\0');
+  const ssize_t count = ::pread(descriptor, text.data(), text.size(), 0);
+  text.resize(count > 0 ? static_cast<std::size_t>(count) : 0);
+  std::string reason;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const bool words = std::any_of(line.begin(), line.end(), [](unsigned char c) { return std::isalpha(c); });
+    if (words) reason += (reason.empty() ? "" : " ") + line;
+    if (!reason.empty() && (!words || reason.size() > kReasonLength)) break;
+  }
+  return reason.size() > kReasonLength ? reason.substr(0, kReasonLength) + " ..." : reason;
+}
+
 }  // namespace
+
+HostHealth::Entry::~Entry() {
+  probe.reset();
+  if (errors >= 0) ::close(errors);
+}
 
 bool is_this_host(const std::string& name) {
   const std::string own = host_name("");
@@ -55,7 +81,9 @@ void HostHealth::poll(const std::string& name, Entry& entry) {
   const auto now = Clock::now();
   if (entry.probe) {
     if (const auto status = entry.probe->poll()) {
-      finish(name, entry, status->code == 0 ? "" : fmt::format("exit code {}", status->code));
+      const std::string reason = reason_in(entry.errors);
+      const std::string code = fmt::format("exit code {}", status->code);
+      finish(name, entry, status->code == 0 ? "" : reason.empty() ? code : reason);
     } else if (now > entry.deadline) {
       finish(name, entry, fmt::format("no answer within {} s", kProbeLimit.count()));
     }
@@ -63,7 +91,10 @@ void HostHealth::poll(const std::string& name, Entry& entry) {
   }
   const bool due = entry.verdict == Verdict::kUnknown || (entry.verdict == Verdict::kBad && now > entry.deadline);
   if (!due) return;
-  entry.probe = std::make_unique<ChildProcess>(probe_(name), ChildProcess::Options{{}, silence_, silence_});
+  if (entry.errors >= 0) ::close(entry.errors);
+  entry.errors = ::memfd_create("convoy-probe", MFD_CLOEXEC);
+  const int errors = entry.errors >= 0 ? entry.errors : silence_;
+  entry.probe = std::make_unique<ChildProcess>(probe_(name), ChildProcess::Options{{}, silence_, errors});
   entry.deadline = now + kProbeLimit;
 }
 
@@ -71,14 +102,27 @@ void HostHealth::finish(const std::string& name, Entry& entry, const std::string
   entry.probe.reset();
   if (problem.empty()) {
     if (entry.verdict == Verdict::kBad) journal_.write(fmt::format("host {} can be used again", name));
-    entry = {Verdict::kGood, 0, nullptr, {}};
+    entry.verdict = Verdict::kGood;
+    entry.failures = 0;
+    entry.has_worked = true;
     return;
   }
   const int pause = std::min(kLongestPause, kFirstPause << std::min(entry.failures, 6));
   ++entry.failures;
+  entry.problem = problem;
   entry.verdict = Verdict::kBad;
   entry.deadline = Clock::now() + std::chrono::seconds(pause);
   journal_.write(fmt::format("host {}: nothing can be started there ({}); left out for {} s", name, problem, pause));
+}
+
+std::string HostHealth::hopeless(const HostList& listed) const {
+  std::string first;
+  for (const Host& host : listed) {
+    const auto found = entries_.find(host.name);
+    if (found == entries_.end() || found->second.has_worked || found->second.failures < kHopelessFailures) return "";
+    if (first.empty()) first = fmt::format("{}: {}", host.name, found->second.problem);
+  }
+  return first;
 }
 
 bool HostHealth::busy(const HostList& listed) const {

@@ -30,6 +30,8 @@ class HostHealth {
   HostList usable(const HostList& listed);
   /// Whether a probe of one of `listed` is pending.
   [[nodiscard]] bool busy(const HostList& listed) const;
+  /// Why none of `listed` will ever work: each has failed several times and has never worked. Empty: some may.
+  [[nodiscard]] std::string hopeless(const HostList& listed) const;
   /// After a failure: all hosts are probed again before they are used.
   void doubt();
 
@@ -38,15 +40,23 @@ class HostHealth {
   struct Entry {
     Verdict verdict = Verdict::kUnknown;
     int failures = 0;
+    bool has_worked = false;
+    std::string problem;  // of the last failure
+    int errors = -1;      // descriptor of what the probe writes to stderr
     std::unique_ptr<ChildProcess> probe;
     std::chrono::steady_clock::time_point deadline;  // of the probe; when bad: of being left out
+
+    Entry() = default;
+    Entry(const Entry&) = delete;
+    Entry& operator=(const Entry&) = delete;
+    ~Entry();
   };
   void poll(const std::string& name, Entry& entry);
   void finish(const std::string& name, Entry& entry, const std::string& problem);
 
   std::function<std::vector<std::string>(const std::string& host)> probe_;
   const Journal& journal_;
-  int silence_;  // a descriptor of /dev/null
+  int silence_;  // a descriptor of /dev/null, for stdout
   std::map<std::string, Entry> entries_;
 };
 

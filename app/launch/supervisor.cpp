@@ -131,6 +131,10 @@ std::optional<Supervisor::Ended> Supervisor::wait_for_hosts(HostList& chosen) {
     if (static_cast<int>(usable.size()) >= options_.nodes.min) {
       check_nodes(usable, options_.nodes, options_.per_node, problem_);
     }
+    if (const std::string reason = health_.hopeless(watch_.hosts()); !reason.empty() && state_.generation == 0) {
+      return Ended{static_cast<int>(ExitCode::kUsage), JobStatus::kFailed,
+                   fmt::format("gives up: none of the hosts (from {}) has ever worked; {}", watch_.name(), reason)};
+    }
     if (!reminded || Clock::now() - *reminded > kReminder) {
       const bool enough = static_cast<int>(usable.size()) >= options_.nodes.min;
       journal_.write(fmt::format(

@@ -72,8 +72,8 @@ std::string draw_phases(const std::vector<ReportRun>& runs) {
                  kBarsWidth, kRow * static_cast<double>(runs.size()));
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const double y = kRow * static_cast<double>(i) + (kRow - kBar) / 2;
-    fmt::format_to(Out(html), "<text class=\"y\" x=\"{:g}\" y=\"{:g}\">{}<title>{}</title></text>", kBarsLeft - 10, y + 13,
-                   escape(shorten(runs[i].name, kNameLength)), escape(runs[i].name));
+    fmt::format_to(Out(html), "<text class=\"y\" x=\"{:g}\" y=\"{:g}\">{}<title>{}</title></text>", kBarsLeft - 10,
+                   y + 13, escape(shorten(runs[i].name, kNameLength)), escape(runs[i].name));
     double x = kBarsLeft;
     const double total = total_time(times[i]);
     for (std::size_t p = 0; p < kRunPhaseCount; ++p) {

@@ -10,7 +10,13 @@ namespace convoy {
 
 namespace {
 
-enum Sum : std::size_t { kLoss, kFirst, kSecond, kNews, kTargets };  // kTargets: of each output a sum and one of squares
+enum Sum : std::size_t {
+  kLoss,
+  kFirst,
+  kSecond,
+  kNews,
+  kTargets
+};  // kTargets: of each output a sum and one of squares
 
 // Adds to sums [2 * outputs] those of the targets and their squares, around the first target of the data, which keeps
 // the difference of the two exact.

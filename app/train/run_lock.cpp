@@ -15,7 +15,7 @@ namespace convoy {
 
 namespace {
 
-constexpr std::chrono::seconds kWait{20};                     // a stale heartbeat shows after 15
+constexpr std::chrono::seconds kWait{20};  // a stale heartbeat shows after 15
 constexpr std::chrono::milliseconds kTellAfter{300};
 constexpr std::chrono::milliseconds kRound{400}, kPause{50};  // a round is far below any parallel.timeout
 
@@ -52,8 +52,9 @@ std::unique_ptr<LockFile> lock_run_folder(Run& run) {
       const auto now = std::chrono::steady_clock::now();
       if (!told && now - start > kTellAfter) {
         told = true;
-        print_warning(fmt::format("another training has locked {}: {}; waiting up to {} s for it to end or to prove stale",
-                                  folder, attempt.holder().to_string(), kWait.count()));
+        print_warning(
+            fmt::format("another training has locked {}: {}; waiting up to {} s for it to end or to prove stale",
+                        folder, attempt.holder().to_string(), kWait.count()));
       }
       if (now - start > kWait) refuse(folder, path, attempt.holder());
       if (now - round_start > kRound) return "wait";

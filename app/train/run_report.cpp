@@ -55,7 +55,8 @@ RunReport::RunReport(const Run& run, const RunState& state)
                   {"changes", state.changes}});
   log_.info(
       fmt::format("start on {} ({} x {}), {}, {}", counted(run.communicator->size(), "rank"),
-                  counted(run.layout.mesh.replicas(), "replica"), counted(run.layout.mesh.stages(), "stage"), run.backend->description(),
+                  counted(run.layout.mesh.replicas(), "replica"), counted(run.layout.mesh.stages(), "stage"),
+                  run.backend->description(),
                   state.source.empty() ? "fresh" : fmt::format("after step {}, from {}", state.step, state.source)));
 }
 
@@ -118,8 +119,9 @@ void RunReport::evaluation(const RunState& state, const EvalResult& result, doub
   for (const auto& [name, value] : scores) {
     if (tensorboard_) tensorboard_->scalar(std::string("eval/") + name, state.step, value);
   }
-  message(fmt::format("epoch {}: validation loss {:.4f}{}", state.epoch, std::isnan(result.loss) ? kNan : result.loss,
-                      classes_ > 0 ? hits_text(result, classes_) : fmt::format(", MAE {:.4g}, R2 {:.4f}", result.mae, result.r2)));
+  message(fmt::format(
+      "epoch {}: validation loss {:.4f}{}", state.epoch, std::isnan(result.loss) ? kNan : result.loss,
+      classes_ > 0 ? hits_text(result, classes_) : fmt::format(", MAE {:.4g}, R2 {:.4f}", result.mae, result.r2)));
 }
 
 void RunReport::checkpoint(const CheckpointWriter::Result& written) {

@@ -12,10 +12,10 @@
 #include "app/train/evaluate.h"
 #include "app/train/health.h"
 #include "app/train/progress.h"
-#include "io/log/run_log.h"
 #include "io/checkpoint/checkpoint_writer.h"
 #include "io/data/sampler.h"
 #include "io/log/metrics_log.h"
+#include "io/log/run_log.h"
 #include "io/log/tensorboard.h"
 
 namespace convoy {

@@ -32,7 +32,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kCheckpointTries = 3;  // in a row, at that many occasions
 
-constexpr std::size_t kOwnNumbers = 5;  // of the step's exchange: loss, signalled, time is up, news of samples, nonfinite
+constexpr std::size_t kOwnNumbers =
+    5;  // of the step's exchange: loss, signalled, time is up, news of samples, nonfinite
 
 LoaderOptions training_options(const Run& run, const RunState& state) {
   LoaderOptions options = training_loader(run);
@@ -82,18 +83,18 @@ void Trainer::warn_of_disk_space() {
   const Config& c = run_.config;
   std::int64_t elements = 0;
   for (const TensorEntry& entry : run_.model->manifest()) elements += entry.shape.size();
-  const auto floats = static_cast<double>(elements) +
-                      static_cast<double>(run_.optimizer->slots().size()) * static_cast<double>(run_.model->parameter_count());
+  const auto floats = static_cast<double>(elements) + static_cast<double>(run_.optimizer->slots().size()) *
+                                                          static_cast<double>(run_.model->parameter_count());
   const auto there = static_cast<std::int64_t>(list_checkpoints(checkpoint_folder(c)).size());
   const auto files = static_cast<double>(std::max<std::int64_t>(1, c.checkpoint.keep + 1 - there));
   const auto needed = static_cast<std::uintmax_t>(files * floats * sizeof(float));
   std::error_code error;
   const std::filesystem::space_info space = std::filesystem::space(checkpoint_folder(c), error);
   if (error || needed <= space.available) return;
-  report_->warning(fmt::format(
-      "{} has {} free, and {} take {} (free space there, or name another folder with checkpoint.dir)",
-      checkpoint_folder(c), format_bytes(space.available), counted(static_cast<std::int64_t>(files), "checkpoint"),
-      format_bytes(needed)));
+  report_->warning(
+      fmt::format("{} has {} free, and {} take {} (free space there, or name another folder with checkpoint.dir)",
+                  checkpoint_folder(c), format_bytes(space.available),
+                  counted(static_cast<std::int64_t>(files), "checkpoint"), format_bytes(needed)));
 }
 
 ExitCode Trainer::train() {

@@ -21,10 +21,11 @@ namespace convoy {
 
 class Trainer {
  public:
-  /// Opens the run's files and writes the resolved config: training begins. state: where to resume; stop: when to end early. Both must outlive this.
+  /// Opens the run's files and writes the resolved config: training begins. state: where to resume; stop: when to end
+  /// early. Both must outlive this.
   Trainer(Run& run, const RunState& state, StopRequest& stop);
-  /// Trains to the end, or until a stop is requested. Returns why it ended. Throws a collective Error when the loss, the
-  /// gradients or the weights are not finite.
+  /// Trains to the end, or until a stop is requested. Returns why it ended. Throws a collective Error when the loss,
+  /// the gradients or the weights are not finite.
   ExitCode train();
 
  private:

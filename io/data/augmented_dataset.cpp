@@ -9,11 +9,11 @@
 namespace convoy {
 
 AugmentedDataset::AugmentedDataset(std::unique_ptr<Dataset> data, const Augmentation& augmentation, std::uint64_t seed)
-    : data_(std::move(data)), augmentation_(augmentation), seed_(seed) {
-  const Shape shape = data_->sample_shape();
-  if (data_->input_dtype() != DType::kU8 || shape.rank() != 3) {
+    : WrappedDataset(std::move(data)), augmentation_(augmentation), seed_(seed) {
+  const Shape shape = sample_shape();
+  if (input_dtype() != DType::kU8 || shape.rank() != 3) {
     fail_option("data.augment", "samples are {} {}, and only uint8 images can be augmented (leave it out)",
-                dtype_name(data_->input_dtype()), shape.str());
+                dtype_name(input_dtype()), shape.str());
   }
   if (augmentation_.jitter && shape[0] != 1 && shape[0] != 3) {
     fail_option("data.augment", "\"jitter\" is for images of 1 or 3 channels, and these have {} (leave it out)",
@@ -23,15 +23,15 @@ AugmentedDataset::AugmentedDataset(std::unique_ptr<Dataset> data, const Augmenta
 
 void AugmentedDataset::read(const SampleId& sample, void* input, std::int64_t* label, float* target) const {
   if (input == nullptr) {
-    data_->read(sample, input, label, target);
+    this->data().read(sample, input, label, target);
     return;
   }
-  const Shape shape = data_->sample_shape();
+  const Shape shape = sample_shape();
   const auto [channels, height, width] =
       std::array{static_cast<int>(shape[0]), static_cast<int>(shape[1]), static_cast<int>(shape[2])};
   thread_local std::vector<std::uint8_t> plain;  // grows once per thread
   plain.resize(static_cast<std::size_t>(shape.size()));
-  data_->read(sample, plain.data(), label, target);
+  this->data().read(sample, plain.data(), label, target);
 
   SampleRandom random(seed_, sample);
   const int padding = augmentation_.crop ? augmentation_.padding : 0;

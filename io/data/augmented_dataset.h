@@ -14,22 +14,14 @@
 
 namespace convoy {
 
-class AugmentedDataset final : public Dataset {
+class AugmentedDataset final : public WrappedDataset {
  public:
   /// data: uint8 images.
   AugmentedDataset(std::unique_ptr<Dataset> data, const Augmentation& augmentation, std::uint64_t seed);
 
-  [[nodiscard]] std::int64_t size() const override { return data_->size(); }
-  [[nodiscard]] Shape sample_shape() const override { return data_->sample_shape(); }
-  [[nodiscard]] DType input_dtype() const override { return DType::kU8; }
-  [[nodiscard]] std::int64_t target_size() const override { return data_->target_size(); }
-  [[nodiscard]] std::int64_t classes() const override { return data_->classes(); }
-  [[nodiscard]] std::vector<std::string> class_names() const override { return data_->class_names(); }
-  void check_labels(std::int64_t classes) const override { data_->check_labels(classes); }
   void read(const SampleId& sample, void* input, std::int64_t* label, float* target) const override;
 
  private:
-  const std::unique_ptr<Dataset> data_;
   const Augmentation augmentation_;
   const std::uint64_t seed_;
 };

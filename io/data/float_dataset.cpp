@@ -46,8 +46,10 @@ void FloatDataset::check(std::int64_t index, const char* what, const float* valu
   const float* const wrong = std::find_if(values, end, [](float value) { return !std::isfinite(value); });
   if (wrong == end) return;
   const std::string name = fmt::format("{}: sample {}", options_.source, index);
-  const std::string problem =
-      fmt::format("{} [{}] is {}", what, wrong - values, std::isnan(*wrong) ? "nan" : *wrong > 0 ? "inf" : "-inf");
+  const std::string problem = fmt::format("{} [{}] is {}", what, wrong - values,
+                                          std::isnan(*wrong) ? "nan"
+                                          : *wrong > 0       ? "inf"
+                                                             : "-inf");
   if (!options_.allow_nonfinite) {
     fail_usage("{}: {} (repair the data, or allow it with data.allow_nonfinite = true)", name, problem);
   }

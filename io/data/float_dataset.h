@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "io/data/broken_files.h"
-#include "io/data/wrapped_dataset.h"
+#include "io/data/dataset.h"
 
 namespace convoy {
 

@@ -48,8 +48,9 @@ struct CloseFolder {
 
 [[noreturn]] void cannot_list(const std::string& path) {
   if (errno == ENOTDIR) {
-    fail_usage("{}: is a file (data.kind = \"image_folder\" reads a folder that holds a folder of JPEGs for each class)",
-               path);
+    fail_usage(
+        "{}: is a file (data.kind = \"image_folder\" reads a folder that holds a folder of JPEGs for each class)",
+        path);
   }
   fail_usage("cannot list the folder {}: {} (see its permissions)", path, std::strerror(errno));
 }

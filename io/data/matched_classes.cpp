@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "io/data/wrapped_dataset.h"
+#include "io/data/dataset.h"
 
 namespace convoy {
 
@@ -32,7 +32,8 @@ class RelabelledDataset final : public WrappedDataset {
 
 std::string listed(const std::vector<std::string>& names) {
   const std::size_t shown = std::min(names.size(), kNamedClasses);
-  std::string text = fmt::format("{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
+  std::string text =
+      fmt::format("{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
   if (shown < names.size()) text += fmt::format(", ... ({} in all)", names.size());
   return text;
 }
@@ -49,8 +50,8 @@ std::vector<std::int64_t> class_indices(const std::vector<std::string>& own, con
     indices.push_back(found - names.begin());
   }
   if (unknown.empty()) return indices;
-  fail_usage("{} has classes that the training data has not: {} (its classes: {}; those of the training data: {})", source,
-             listed(unknown), listed(own), listed(names));
+  fail_usage("{} has classes that the training data has not: {} (its classes: {}; those of the training data: {})",
+             source, listed(unknown), listed(own), listed(names));
 }
 
 MatchedClasses match_classes(std::unique_ptr<Dataset> data, const std::string& source,

@@ -69,7 +69,7 @@ SplitFolders split_folders(const std::string& path) {
   for (fs::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
     if (!at->is_directory(error)) continue;
     const std::string name = at->path().filename();
-    std::string* const part = name == "train"                                                      ? &split.training
+    std::string* const part = name == "train" ? &split.training
                               : name == "val" || name == "valid" || name == "validation" || name == "test"
                                   ? &split.validation
                                   : nullptr;

@@ -25,7 +25,8 @@ struct SoftmaxCrossEntropy {
 };
 
 /// The mean over K of (prediction - target)^2 per sample. Targets are float32 [N, K], or int64 [N] for one-hot targets,
-/// of which top-1 and top-5 are counted too. The absolute error of a sample is the mean over K. Sets dpredictions as above.
+/// of which top-1 and top-5 are counted too. The absolute error of a sample is the mean over K. Sets dpredictions as
+/// above.
 struct Mse {
   static constexpr const char* kName = "mse";
   In predictions, targets;
@@ -77,8 +78,12 @@ struct AdamwUpdate {
   InOut nonfinite = none();
   template <class V>
   AdamwUpdate visit(V& v) const {
-    return {hyperparameters, v.in_out("values", values), v.in(gradients), v.in_out("first moment", first_moment),
-            v.in_out("second moment", second_moment), v.in_out("nonfinite", nonfinite)};
+    return {hyperparameters,
+            v.in_out("values", values),
+            v.in(gradients),
+            v.in_out("first moment", first_moment),
+            v.in_out("second moment", second_moment),
+            v.in_out("nonfinite", nonfinite)};
   }
 };
 
@@ -97,7 +102,11 @@ struct LarsUpdate {
   InOut nonfinite = none();
   template <class V>
   LarsUpdate visit(V& v) const {
-    return {hyperparameters, segments, v.in_out("values", values), v.in(gradients), v.in_out("momentum", momentum),
+    return {hyperparameters,
+            segments,
+            v.in_out("values", values),
+            v.in(gradients),
+            v.in_out("momentum", momentum),
             v.in_out("nonfinite", nonfinite)};
   }
 };

@@ -171,8 +171,8 @@ Tensor Executor::targets(int microbatch, const Batch& batch, const Shape& output
 
 void Executor::apply_loss(const Action& action, const Batch& batch, const Tensor& outputs) {
   const Tensor doutputs = backend_.tensor(outputs.shape(), outputs.dtype());
-  loss_.apply(backend_, outputs, targets(action.microbatch, batch, outputs.shape()), global_samples_, doutputs, totals_.losses(),
-              scaler_.scale());
+  loss_.apply(backend_, outputs, targets(action.microbatch, batch, outputs.shape()), global_samples_, doutputs,
+              totals_.losses(), scaler_.scale());
   link_.put_output_gradient(action.microbatch, action.chunk, doutputs);
 }
 

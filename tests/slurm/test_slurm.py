@@ -89,7 +89,7 @@ def test_sweep():
     job.wait("the array", lambda: all(Here.cluster.show(f"{job.id}_{task}").get("JobState") in states for task in range(3)), 90)
     seen = [Here.cluster.show(f"{job.id}_{task}") for task in range(3)]
     assert [one["ExitCode"] for one in seen] == ["0:0", "0:0", "2:0"], job.output()
-    assert "VALUES has no value number 2, counted from 0: 0.05 0.01 (submit with --array=0-1)" in job.output()
+    assert "the sweep has 2 points, numbered from 0: there is no point 2 (submit with --array=0-1)" in job.output()
     assert sorted(os.listdir(folder.file("runs"))) == ["run-lr-0.01", "run-lr-0.05"]
     for value in ("0.05", "0.01"):
         with open(folder.file("runs", "run-lr-" + value, "metrics.jsonl")) as file:

@@ -34,8 +34,7 @@ void CudaBackend::run(const ops::LinearForward& op) {
     }
   }
   const std::int64_t batch = op.x.shape()[0], in = op.x.shape()[1], out = op.y.shape()[1];
-  const MatrixProduct product{true, false,        out,          batch,
-                              in,   op.x.dtype(), op.y.dtype(), op.bias != nullptr};
+  const MatrixProduct product{true, false, out, batch, in, op.x.dtype(), op.y.dtype(), op.bias != nullptr};
   plans_of(*state_).run(*state_, *this, product, op.w.compute.raw(), op.x.raw(), added.raw(), op.y.raw(), false);
   if (op.relu) run(ops::ReluForward{op.y, op.y});
 }

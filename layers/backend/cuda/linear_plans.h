@@ -28,7 +28,8 @@ class LinearPlans {
   LinearPlans();
   ~LinearPlans();
 
-  /// Puts the product on the compute stream: d is set, or added to when `accumulate`. bias: null where the product has none.
+  /// Puts the product on the compute stream: d is set, or added to when `accumulate`. bias: null where the product has
+  /// none.
   void run(CudaState& state, Backend& backend, const MatrixProduct& product, const void* a, const void* b,
            const void* bias, void* d, bool accumulate);
 

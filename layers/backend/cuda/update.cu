@@ -106,9 +106,8 @@ __device__ void update_range(Step step, Slots<Step::kSlots> slots, const float* 
 }
 
 template <class Step>
-__global__ void __launch_bounds__(kThreads)
-    update_kernel(Step step, Slots<Step::kSlots> slots, const float* g, std::int64_t vectors, std::int64_t count,
-                  double* nonfinite) {
+__global__ void __launch_bounds__(kThreads) update_kernel(Step step, Slots<Step::kSlots> slots, const float* g,
+                                                          std::int64_t vectors, std::int64_t count, double* nonfinite) {
   update_range(step, slots, g, vectors, count, gpu::grid_thread(), gpu::grid_threads(), nonfinite);
 }
 
@@ -192,8 +191,8 @@ __global__ void __launch_bounds__(kThreads)
 void CudaBackend::run(const ops::SgdUpdate& op) {
   const auto* g = op.gradients.data<float>();
   if (op.momentum) {
-    update_all(*state_, SgdStep{op.hyperparameters}, op.values.size(), g, op.nonfinite,
-               op.values.data<float>(), op.momentum.data<float>());
+    update_all(*state_, SgdStep{op.hyperparameters}, op.values.size(), g, op.nonfinite, op.values.data<float>(),
+               op.momentum.data<float>());
   } else {
     update_all(*state_, PlainSgdStep{op.hyperparameters}, op.values.size(), g, op.nonfinite, op.values.data<float>());
   }

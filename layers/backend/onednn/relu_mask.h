@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What lets a gradient through a ReLU: where its output is above 0 or NaN. Each kind of mask has pass(), which sets g to what
-// becomes of the gradients dy of `count` channels of a row, from channel `first` on: a multiple of kMaskBlock, and at
-// most kMaskBlock of them. A mask of bits is a 32nd of the output that backward would read else. Private to
+// What lets a gradient through a ReLU: where its output is above 0 or NaN. Each kind of mask has pass(), which sets g
+// to what becomes of the gradients dy of `count` channels of a row, from channel `first` on: a multiple of kMaskBlock,
+// and at most kMaskBlock of them. A mask of bits is a 32nd of the output that backward would read else. Private to
 // layers/backend/onednn.
 #pragma once
 

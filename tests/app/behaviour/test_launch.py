@@ -158,6 +158,16 @@ def test_stopped_and_interrupted():
     same_series("after three stops", folder.losses(str), undisturbed())
 
 
+def test_gives_up_on_hosts_that_never_worked():
+    folder = Folder("nowhere", LONG)
+    with open(folder.file("hosts"), "w") as file:
+        file.write("no-such-host.invalid slots=1\n")
+    with Launch(folder, "--hosts", "hosts", *RANKS) as launch:
+        launch.ends_with(USAGE, 90)
+        assert "gives up: none of the hosts (from hosts) has ever worked; no-such-host.invalid: " in launch.stderr()
+        assert "exit code" not in launch.stderr(), "mpirun's own reason"
+
+
 def test_a_second_control_c_ends_all_ranks_at_once():
     folder = Folder("twice", LONG)
     with Launch(folder, *RANKS) as launch:

@@ -105,8 +105,9 @@ TEST_CASE("unexpected arguments are listed in their order, with what was meant b
   CHECK(refused({"doctor", "x"}) == "doctor: this argument was not expected: x (see convoy doctor --help)");
   CHECK(refused({"launch", "--nnodes", "2", "--", "train", "net.toml"}) ==
         "launch: these arguments were not expected: --nnodes 2 (--nnodes is called --nodes here)");
-  CHECK(refused({"launch", "--nproc_per_node=4", "--", "train", "net.toml"}) ==
-        "launch: this argument was not expected: --nproc_per_node=4 (--nproc_per_node is called --nproc-per-node here)");
+  CHECK(
+      refused({"launch", "--nproc_per_node=4", "--", "train", "net.toml"}) ==
+      "launch: this argument was not expected: --nproc_per_node=4 (--nproc_per_node is called --nproc-per-node here)");
   CHECK(refused({"launch", "--nodes", "2", "train", "net.toml"}) ==
         "launch: these arguments were not expected: train net.toml (what to start stands behind --: convoy launch "
         "[OPTIONS] -- train CONFIG ...)");

@@ -271,8 +271,9 @@ TEST_CASE("overrides take any text where a string is expected, and leave keys ou
   CHECK(c.run.max_time == std::chrono::hours(8));
   CHECK(c.run.dir == "1.5");
   CHECK_FALSE(parse_config(kMlp, "mlp.toml", {"run.max_time="}).run.max_time);
-  const std::string text = "[model]\nname = \"toy\"\n[data]\nkind = \"synthetic\"\nfeatures = 10\n[optimizer]\nlr = 0.5\n"
-                           "[train]\nsteps = 1\nglobal_batch_size = 4\n";
+  const std::string text =
+      "[model]\nname = \"toy\"\n[data]\nkind = \"synthetic\"\nfeatures = 10\n[optimizer]\nlr = 0.5\n"
+      "[train]\nsteps = 1\nglobal_batch_size = 4\n";
   CHECK(parse_config(text, "toy.toml", {"-optimizer.lr"}).optimizer.lr == 0.1);
   CHECK(parse_config(text, "toy.toml", {"optimizer.lr=0.2", "-optimizer.lr"}).optimizer.lr == 0.1);
   CHECK(parse_config(text, "toy.toml", {"-train.steps", "train.epochs=2"}).train.epochs == 2);

@@ -248,21 +248,21 @@ TEST_CASE("overrides are as strict as the file, and say where they are from") {
     CAPTURE(overrides.back());
     CHECK(refused(kToy, overrides) == message);
   };
-  check({"steps=5"}, "--set: \"steps=5\" is not an override (write section.key=value, or -section.key to leave a key out)");
+  check({"steps=5"},
+        "--set: \"steps=5\" is not an override (write section.key=value, or -section.key to leave a key out)");
   check({"train.steps"},
         "--set: \"train.steps\" is not an override (write section.key=value, or -section.key to leave a key out)");
   check({"train.step=5"}, "--set: train.step: unknown key (did you mean train.steps?)");
   check({"trian.steps=5"}, "--set: trian: unknown section (did you mean [train]?)");
   check({"train.steps=five"}, "--set: train.steps: is a string (must be an integer from 1 to 1e+15)");
   check({"train.steps=0"}, "--set: train.steps: 0 is out of range (must be an integer from 1 to 1e+15)");
-  check({"train.steps="},
-        "--set: train.steps: is a string (must be an integer from 1 to 1e+15)");
+  check({"train.steps="}, "--set: train.steps: is a string (must be an integer from 1 to 1e+15)");
   check({"run.stop_signals=[1"},
         "--set: run.stop_signals: [1 is not a value (a number, true, false, a word, \"text in quotes\", or a list [a, "
         "b])");
   check({"-train.epochs"}, "--set: -train.epochs: cfg/a.toml does not give this key (leave the override out)");
   check({"run.name=[5]"}, "--set: run.name: is a list (must be a string)");
-  check({"run.name=a\nb"}, 
+  check({"run.name=a\nb"},
         "--set: run.name: a is not a value (a number, true, false, a word, \"text in quotes\", or a list [a, b])");
   check({"optimizer.betas=[0.9,0.99]"},
         "--set: optimizer.betas: is ignored with optimizer.name = \"sgd\" (it belongs to adamw)");

@@ -2,8 +2,8 @@
 //
 // A backend that checks whether operations propagate NaN as PyTorch's do: before each operation it runs a copy of it
 // for each operand that is read or added to, with NaN in every element of that operand, and expects a NaN in an output.
-// Outputs of the copies are tensors of their own. Masks are left out: PyTorch's threshold_backward passes a gradient on where the
-// output is NaN.
+// Outputs of the copies are tensors of their own. Masks are left out: PyTorch's threshold_backward passes a gradient on
+// where the output is NaN.
 #pragma once
 
 #include <algorithm>
