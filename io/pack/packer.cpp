@@ -137,7 +137,7 @@ void Packer::take_journal() {
     open_part(file, bytes[static_cast<std::size_t>(file)]);
   }
   if (next_ == 0) return;
-  hooks_.message(fmt::format("going on after {} of {} samples, which {} holds", samples_done(), source_.size(),
+  hooks_.message(fmt::format("resuming after {} of {} samples, which {} holds", samples_done(), source_.size(),
                              task_.output.sharded() ? task_.output.name() + ".part" : task_.output.part(0)));
 }
 

@@ -114,7 +114,7 @@ def test_killed_packing_goes_on(slow):
     assert process.poll() is None, "the packing ended before it could be killed"
     kill_tree(process)
     assert not os.path.exists(folder.file("out.h5")), "a killed packing leaves its file"
-    assert "going on after" in packed(folder, *slow.words)
+    assert "resuming after" in packed(folder, *slow.words)
     assert content(folder, "out.h5") == slow.whole, "a killed packing that went on differs"
 
 
@@ -126,7 +126,7 @@ def test_packing_goes_on_after_a_full_disk(slow):
     errors = folder.stderr.splitlines()
     assert len(errors) == 1 and "out.h5.part: File too large" in errors[0]
     assert not os.path.exists(folder.file("out.h5")), "a full disk leaves a file"
-    assert "going on after" in packed(folder, *slow.words)
+    assert "resuming after" in packed(folder, *slow.words)
     assert content(folder, "out.h5") == slow.whole, "after a full disk it differs"
 
 

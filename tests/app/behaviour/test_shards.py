@@ -136,7 +136,7 @@ def test_killed_packing_goes_on_and_never_mixes_with_another(slow):
     interrupt_in(slow, shards(5)[2], "--shards", "5")
     assert os.path.exists(slow.file("out.h5.part.json"))
     assert not [name for name in names(slow) if ".part" not in name], "a killed packing leaves finished shards"
-    assert "going on after" in packed(slow, *WORDS, "--shards", "5")
+    assert "resuming after" in packed(slow, *WORDS, "--shards", "5")
     assert contents(slow, shards(5)) == whole, "shards of a killed packing that went on differ"
     assert names(slow) == shards(5)
     for count in ("5", "3"):
@@ -175,7 +175,7 @@ def test_packing_killed_while_it_names_its_shards_goes_on(slow):
         with open(journal, "w") as file:
             file.write("\n".join([*lines, '{"placing":true}']) + "\n")
 
-    for kept, word in ((4, f"going on after {COUNT} of {COUNT}"), (3, "nothing that can be gone on with")):
+    for kept, word in ((4, f"resuming after {COUNT} of {COUNT}"), (3, "nothing to resume from")):
         interrupted(kept)
         assert word in packed(slow, *WORDS, "--shards", "4"), f"{kept} shards kept"
         assert contents(slow, shards(4)) == new, f"{kept} shards kept"

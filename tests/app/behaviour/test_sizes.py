@@ -187,7 +187,7 @@ def test_commands_know_the_sizes(trained, words, arguments):
 
 @pytest.mark.parametrize("changes, words", (
     pytest.param({"train_sizes": [32, 2, 24]}, ["data.train_sizes: 2: conv: kernel_size 5 is larger than its input of 2x2"], id="too_small"),
-    pytest.param({"image_size": 2}, ["data.image_size: 2: conv: the image"], id="validation_too_small"),
+    pytest.param({"image_size": 2}, ["data.image_size: 2: conv: kernel_size 5 is larger than its input of 2x2"], id="validation_too_small"),
     pytest.param({"augment": [], "resize": 30, "train_sizes": [48, 2, 3]}, ["data.resize: 30", "data.train_sizes, 48"],
                  id="resize"),
     pytest.param({"kind": "hdf5", "train": config()["data"]["train"], "validation": "", "image_size": None, "augment": []},
