@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Max pooling, global average pooling, and flattening: layers without parameters that change an image's extent.
+// Max, average and global average pooling, and flattening: layers without parameters that change an image's extent.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,22 @@ namespace convoy {
 /// [N, C, H, W] -> [N, C, (H + 2 padding - k) / stride + 1, ...]; torch.nn.MaxPool2d.
 class MaxPool2d final : public Layer {
  public:
+  static constexpr std::string_view kName = "max_pool2d";
   explicit MaxPool2d(const PoolSpec& spec) : spec_(spec) {}
+  Shape build(BuildContext& context, const std::string& path, const Shape& input) override;
+  [[nodiscard]] Shape output_shape(const Shape& input) const override;
+  Tensor forward(const Tensor& x, Cache& cache, Mode mode) override;
+  Tensor backward_input(const Tensor& dy, Cache& cache) override;
+
+ private:
+  PoolSpec spec_;
+};
+
+/// The same shapes; the means of the windows, in which padding counts as zeros: torch.nn.AvgPool2d.
+class AvgPool2d final : public Layer {
+ public:
+  static constexpr std::string_view kName = "avg_pool2d";
+  explicit AvgPool2d(const PoolSpec& spec) : spec_(spec) {}
   Shape build(BuildContext& context, const std::string& path, const Shape& input) override;
   [[nodiscard]] Shape output_shape(const Shape& input) const override;
   Tensor forward(const Tensor& x, Cache& cache, Mode mode) override;
@@ -42,8 +57,10 @@ class Flatten final : public Layer {
   Tensor backward_input(const Tensor& dy, Cache& cache) override;
 };
 
-struct MaxPool2dOptions {
-  static constexpr std::string_view kName = "max_pool2d";
+/// What pooling layers have in common.
+template <class PoolLayer>
+struct PoolOptions {
+  static constexpr std::string_view kName = PoolLayer::kName;
   Size2d kernel_size = 0;
   Size2d stride = 1;
   Size2d padding = 0;
@@ -52,14 +69,17 @@ struct MaxPool2dOptions {
   static void visit(Visitor& v, Self& o) {
     v.key("kernel_size", o.kernel_size, between(1, 1024).required(), "height and width");
     v.fallback(o.stride, o.kernel_size);
-    v.key("stride", o.stride, between(1, 1024), "step of the window; default of max_pool2d: kernel_size");
+    v.key("stride", o.stride, between(1, 1024), "step of the window; default of pooling: kernel_size");
     v.key("padding", o.padding, between(0, 1024), "added on each side");
   }
   [[nodiscard]] std::unique_ptr<Layer> make() const {
-    return std::make_unique<MaxPool2d>(PoolSpec(kernel_size, stride, padding));
+    return std::make_unique<PoolLayer>(PoolSpec(kernel_size, stride, padding));
   }
-  bool operator==(const MaxPool2dOptions&) const = default;
+  bool operator==(const PoolOptions&) const = default;
 };
+
+using MaxPool2dOptions = PoolOptions<MaxPool2d>;
+using AvgPool2dOptions = PoolOptions<AvgPool2d>;
 
 struct GlobalAvgPoolOptions {
   static constexpr std::string_view kName = "global_avg_pool";

@@ -161,6 +161,31 @@ struct MaxPoolBackward {
   [[nodiscard]] std::string detail() const { return dx.shape().str(); }
 };
 
+/// Sets y to the means of the windows, where pixels of the padding count as zeros (torch.nn.AvgPool2d).
+struct AvgPoolForward {
+  static constexpr const char* kName = "avg_pool_forward";
+  const PoolSpec& spec;
+  In x;
+  Out y;
+  template <class V>
+  AvgPoolForward visit(V& v) const {
+    return {spec, v.in(x), v.out("y", y)};
+  }
+};
+
+/// Sets dx.
+struct AvgPoolBackward {
+  static constexpr const char* kName = "avg_pool_backward";
+  const PoolSpec& spec;
+  In dy;
+  Out dx;
+  template <class V>
+  AvgPoolBackward visit(V& v) const {
+    return {spec, v.in(dy), v.out("dx", dx)};
+  }
+  [[nodiscard]] std::string detail() const { return dx.shape().str(); }
+};
+
 /// Sets y [N, C] to the mean over H, W of x [N, C, H, W].
 struct GlobalAvgPoolForward {
   static constexpr const char* kName = "global_avg_pool_forward";
@@ -200,5 +225,7 @@ struct GlobalAvgPoolBackward {
   X(Axpy)                                \
   X(MaxPoolForward)                      \
   X(MaxPoolBackward)                     \
+  X(AvgPoolForward)                      \
+  X(AvgPoolBackward)                     \
   X(GlobalAvgPoolForward)                \
   X(GlobalAvgPoolBackward)

@@ -5,6 +5,7 @@
 // (layers/backend/observe) follow from the list.
 #pragma once
 
+#include "layers/backend/activation_operations.h"
 #include "layers/backend/dense_operations.h"
 #include "layers/backend/elementwise_operations.h"
 #include "layers/backend/normalization_operations.h"
@@ -13,6 +14,7 @@
 /// X(Operation) for each operation.
 #define CONVOY_OPERATIONS(X)         \
   CONVOY_ELEMENTWISE_OPERATIONS(X)   \
+  CONVOY_ACTIVATION_OPERATIONS(X)    \
   CONVOY_DENSE_OPERATIONS(X)         \
   CONVOY_NORMALIZATION_OPERATIONS(X) \
   CONVOY_TRAINING_OPERATIONS(X)

@@ -15,6 +15,7 @@
 #include "layers/batch_norm2d.h"
 #include "layers/conv2d.h"
 #include "layers/dropout.h"
+#include "layers/elementwise.h"
 #include "layers/layer_norm.h"
 #include "layers/linear.h"
 #include "layers/model.h"
@@ -41,8 +42,9 @@ std::vector<Unit> resnet_model(int depth, Stem stem, std::int64_t outputs);
 
 /// The layers of a sequential model by name.
 using LayerChoice =
-    std::variant<LinearOptions, ReluOptions, Conv2dOptions, BatchNorm2dOptions, LayerNormOptions, MaxPool2dOptions,
-                 GlobalAvgPoolOptions, FlattenOptions, DropoutOptions, BasicBlockOptions, BottleneckOptions>;
+    std::variant<LinearOptions, ReluOptions, TanhOptions, SigmoidOptions, GeluOptions, SiluOptions, Conv2dOptions,
+                 BatchNorm2dOptions, LayerNormOptions, MaxPool2dOptions, AvgPool2dOptions, GlobalAvgPoolOptions,
+                 FlattenOptions, DropoutOptions, BasicBlockOptions, BottleneckOptions>;
 
 /// One layer of a [[model.layers]] list.
 struct LayerOptions {

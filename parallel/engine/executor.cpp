@@ -43,11 +43,11 @@ Executor::Executor(Model& model, Optimizer& optimizer, const Loss& loss, const N
       evaluation_(forward_only(schedule_)),
       coordinates_{coordinates.stage, several(coordinates.stages), several(coordinates.replicas)},
       buckets_(coordinates_.replicas, model.parameters().gradients(), buckets.first_mb, buckets.mb),
-      totals_(backend_),
       link_(coordinates_.stages, schedule_, coordinates.stage, model),
       evaluation_link_(coordinates_.stages, evaluation_, coordinates.stage, model),
       scaler_(scaler),
-      recording_(schedule_.virtual_stages() == 1 ? std::move(record) : StepRecording::Record()) {
+      recording_(schedule_.virtual_stages() == 1 ? std::move(record) : StepRecording::Record()),
+      totals_(backend_) {
   check_schedule(schedule_);
   if (static_cast<std::size_t>(schedule_.chunks) != model.chunks().size()) {
     fail("the schedule has {} chunks and the model {}", schedule_.chunks, model.chunks().size());

@@ -46,6 +46,18 @@ DROPOUTS = [
     {"type": "dropout", "name": "drop2"},
     {"type": "linear", "name": "fc", "out_features": 10},
 ]
+SMOOTH = [
+    {"type": "conv2d", "name": "conv", "out_channels": 12, "kernel_size": 3, "padding": 1},
+    {"type": "gelu", "name": "gelu"},
+    {"type": "avg_pool2d", "name": "pool", "kernel_size": 3, "stride": 2, "padding": 1},
+    {"type": "silu", "name": "silu"},
+    {"type": "flatten", "name": "flatten"},
+    {"type": "linear", "name": "fc1", "out_features": 40},
+    {"type": "tanh", "name": "tanh"},
+    {"type": "linear", "name": "fc2", "out_features": 30},
+    {"type": "sigmoid", "name": "sigmoid"},
+    {"type": "linear", "name": "fc3", "out_features": 10},
+]
 CASES = {
     "toy": dict(model="toy", loss="mse", lr=0.05),
     "mlp": dict(lr=0.05),
@@ -57,6 +69,7 @@ CASES = {
     "grouped_conv": dict(model="sequential", layers=GROUPED, channels=3, lr=0.02),
     "layer_norm": dict(model="sequential", layers=NORMS, channels=3, lr=0.02, microbatches=2),
     "dropout": dict(model="sequential", layers=DROPOUTS, channels=3, lr=0.02, microbatches=2),
+    "smooth": dict(model="sequential", layers=SMOOTH, channels=3, lr=0.05),
     "adamw": dict(optimizer="adamw", lr=1e-3, weight_decay=0.05),
     "lars": dict(model="resnet18", stem="small", size=16, channels=3, optimizer="lars", lr=0.05, slots=1e-2),
     "nesterov": dict(lr=0.05, nesterov=True),
@@ -71,7 +84,7 @@ CASES = {
                               freeze=["stem", "layer1", "layer2", "layer3", "layer4"]),
 }
 # Cases without the marker slow.
-QUICK = {"toy", "mlp", "adamw", "nesterov", "label_smoothing", "mse_onehot", "grouped_conv", "layer_norm", "dropout",
+QUICK = {"toy", "mlp", "adamw", "nesterov", "label_smoothing", "mse_onehot", "grouped_conv", "layer_norm", "dropout", "smooth",
          "freeze_adamw", "resnet18_digits"}
 
 
@@ -149,14 +162,19 @@ class CounterDropout(torch.nn.Module):
 
 # By type: the module of a layer of the config, for an input of so many channels (or features).
 MODULES = {
+    "avg_pool2d": lambda layer, channels: torch.nn.AvgPool2d(*window(layer)),
     "conv2d": lambda layer, channels: torch.nn.Conv2d(channels, layer["out_channels"], *window(layer),
                                                       groups=layer.get("groups", 1)),
     "dropout": lambda layer, channels: CounterDropout(layer["unit"], layer["name"], layer.get("probability", 0.5)),
     "flatten": lambda layer, channels: torch.nn.Flatten(),
+    "gelu": lambda layer, channels: torch.nn.GELU(),
     "layer_norm": lambda layer, channels: ChannelNorm(channels, eps=layer.get("epsilon", 1e-5)),
     "linear": lambda layer, channels: torch.nn.Linear(channels, layer["out_features"]),
     "max_pool2d": lambda layer, channels: torch.nn.MaxPool2d(*window(layer)),
     "relu": lambda layer, channels: torch.nn.ReLU(),
+    "sigmoid": lambda layer, channels: torch.nn.Sigmoid(),
+    "silu": lambda layer, channels: torch.nn.SiLU(),
+    "tanh": lambda layer, channels: torch.nn.Tanh(),
 }
 
 

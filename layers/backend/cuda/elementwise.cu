@@ -71,6 +71,47 @@ struct Axpy {
   __device__ float operator()(float y, float x) const { return __fadd_rn(y, __fmul_rn(scale, x)); }
 };
 
+// The functions of ActivationFunction, and dy times their slopes at x.
+__device__ float sigmoid(float x) { return 1.0F / (1.0F + expf(-x)); }
+struct Tanh {
+  __device__ float operator()(float x) const { return tanhf(x); }
+  __device__ float operator()(float dy, float x) const {
+    const float y = tanhf(x);
+    return dy * (1.0F - y * y);
+  }
+};
+struct Sigmoid {
+  __device__ float operator()(float x) const { return sigmoid(x); }
+  __device__ float operator()(float dy, float x) const {
+    const float y = sigmoid(x);
+    return dy * (y * (1.0F - y));
+  }
+};
+struct Gelu {
+  __device__ float operator()(float x) const { return x * normcdff(x); }
+  __device__ float operator()(float dy, float x) const {
+    constexpr float kDensity = 0.39894228F;  // of the normal distribution at 0: 1 / sqrt(2 pi)
+    return dy * (normcdff(x) + x * kDensity * expf(-0.5F * x * x));
+  }
+};
+struct Silu {
+  __device__ float operator()(float x) const { return x * sigmoid(x); }
+  __device__ float operator()(float dy, float x) const {
+    const float s = sigmoid(x);
+    return dy * (s * (1.0F + x * (1.0F - s)));
+  }
+};
+
+template <class Body>
+void dispatch_function(ActivationFunction function, Body&& body) {
+  switch (function) {
+    case ActivationFunction::kTanh: return body(Tanh{});
+    case ActivationFunction::kSigmoid: return body(Sigmoid{});
+    case ActivationFunction::kGelu: return body(Gelu{});
+    case ActivationFunction::kSilu: return body(Silu{});
+  }
+}
+
 // In torchvision's order of operations, so equal to it in bits.
 __device__ float normalized(std::uint8_t x, float mean, float std) {
   return (static_cast<float>(x) / 255.0F - mean) / std;
@@ -204,6 +245,24 @@ void CudaBackend::run(const ops::ReluBackward& op) {
   gpu::dispatch_activation(op.dy.dtype(), [&](auto type) {
     using T = decltype(type);
     map(*state_, ReluBackward{}, op.dy.size(), op.dx.data<T>(), op.dy.data<const T>(), op.y.data<const T>());
+  });
+}
+
+void CudaBackend::run(const ops::ActivationForward& op) {
+  dispatch_function(op.function, [&](auto function) {
+    gpu::dispatch_activation(op.x.dtype(), [&](auto type) {
+      using T = decltype(type);
+      map(*state_, function, op.x.size(), op.y.data<T>(), op.x.data<const T>());
+    });
+  });
+}
+
+void CudaBackend::run(const ops::ActivationBackward& op) {
+  dispatch_function(op.function, [&](auto function) {
+    gpu::dispatch_activation(op.x.dtype(), [&](auto type) {
+      using T = decltype(type);
+      map(*state_, function, op.x.size(), op.dx.data<T>(), op.dy.data<const T>(), op.x.data<const T>());
+    });
   });
 }
 

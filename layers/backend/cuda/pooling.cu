@@ -29,9 +29,8 @@ PoolGeometry geometry(const PoolSpec& spec, const Shape& x, const Shape& y) {
   };
   if (wrong(spec.kernel.height, spec.stride.height, spec.padding.height) ||
       wrong(spec.kernel.width, spec.stride.width, spec.padding.width)) {
-    fail_usage(
-        "max pooling wants kernel 1 to 15, stride at least 1 and padding at most half the kernel, not {}, {}, {}",
-        spec.kernel.str(), spec.stride.str(), spec.padding.str());
+    fail_usage("pooling wants kernel 1 to 15, stride at least 1 and padding at most half the kernel, not {}, {}, {}",
+               spec.kernel.str(), spec.stride.str(), spec.padding.str());
   }
   const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
   return {x[1],
@@ -134,6 +133,60 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// y [lines, out_width, channels]; line = image * out_height + out_row. Pixels of the padding count as zeros.
+template <class T, int kCount>
+__global__ void __launch_bounds__(kThreads) avg_pool_kernel(const T* x, PoolGeometry g, float scale, T* y) {
+  const int vectors = static_cast<int>(g.channels / kCount);
+  const std::int64_t line = blockIdx.x, image = line / g.out_height;
+  const int top = static_cast<int>(line % g.out_height) * g.stride_height - g.padding_height;
+  const int first_row = max(0, top), end_row = min(g.height, top + g.kernel_height);
+  for (int i = static_cast<int>(threadIdx.x); i < g.out_width * vectors; i += static_cast<int>(blockDim.x)) {
+    const int left = i / vectors * g.stride_width - g.padding_width;
+    const int first_column = max(0, left), end_column = min(g.width, left + g.kernel_width);
+    const T* pixels = x + image * g.height * g.width * g.channels + i % vectors * kCount;
+    float sums[kCount] = {};
+    for (int row = first_row; row < end_row; ++row) {
+      for (int column = first_column; column < end_column; ++column) {
+        float values[kCount];
+        load_lanes(pixels + (std::int64_t{row} * g.width + column) * g.channels, values);
+#pragma unroll
+        for (int lane = 0; lane < kCount; ++lane) sums[lane] += values[lane];
+      }
+    }
+#pragma unroll
+    for (int lane = 0; lane < kCount; ++lane) sums[lane] *= scale;
+    store_lanes(sums, y + line * g.out_width * g.channels + std::int64_t{i} * kCount);
+  }
+}
+
+// dx [lines, width, channels]; line = image * height + row.
+template <class T, int kCount>
+__global__ void __launch_bounds__(kThreads) avg_pool_backward_kernel(const T* dy, PoolGeometry g, float scale, T* dx) {
+  const int vectors = static_cast<int>(g.channels / kCount);
+  const std::int64_t line = blockIdx.x, image = line / g.height;
+  const int row = static_cast<int>(line % g.height);
+  const int first_row = first_window(row, g.kernel_height, g.stride_height, g.padding_height);
+  const int last_row = min(g.out_height - 1, (row + g.padding_height) / g.stride_height);
+  for (int i = static_cast<int>(threadIdx.x); i < g.width * vectors; i += static_cast<int>(blockDim.x)) {
+    const int column = i / vectors;
+    const int first_column = first_window(column, g.kernel_width, g.stride_width, g.padding_width);
+    const int last_column = min(g.out_width - 1, (column + g.padding_width) / g.stride_width);
+    float sums[kCount] = {};
+    for (int out_row = first_row; out_row <= last_row; ++out_row) {
+      for (int out = first_column; out <= last_column; ++out) {
+        float gradients[kCount];
+        load_lanes(dy + ((image * g.out_height + out_row) * g.out_width + out) * g.channels + i % vectors * kCount,
+                   gradients);
+#pragma unroll
+        for (int lane = 0; lane < kCount; ++lane) sums[lane] += gradients[lane];
+      }
+    }
+#pragma unroll
+    for (int lane = 0; lane < kCount; ++lane) sums[lane] *= scale;
+    store_lanes(sums, dx + line * g.width * g.channels + std::int64_t{i} * kCount);
+  }
+}
+
 // A thread per image and vector of channels. Sums of rows are summed, so that rounding grows with height + width and
 // not with their product.
 template <class T, int kCount>
@@ -211,6 +264,43 @@ void CudaBackend::run(const ops::MaxPoolBackward& op) {
           <<<launch.lines, launch.threads, 0, state_->stream>>>(gradient, places, g, dinput);
     };
     gpu::dispatch_lanes<T>(g.channels, start, gradient, dinput, places);
+  });
+  CONVOY_CUDA_LAUNCHED();
+}
+
+void CudaBackend::run(const ops::AvgPoolForward& op) {
+  const PoolGeometry g = geometry(op.spec, op.x.shape(), op.y.shape());
+  if (op.y.size() == 0) return;
+  const float scale = 1.0F / static_cast<float>(g.kernel_height * g.kernel_width);
+  gpu::dispatch_activation(op.x.dtype(), [&](auto type) {
+    using T = decltype(type);
+    const T* input = op.x.data<T>();
+    T* output = op.y.data<T>();
+    const auto start = [&](auto lanes) {
+      constexpr int kCount = decltype(lanes)::value;
+      const LineLaunch launch(op.x.shape()[0] * g.out_height, g.out_width, g.channels, kCount);
+      avg_pool_kernel<T, kCount><<<launch.lines, launch.threads, 0, state_->stream>>>(input, g, scale, output);
+    };
+    gpu::dispatch_lanes<T>(g.channels, start, input, output);
+  });
+  CONVOY_CUDA_LAUNCHED();
+}
+
+void CudaBackend::run(const ops::AvgPoolBackward& op) {
+  const PoolGeometry g = geometry(op.spec, op.dx.shape(), op.dy.shape());
+  if (op.dx.size() == 0) return;
+  const float scale = 1.0F / static_cast<float>(g.kernel_height * g.kernel_width);
+  gpu::dispatch_activation(op.dy.dtype(), [&](auto type) {
+    using T = decltype(type);
+    const T* gradient = op.dy.data<T>();
+    T* dinput = op.dx.data<T>();
+    const auto start = [&](auto lanes) {
+      constexpr int kCount = decltype(lanes)::value;
+      const LineLaunch launch(op.dx.shape()[0] * g.height, g.width, g.channels, kCount);
+      avg_pool_backward_kernel<T, kCount>
+          <<<launch.lines, launch.threads, 0, state_->stream>>>(gradient, g, scale, dinput);
+    };
+    gpu::dispatch_lanes<T>(g.channels, start, gradient, dinput);
   });
   CONVOY_CUDA_LAUNCHED();
 }

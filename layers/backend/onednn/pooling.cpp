@@ -27,9 +27,8 @@ PoolGeometry geometry(const PoolSpec& spec, const Shape& x, const Shape& y) {
   };
   if (wrong(spec.kernel.height, spec.stride.height, spec.padding.height) ||
       wrong(spec.kernel.width, spec.stride.width, spec.padding.width)) {
-    fail_usage(
-        "max pooling wants kernel 1 to 15, stride at least 1 and padding at most half the kernel, not {}, {}, {}",
-        spec.kernel.str(), spec.stride.str(), spec.padding.str());
+    fail_usage("pooling wants kernel 1 to 15, stride at least 1 and padding at most half the kernel, not {}, {}, {}",
+               spec.kernel.str(), spec.stride.str(), spec.padding.str());
   }
   return {x[1], x[2], x[3], y[2], y[3], spec.kernel, spec.stride, spec.padding};
 }
@@ -94,14 +93,16 @@ inline void gather(const T* dy, const std::uint8_t* argmax, std::int32_t place, 
   }
 }
 
+// The first window along an axis that covers the input at `at`.
+inline std::int64_t first_window(std::int64_t at, std::int64_t kernel, std::int64_t stride, std::int64_t padding) {
+  const std::int64_t beyond = at + padding - kernel + 1;
+  return beyond <= 0 ? std::int64_t{0} : (beyond + stride - 1) / stride;
+}
+
 // One row of input gradients. dy, argmax [out_height, out_width, channels] of the image; dx [width, channels].
 template <class T>
 CONVOY_VECTORIZED void max_pool_backward_row(const T* dy, const std::uint8_t* argmax, PoolGeometry g, std::int64_t row,
                                              T* dx) {
-  const auto first_window = [](std::int64_t at, std::int64_t kernel, std::int64_t stride, std::int64_t padding) {
-    const std::int64_t beyond = at + padding - kernel + 1;
-    return beyond <= 0 ? std::int64_t{0} : (beyond + stride - 1) / stride;
-  };
   const std::int64_t first_row = first_window(row, g.kernel.height, g.stride.height, g.padding.height);
   const std::int64_t last_row = std::min(g.out_height - 1, (row + g.padding.height) / g.stride.height);
   float buffer[kChunk];
@@ -128,6 +129,60 @@ CONVOY_VECTORIZED void max_pool_backward_row(const T* dy, const std::uint8_t* ar
       }
       if (fresh) std::fill_n(sums, count, 0.0F);  // between the windows
       finish(sums, count, dx + c);
+    }
+  }
+}
+
+// One row of means. image [height, width, channels]; y [out_width, channels].
+template <class T>
+CONVOY_VECTORIZED void avg_pool_row(const T* image, PoolGeometry g, std::int64_t out_row, T* y) {
+  const std::int64_t top = out_row * g.stride.height - g.padding.height;
+  const std::int64_t first_row = std::max<std::int64_t>(0, top), end_row = std::min(g.height, top + g.kernel.height);
+  const float scale = 1.0F / static_cast<float>(g.kernel.height * g.kernel.width);
+  float sums[kChunk];
+  for (std::int64_t out = 0; out < g.out_width; ++out, y += g.channels) {
+    const std::int64_t left = out * g.stride.width - g.padding.width;
+    const std::int64_t first_column = std::max<std::int64_t>(0, left),
+                       end_column = std::min(g.width, left + g.kernel.width);
+    for (std::int64_t c = 0; c < g.channels; c += kChunk) {
+      const std::int64_t count = std::min(kChunk, g.channels - c);
+      std::fill_n(sums, count, 0.0F);
+      for (std::int64_t row = first_row; row < end_row; ++row) {
+        for (std::int64_t column = first_column; column < end_column; ++column) {
+          const T* pixel = image + (row * g.width + column) * g.channels + c;
+          CONVOY_INDEPENDENT
+          for (std::int64_t i = 0; i < count; ++i) sums[i] += load(pixel[i]);
+        }
+      }
+      CONVOY_INDEPENDENT
+      for (std::int64_t i = 0; i < count; ++i) store(sums[i] * scale, y + c + i);
+    }
+  }
+}
+
+// One row of input gradients: each pixel adds those of the windows that cover it. dy [out_height, out_width, channels]
+// of the image; dx [width, channels].
+template <class T>
+CONVOY_VECTORIZED void avg_pool_backward_row(const T* dy, PoolGeometry g, std::int64_t row, T* dx) {
+  const std::int64_t first_row = first_window(row, g.kernel.height, g.stride.height, g.padding.height);
+  const std::int64_t last_row = std::min(g.out_height - 1, (row + g.padding.height) / g.stride.height);
+  const float scale = 1.0F / static_cast<float>(g.kernel.height * g.kernel.width);
+  float sums[kChunk];
+  for (std::int64_t column = 0; column < g.width; ++column, dx += g.channels) {
+    const std::int64_t first_column = first_window(column, g.kernel.width, g.stride.width, g.padding.width);
+    const std::int64_t last_column = std::min(g.out_width - 1, (column + g.padding.width) / g.stride.width);
+    for (std::int64_t c = 0; c < g.channels; c += kChunk) {
+      const std::int64_t count = std::min(kChunk, g.channels - c);
+      std::fill_n(sums, count, 0.0F);
+      for (std::int64_t out_row = first_row; out_row <= last_row; ++out_row) {
+        for (std::int64_t out = first_column; out <= last_column; ++out) {
+          const T* gradient = dy + (out_row * g.out_width + out) * g.channels + c;
+          CONVOY_INDEPENDENT
+          for (std::int64_t i = 0; i < count; ++i) sums[i] += load(gradient[i]);
+        }
+      }
+      CONVOY_INDEPENDENT
+      for (std::int64_t i = 0; i < count; ++i) store(sums[i] * scale, dx + c + i);
     }
   }
 }
@@ -199,6 +254,38 @@ void OnednnBackend::run(const ops::MaxPoolBackward& op) {
                         max_pool_backward_row(gradient + at, places + at, g, line % g.height, dinput + line * in_line);
                       }
                     });
+  });
+}
+
+void OnednnBackend::run(const ops::AvgPoolForward& op) {
+  const PoolGeometry g = geometry(op.spec, op.x.shape(), op.y.shape());
+  const std::int64_t in_image = op.x.shape().sample_size(), out_line = g.out_width * g.channels;
+  dispatch_activation(op.x.dtype(), [&](auto type) {
+    using T = decltype(type);
+    const T* input = op.x.data<T>();
+    T* output = op.y.data<T>();
+    parallel_ranges(
+        op.x.shape()[0] * g.out_height, 1 + 4096 / (out_line + 1), [=](std::int64_t first, std::int64_t last, int) {
+          for (std::int64_t line = first; line < last; ++line) {
+            avg_pool_row(input + line / g.out_height * in_image, g, line % g.out_height, output + line * out_line);
+          }
+        });
+  });
+}
+
+void OnednnBackend::run(const ops::AvgPoolBackward& op) {
+  const PoolGeometry g = geometry(op.spec, op.dx.shape(), op.dy.shape());
+  const std::int64_t out_image = op.dy.shape().sample_size(), in_line = g.width * g.channels;
+  dispatch_activation(op.dy.dtype(), [&](auto type) {
+    using T = decltype(type);
+    const T* gradient = op.dy.data<T>();
+    T* dinput = op.dx.data<T>();
+    parallel_ranges(
+        op.dx.shape()[0] * g.height, 1 + 4096 / (in_line + 1), [=](std::int64_t first, std::int64_t last, int) {
+          for (std::int64_t line = first; line < last; ++line) {
+            avg_pool_backward_row(gradient + line / g.height * out_image, g, line % g.height, dinput + line * in_line);
+          }
+        });
   });
 }
 
