@@ -53,8 +53,20 @@ def test_no_option_below_a_command(text):
     assert "#SBATCH" not in re.split(r"^[^#\n]", text, maxsplit=1, flags=re.M)[1]
 
 
+def active(text):
+    """Without the lines that sbatch and bash pass over."""
+    return re.sub(r"^(##|# module ).*$", "", text, flags=re.M)
+
+
 def test_names_no_fixed_place(text):
-    assert not re.search(r"--(partition|account|qos|nodelist|constraint)=|\b(eth|ib|mlx)\d", text)
+    assert not re.search(r"--(partition|account|qos|nodelist|constraint)=|\b(eth|ib|mlx)\d", active(text))
+
+
+def test_has_a_marked_place_for_the_site(text):
+    place = text.split("# ---- your site: account, partition, time, memory, modules\n")[1].split("# ----\n")[0]
+    for option in ("##SBATCH --account=", "##SBATCH --partition=", "##SBATCH --time=", "##SBATCH --mem-per-cpu=", "# module load "):
+        assert option in place
+    assert place not in active(text), "it is for the user to uncomment"
 
 
 @pytest.mark.skipif(not shutil.which("shellcheck"), reason="no shellcheck")
