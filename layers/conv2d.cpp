@@ -16,6 +16,9 @@ Shape Conv2d::output_shape(const Shape& input) const { return spec_.output_shape
 Shape Conv2d::build(BuildContext& context, const std::string& path, const Shape& input) {
   join(context);
   if (input.rank() != 4) fail_usage("{}: a convolution takes images [N, C, H, W], not {}", path, input.str());
+  if (one_dimensional_ && input[2] != 1) {
+    fail_usage("{}: takes signals [N, C, 1, L], not images {} (conv2d, or inputs [N, C, L])", path, input.str());
+  }
   if (!spec_.fits(input)) {
     fail_usage("{}: kernel_size {} is larger than its input of {}x{} (larger images, or a smaller kernel or stem)",
                path, spec_.kernel.str(), input[2], input[3]);
@@ -30,6 +33,7 @@ Shape Conv2d::build(BuildContext& context, const std::string& path, const Shape&
   const auto fan_out = static_cast<double>(spec_.out_channels * spec_.kernel.area());
   const Initializer init{Initializer::Kind::kNormal, static_cast<float>(std::sqrt(2.0 / fan_out))};
   weight_ = &context.store.declare(path + ".weight", backend_->conv2d_layout(spec_, input), init, true);
+  if (one_dimensional_) weight_->file_shape = {spec_.out_channels, inputs, spec_.kernel.width};
   if (has_bias_) {
     bias_ = &context.store.declare(path + ".bias", backend_->vector_layout(spec_.out_channels),
                                    {Initializer::Kind::kUniform, static_cast<float>(1 / std::sqrt(fan_in))}, false);

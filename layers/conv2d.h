@@ -15,8 +15,10 @@ namespace convoy {
 
 class Conv2d final : public Layer {
  public:
-  /// spec.in_channels is taken from the input.
-  Conv2d(const Conv2dSpec& spec, bool bias) : spec_(spec), has_bias_(bias) {}
+  /// spec.in_channels is taken from the input. one_dimensional: inputs are signals [N, C, 1, L], and the weight is
+  /// [out, in / groups, k] in files, as torch.nn.Conv1d's.
+  Conv2d(const Conv2dSpec& spec, bool bias, bool one_dimensional = false)
+      : spec_(spec), has_bias_(bias), one_dimensional_(one_dimensional) {}
   /// input [N, in, H, W] -> [N, out, (H + 2 padding - k) / stride + 1, ...]. Weights start as torchvision's ResNet:
   /// He et al. 2015, normal, fan_out; a bias starts as torch.nn.Conv2d's, U(-1/sqrt(n), 1/sqrt(n)), n = in / groups *
   /// k.
@@ -32,7 +34,7 @@ class Conv2d final : public Layer {
 
  private:
   Conv2dSpec spec_;
-  bool has_bias_;
+  bool has_bias_, one_dimensional_;
   Parameter* weight_ = nullptr;
   Parameter* bias_ = nullptr;
 };
@@ -50,7 +52,7 @@ struct Conv2dOptions {
   static void visit(Visitor& v, Self& o) {
     v.key("out_channels", o.out_channels, between(1, 65536).required(), "channels of the output");
     v.key("kernel_size", o.kernel_size, between(1, 1024).required(), "height and width");
-    v.key("stride", o.stride, between(1, 1024), "step of the window; default of max_pool2d: kernel_size");
+    v.key("stride", o.stride, between(1, 1024), "step of the window; default of pooling: kernel_size");
     v.key("padding", o.padding, between(0, 1024), "added on each side");
     v.key("groups", o.groups, between(1, 65536), "of channels, each with its own convolution");
     v.key("bias", o.bias, anything(), "whether a bias is added");
@@ -59,6 +61,32 @@ struct Conv2dOptions {
     return std::make_unique<Conv2d>(Conv2dSpec(0, out_channels, kernel_size, stride, padding, groups), bias);
   }
   bool operator==(const Conv2dOptions&) const = default;
+};
+
+/// torch.nn.Conv1d.
+struct Conv1dOptions {
+  static constexpr std::string_view kName = "conv1d";
+  std::int64_t out_channels = 0;
+  std::int64_t kernel_size = 0;
+  std::int64_t stride = 1;
+  std::int64_t padding = 0;
+  std::int64_t groups = 1;
+  bool bias = true;
+
+  template <class Visitor, class Self>
+  static void visit(Visitor& v, Self& o) {
+    v.key("out_channels", o.out_channels, between(1, 65536).required(), "channels of the output");
+    v.key("kernel_size", o.kernel_size, between(1, 1024).required(), "length");
+    v.key("stride", o.stride, between(1, 1024), "step of the window");
+    v.key("padding", o.padding, between(0, 1024), "added at each end");
+    v.key("groups", o.groups, between(1, 65536), "of channels, each with its own convolution");
+    v.key("bias", o.bias, anything(), "whether a bias is added");
+  }
+  [[nodiscard]] std::unique_ptr<Layer> make() const {
+    const Conv2dSpec spec(0, out_channels, {1, kernel_size}, {1, stride}, {0, padding}, groups);
+    return std::make_unique<Conv2d>(spec, bias, true);
+  }
+  bool operator==(const Conv1dOptions&) const = default;
 };
 
 }  // namespace convoy

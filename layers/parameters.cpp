@@ -32,6 +32,7 @@ Parameter& ParameterStore::declare(const std::string& name, std::unique_ptr<Weig
                                    bool adapt) {
   auto parameter = std::make_unique<Parameter>();
   parameter->name = name;
+  parameter->file_shape = layout->shape();
   parameter->layout = std::move(layout);
   parameter->init = init;
   parameter->adapt = adapt;
@@ -201,7 +202,7 @@ std::int64_t ParameterStore::final_elements(const Parameter& parameter) {
 std::vector<TensorEntry> ParameterStore::manifest(std::size_t first_parameter, std::size_t first_norm) const {
   std::vector<TensorEntry> entries;
   for (std::size_t i = first_parameter; i < parameters_.size(); ++i) {
-    entries.push_back({parameters_[i]->name, parameters_[i]->layout->shape(), DType::kF32, false});
+    entries.push_back({parameters_[i]->name, parameters_[i]->file_shape, DType::kF32, false});
   }
   for (std::size_t i = first_norm; i < batch_norms_.size(); ++i) {
     const RunningStatistics& bn = *batch_norms_[i];
@@ -216,7 +217,7 @@ std::vector<HostTensor> ParameterStore::export_slot(const Tensor& flat, std::vec
   std::vector<HostTensor> result;
   result.reserve(reuse.size());
   for (const auto& p : parameters_) {
-    HostTensor& host = next_tensor(result, reuse, p->name, p->layout->shape(), DType::kF32);
+    HostTensor& host = next_tensor(result, reuse, p->name, p->file_shape, DType::kF32);
     if (p->frozen) {
       std::fill(host.bytes.begin(), host.bytes.end(), std::byte{0});
     } else {
@@ -230,7 +231,7 @@ std::vector<HostTensor> ParameterStore::export_model(std::vector<HostTensor> reu
   std::vector<HostTensor> result;
   result.reserve(reuse.size());
   for (const auto& p : parameters_) {
-    HostTensor& host = next_tensor(result, reuse, p->name, p->layout->shape(), DType::kF32);
+    HostTensor& host = next_tensor(result, reuse, p->name, p->file_shape, DType::kF32);
     backend_.export_weight(*p->layout, p->weight.master, host.data<float>());
   }
   for (const auto& bn : batch_norms_) {

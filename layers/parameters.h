@@ -27,6 +27,7 @@ struct Initializer {
 struct Parameter {
   std::string name;  ///< dotted torchvision path
   std::unique_ptr<WeightLayout> layout;
+  Shape file_shape;  ///< in files; as many elements as layout->shape(), which it is unless the layer says otherwise
   Initializer init;
   bool adapt = false;   ///< LARS adapts it (weights, not biases or batch norm)
   bool frozen = false;  ///< keeps its value: has no gradient and no optimizer state

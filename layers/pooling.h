@@ -14,7 +14,7 @@ namespace convoy {
 /// [N, C, H, W] -> [N, C, (H + 2 padding - k) / stride + 1, ...]; torch.nn.MaxPool2d.
 class MaxPool2d final : public Layer {
  public:
-  static constexpr std::string_view kName = "max_pool2d";
+  static constexpr std::string_view kName = "max_pool2d", kName1d = "max_pool1d";
   explicit MaxPool2d(const PoolSpec& spec) : spec_(spec) {}
   Shape build(BuildContext& context, const std::string& path, const Shape& input) override;
   [[nodiscard]] Shape output_shape(const Shape& input) const override;
@@ -28,7 +28,7 @@ class MaxPool2d final : public Layer {
 /// The same shapes; the means of the windows, in which padding counts as zeros: torch.nn.AvgPool2d.
 class AvgPool2d final : public Layer {
  public:
-  static constexpr std::string_view kName = "avg_pool2d";
+  static constexpr std::string_view kName = "avg_pool2d", kName1d = "avg_pool1d";
   explicit AvgPool2d(const PoolSpec& spec) : spec_(spec) {}
   Shape build(BuildContext& context, const std::string& path, const Shape& input) override;
   [[nodiscard]] Shape output_shape(const Shape& input) const override;
@@ -80,6 +80,29 @@ struct PoolOptions {
 
 using MaxPool2dOptions = PoolOptions<MaxPool2d>;
 using AvgPool2dOptions = PoolOptions<AvgPool2d>;
+
+/// Of signals [N, C, 1, L]; torch.nn.MaxPool1d and AvgPool1d.
+template <class PoolLayer>
+struct Pool1dOptions {
+  static constexpr std::string_view kName = PoolLayer::kName1d;
+  std::int64_t kernel_size = 0;
+  std::int64_t stride = 1;
+  std::int64_t padding = 0;
+
+  template <class Visitor, class Self>
+  static void visit(Visitor& v, Self& o) {
+    v.key("kernel_size", o.kernel_size, between(1, 1024).required(), "length");
+    v.fallback(o.stride, o.kernel_size);
+    v.key("stride", o.stride, between(1, 1024), "step of the window; default: kernel_size");
+    v.key("padding", o.padding, between(0, 1024), "added at each end");
+  }
+  [[nodiscard]] std::unique_ptr<Layer> make() const {
+    return std::make_unique<PoolLayer>(PoolSpec({1, kernel_size}, {1, stride}, {0, padding}));
+  }
+  bool operator==(const Pool1dOptions&) const = default;
+};
+using MaxPool1dOptions = Pool1dOptions<MaxPool2d>;
+using AvgPool1dOptions = Pool1dOptions<AvgPool2d>;
 
 struct GlobalAvgPoolOptions {
   static constexpr std::string_view kName = "global_avg_pool";

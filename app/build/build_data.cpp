@@ -14,7 +14,8 @@ constexpr std::int64_t kToyClasses = 5;
 }  // namespace
 
 std::unique_ptr<Dataset> build_dataset(const Config& config, const std::string& source, const std::string& key) {
-  const DatasetRequest request{config.data, source, key == "data.train", config.run.seed, config.model.classes};
+  const DatasetRequest request{
+      config.data, source, key == "data.train", config.run.seed, config.model.takes_signals(), config.model.classes};
   if (config.data.kind == "synthetic") return open_dataset(request);
   try {
     auto data = open_dataset(request);

@@ -20,6 +20,7 @@ struct DatasetRequest {
   const std::string& source;  ///< data.train or data.validation
   bool training = true;
   std::uint64_t seed = 0;
+  bool signals = false;      ///< hdf5: inputs [N, C, L] are images [C, 1, L], not vectors
   std::int64_t classes = 0;  ///< model.classes: the labels of synthetic data; 0: as the kind has it
 };
 

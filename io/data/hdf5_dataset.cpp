@@ -47,7 +47,7 @@ void to_channels_last(const float* planar, const Shape& shape, float* out) {
 
 }  // namespace
 
-Hdf5Dataset::Hdf5Dataset(const std::string& source) : source_(source) {
+Hdf5Dataset::Hdf5Dataset(const std::string& source, bool signals) : source_(source) {
   hdf5::input_errors([&] {
     const hdf5::File file(source_.path);
     if (!source_.group.empty() && !file.has(source_.group)) {
@@ -64,7 +64,7 @@ Hdf5Dataset::Hdf5Dataset(const std::string& source) : source_(source) {
                                                 : "not the data sets of a data file";
       fail("{}: {} ({})", source_.name_of(), problem, found_instead(file, source_.group));
     }
-    open_inputs(file, images ? "images" : "inputs");
+    open_inputs(file, images ? "images" : "inputs", signals);
     if (labels) {
       labels_.emplace(file, source_, size_);
     } else {
@@ -73,14 +73,14 @@ Hdf5Dataset::Hdf5Dataset(const std::string& source) : source_(source) {
   });
 }
 
-void Hdf5Dataset::open_inputs(const hdf5::File& file, const std::string& name) {
+void Hdf5Dataset::open_inputs(const hdf5::File& file, const std::string& name, bool signals) {
   const hdf5::DatasetInfo info = file.info(source_.group + "/" + name);
   const auto& dims = info.dims;
   const bool images = name == "images";
   const std::string what = fmt::format("{}: {} {}", source_.name_of(name), info.type_name, info.shape_text());
   if (images && (dims.size() != 4 || info.dtype != DType::kU8)) fail("{}, but images are uint8 [N, H, W, C]", what);
   if (!images && (dims.empty() || dims.size() > 4 || !info.type_name.starts_with("float"))) {
-    fail("{}, but inputs are float32 [N, features] or [N, C, H, W]", what);
+    fail("{}, but inputs are float32 [N, features], [N, C, L] or [N, C, H, W]", what);
   }
   if (info.size() < 1) fail("{}: no samples", what);
   const auto are_channels = [](std::int64_t count) { return count == 1 || count == 3 || count == 4; };
@@ -94,6 +94,9 @@ void Hdf5Dataset::open_inputs(const hdf5::File& file, const std::string& name) {
   } else if (dims.size() == 4) {
     sample_shape_ = Shape{dims[1], dims[2], dims[3]};
     planar_ = dims[1] > 1 && dims[2] * dims[3] > 1;
+  } else if (dims.size() == 3 && signals) {
+    sample_shape_ = Shape{dims[1], 1, dims[2]};
+    planar_ = dims[1] > 1 && dims[2] > 1;
   } else {
     sample_shape_ = Shape{info.size() / size_};
   }

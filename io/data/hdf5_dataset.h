@@ -19,8 +19,8 @@ namespace convoy {
 
 class Hdf5Dataset : public Dataset {
  public:
-  /// source: "file.h5", or "file.h5:/group".
-  explicit Hdf5Dataset(const std::string& source);
+  /// source: "file.h5", or "file.h5:/group". signals: inputs [N, C, L] are images [C, 1, L], not vectors.
+  explicit Hdf5Dataset(const std::string& source, bool signals = false);
 
   [[nodiscard]] std::int64_t size() const override { return size_; }
   [[nodiscard]] Shape sample_shape() const override { return sample_shape_; }
@@ -35,7 +35,7 @@ class Hdf5Dataset : public Dataset {
   void read(const SampleId& sample, void* input, std::int64_t* label, float* target) const override;
 
  private:
-  void open_inputs(const hdf5::File& file, const std::string& name);
+  void open_inputs(const hdf5::File& file, const std::string& name, bool signals);
   void open_targets(const hdf5::File& file, const std::string& name);
 
   Hdf5Source source_;

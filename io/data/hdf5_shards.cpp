@@ -99,9 +99,9 @@ void check_alike(const Source& one, const std::string& name, const Source& other
   }
 }
 
-/// Opens each of `sources` as a `File`.
-template <class File, class Source>
-std::vector<std::unique_ptr<Source>> open_parts(const std::vector<std::string>& sources) {
+/// Opens each of `sources` as a `File`, which takes `options` as well.
+template <class File, class Source, class... Options>
+std::vector<std::unique_ptr<Source>> open_parts(const std::vector<std::string>& sources, Options... options) {
   std::vector<std::string> paths;
   paths.reserve(sources.size());
   for (const std::string& source : sources) paths.push_back(Hdf5Source(source).path);
@@ -110,7 +110,7 @@ std::vector<std::unique_ptr<Source>> open_parts(const std::vector<std::string>& 
   parts.reserve(sources.size());
   for (const std::string& source : sources) {
     try {
-      parts.push_back(std::make_unique<File>(source));
+      parts.push_back(std::make_unique<File>(source, options...));
     } catch (const Error&) {
       const bool jpegs = Hdf5Jpegs::are_in(source);
       if (parts.empty() || jpegs == Hdf5Jpegs::are_in(sources.front())) throw;
@@ -122,10 +122,10 @@ std::vector<std::unique_ptr<Source>> open_parts(const std::vector<std::string>& 
   return parts;
 }
 
-template <class File, class Joined, class Source>
-std::unique_ptr<Source> open(const std::string& source) {
+template <class File, class Joined, class Source, class... Options>
+std::unique_ptr<Source> open(const std::string& source, Options... options) {
   const std::vector<std::string> sources = shard_sources(source);
-  auto parts = open_parts<File, Source>(sources);
+  auto parts = open_parts<File, Source>(sources, options...);
   if (parts.size() == 1) return std::move(parts.front());
   return std::make_unique<Joined>(source, std::move(parts));
 }
@@ -134,8 +134,8 @@ std::unique_ptr<Source> open(const std::string& source) {
 
 bool has_hdf5_jpegs(const std::string& source) { return Hdf5Jpegs::are_in(shard_sources(source).front()); }
 
-std::unique_ptr<Dataset> open_hdf5(const std::string& source) {
-  return open<Hdf5Dataset, ConcatenatedDataset, Dataset>(source);
+std::unique_ptr<Dataset> open_hdf5(const std::string& source, bool signals) {
+  return open<Hdf5Dataset, ConcatenatedDataset, Dataset>(source, signals);
 }
 
 std::unique_ptr<EncodedImages> open_hdf5_jpegs(const std::string& source) {

@@ -4,6 +4,7 @@
 // torchvision's.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -41,10 +42,10 @@ CONVOY_OPTION_ENUM(Stem, "imagenet", "small");
 std::vector<Unit> resnet_model(int depth, Stem stem, std::int64_t outputs);
 
 /// The layers of a sequential model by name.
-using LayerChoice =
-    std::variant<LinearOptions, ReluOptions, TanhOptions, SigmoidOptions, GeluOptions, SiluOptions, Conv2dOptions,
-                 BatchNorm2dOptions, LayerNormOptions, MaxPool2dOptions, AvgPool2dOptions, GlobalAvgPoolOptions,
-                 FlattenOptions, DropoutOptions, BasicBlockOptions, BottleneckOptions>;
+using LayerChoice = std::variant<LinearOptions, ReluOptions, TanhOptions, SigmoidOptions, GeluOptions, SiluOptions,
+                                 Conv2dOptions, Conv1dOptions, BatchNorm2dOptions, LayerNormOptions, MaxPool2dOptions,
+                                 MaxPool1dOptions, AvgPool2dOptions, AvgPool1dOptions, GlobalAvgPoolOptions,
+                                 FlattenOptions, DropoutOptions, BasicBlockOptions, BottleneckOptions>;
 
 /// One layer of a [[model.layers]] list.
 struct LayerOptions {
@@ -77,6 +78,13 @@ struct ModelOptions {
   std::vector<std::string> freeze;           ///< units that stay as they are, or prefixes of units' names
   std::vector<LayerOptions> layers;          ///< sequential
 
+  /// Whether a layer takes signals: inputs [N, C, L] are then [N, C, 1, L].
+  [[nodiscard]] bool takes_signals() const {
+    return std::any_of(layers.begin(), layers.end(), [](const LayerOptions& one) {
+      return std::holds_alternative<Conv1dOptions>(one.layer) || std::holds_alternative<MaxPool1dOptions>(one.layer) ||
+             std::holds_alternative<AvgPool1dOptions>(one.layer);
+    });
+  }
   [[nodiscard]] bool is_resnet() const { return name.starts_with("resnet"); }
   template <class Visitor, class Self>
   static void visit(Visitor& v, Self& o) {

@@ -152,6 +152,70 @@ def test_images_in_the_order_of_pytorch_are_refused():
         in one_error(folder)
 
 
+# ---- signals
+
+def signal_net(dimensions, **outputs):
+    """The same network for [N, C, L] and for [N, C, 1, L]."""
+    if dimensions == 1:
+        def window(kernel, stride=1, padding=0):
+            return {"kernel_size": kernel, "stride": stride, "padding": padding}
+    else:
+        def window(kernel, stride=1, padding=0):
+            return {"kernel_size": [1, kernel], "stride": [1, stride], "padding": [0, padding]}
+    d = f"{dimensions}d"
+    return {"name": "sequential", "layers": [
+        {"type": "conv" + d, "name": "conv", "out_channels": 6, **window(5, padding=2)},
+        {"type": "relu"},
+        {"type": "max_pool" + d, **window(2, 2)},
+        {"type": "conv" + d, "name": "grouped", "out_channels": 6, "groups": 3, **window(3, 2, 1)},
+        {"type": "gelu"},
+        {"type": "avg_pool" + d, **window(3, 2, 1)},
+        {"type": "flatten"},
+        {"type": "linear", "name": "fc", "out_features": 2}]}
+
+
+def test_signals_are_images_of_height_one():
+    random = numpy.random.default_rng(8)
+    signals, targets = random.normal(size=(48, 3, 40)), random.normal(size=(48, 2))
+    runs = {}
+    for dimensions, inputs in ((1, signals), (2, signals[:, :, None, :])):
+        sections = regression()
+        sections["model"] = signal_net(dimensions)
+        runs[dimensions] = Folder(f"signals{dimensions}", sections)
+        vectors(runs[dimensions], inputs, targets)
+        runs[dimensions].train(2 if dimensions == 1 else 1)
+    one, two = runs[1].losses(), runs[2].losses()
+    assert one == pytest.approx(two, rel=1e-5)  # two ranks sum in another order
+    with h5py.File(runs[1].checkpoints()[-1], "r") as file:
+        weights = {name: file["model"][name][()] for name in ("conv/weight", "conv/bias", "grouped/weight", "grouped/bias",
+                                                              "fc/weight", "fc/bias")}
+    assert weights["conv/weight"].shape == (6, 3, 5) and weights["grouped/weight"].shape == (6, 2, 3)
+    runs[1].configure({**regression(), "model": signal_net(1), "train": {"steps": 8, "global_batch_size": 20, "loss": "mse"}})
+    runs[1].train()  # a checkpoint of these shapes is resumed
+    torch = pytest.importorskip("torch")
+    net = torch.nn.Sequential(torch.nn.Conv1d(3, 6, 5, padding=2), torch.nn.ReLU(), torch.nn.MaxPool1d(2),
+                              torch.nn.Conv1d(6, 6, 3, stride=2, padding=1, groups=3), torch.nn.GELU(),
+                              torch.nn.AvgPool1d(3, 2, 1), torch.nn.Flatten(), torch.nn.Linear(30, 2))
+    net.load_state_dict(dict(zip(net.state_dict(), map(torch.from_numpy, weights.values()))))
+    errors = net(torch.from_numpy(signals.astype("float32"))).detach().numpy() - targets
+    vectors(runs[2], signals[:, :, None, :], targets, name="same.h5")
+    two = runs[2]
+    two.configure({**regression(data={"validation": "same.h5"}), "model": signal_net(2)})
+    assert two.run(1, "eval", "run.toml", "--checkpoint", "newest") == 0, two.stderr
+    # Both trained from the same seed on the same batches; sums of two ranks are in another order.
+    assert float(two.stdout.split("loss")[1].split()[0]) == pytest.approx((errors ** 2).mean(), rel=1e-4)
+
+
+def test_a_signal_layer_names_itself_on_images():
+    sections = regression()
+    sections["model"] = signal_net(1)
+    folder = Folder("run", sections)
+    random = numpy.random.default_rng(8)
+    vectors(folder, random.normal(size=(48, 3, 4, 10)), random.normal(size=(48, 2)))
+    assert folder.run(1) == USAGE
+    assert "model.layers[0] conv1d: takes signals [N, C, 1, L], not images " in one_error(folder)
+
+
 # ---- classes by name
 
 def points(folder, names, labels, name):
