@@ -321,6 +321,7 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   try {
     const std::vector<std::string> words = joined_overrides({argv, dashes});
     std::vector<const char*> pointers;
+    pointers.reserve(words.size());
     for (const std::string& word : words) pointers.push_back(word.c_str());
     app.parse(static_cast<int>(pointers.size()), pointers.data());
   } catch (const CLI::CallForHelp&) {
