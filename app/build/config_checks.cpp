@@ -119,7 +119,7 @@ void check_sizes(const Config& c) {
   const DataOptions& d = c.data;
   if (d.train_sizes.empty()) return;
   refuse_if(d.size_milestones.size() + 1 != d.train_sizes.size(), "data.size_milestones",
-            "{} epochs for {} sizes in data.train_sizes (one fewer than sizes: the first begins with the run)",
+            "{} epochs for {} sizes in data.train_sizes (one fewer than sizes: the first applies from the start)",
             d.size_milestones.size(), d.train_sizes.size());
   check_rising(d.size_milestones, "data.size_milestones");
   const std::string part = sized_part(c.model);
@@ -158,7 +158,7 @@ void check_augmentation(const Config& c) {
 void check_training(const Config& c) {
   const TrainOptions& t = c.train;
   refuse_if(!t.epochs && !t.steps, "train.epochs", "missing (give train.epochs or train.steps)");
-  refuse_if(t.epochs && t.steps, "train.steps", "given beside train.epochs (give one of the two)");
+  refuse_if(t.epochs && t.steps, "train.steps", "given together with train.epochs (give one of the two)");
   refuse_if(c.data.kind == "synthetic" && c.data.drop_last && c.data.samples < t.global_batch_size, "data.samples",
             "{} samples do not fill one batch of {} (give at least that many, or drop_last = false)", c.data.samples,
             t.global_batch_size);

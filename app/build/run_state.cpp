@@ -60,7 +60,7 @@ void check_optimizer_state(const Run& run, const Checkpoint& checkpoint, const s
     if (found == checkpoint.optimizer.end()) {
       fail_usage(
           "{}: has no optimizer state \"{}\": it was written with another optimizer.name (use that one, or start "
-          "anew from its weights with model.weights and checkpoint.resume = \"never\")",
+          "over from its weights with model.weights and checkpoint.resume = \"never\")",
           file, name);
     }
     static_cast<void>(match_manifest(only_parameters(run.model->manifest()), found->second,
@@ -135,7 +135,8 @@ void check_weights(const Run& run, const std::vector<HostTensor>& weights, const
       only_head = false;
     }
     if (!only_head) throw;
-    fail_usage("{}; all but the last layer fits: start that one anew with model.reset_head = true", error.what());
+    fail_usage("{}; all but the last layer fits: initialise that one at random with model.reset_head = true",
+               error.what());
   }
   if (const std::string name = first_nonfinite(weights); !name.empty()) {
     fail_usage("{}: {} has values that are not finite (take weights of an earlier step)", file, name);
@@ -152,7 +153,7 @@ void load_weights(Run& run, const std::string& file, const std::string& skip) {
   on_root(*run.communicator, load, "loading weights");
   scatter_state(run, tensors, file, skip);
   run.loaded_weights = fmt::format("{} from {}", counted(tensors.model.size(), "tensor"), file);
-  if (!skip.empty()) run.loaded_weights += fmt::format("; {}* starts anew", skip);
+  if (!skip.empty()) run.loaded_weights += fmt::format("; {}* is initialised at random", skip);
 }
 
 }  // namespace

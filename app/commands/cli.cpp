@@ -65,7 +65,7 @@ CLI::App* add_pack_command(CLI::App& app, PackArguments& pack) {
       ->check(CLI::IsMember({"image_folder", "idx", "cifar10", "hdf5"}));
   const CLI::Range side(1, 65500);
   CLI::Option* resize =
-      command->add_option("--resize", pack.resize, "JPEGs with a longer short side get this one, and are encoded anew")
+      command->add_option("--resize", pack.resize, "JPEGs with a longer short side get this one, and are re-encoded")
           ->check(side)
           ->type_name("SHORT");
   command->add_option("--quality", pack.quality, "of that encoding")
@@ -133,7 +133,7 @@ SlurmJobArguments parse_slurm_job(std::vector<std::string> words, const char* pr
     job.exit_code = std::atoi(words[1].c_str());
     job.checkpoint_before = words[2];
     words.erase(words.begin() + 1, words.begin() + 3);
-  } else if (action == "sweep-point" && words.size() > 3) {
+  } else if (action == "sweep-point" && words.size() > 2) {
     job.action = SlurmJobAction::kSweepPoint;
     job.task = std::atoll(words[1].c_str());
     job.sweeps = parse_sweeps(split_values(words[2], ';'));
@@ -155,7 +155,7 @@ SlurmJobArguments parse_slurm_job(std::vector<std::string> words, const char* pr
 
 std::optional<Command> parse_launched(const LaunchOptions& options, const std::vector<std::string>& words,
                                       const char* program) {
-  if (words.empty()) fail_usage("launch: says nothing to start (convoy launch [OPTIONS] -- train CONFIG ...)");
+  if (words.empty()) fail_usage("launch: there is nothing to start (convoy launch [OPTIONS] -- train CONFIG ...)");
   std::vector<const char*> arguments{program};
   for (const std::string& word : words) arguments.push_back(word.c_str());
   const auto command = parse_command_line(static_cast<int>(arguments.size()), arguments.data());
@@ -235,7 +235,7 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
       ->allow_extra_args(false)
       ->type_name("KEY=V1,V2,...");
   bench_app->add_flag("--profile", bench.profile,
-                      "then time every operation: by kind and by layer, beside what the device can do at best");
+                      "then time every operation: by kind and by layer, with the peak rates of the device");
   bench_app->add_flag("--data", bench.data, "time reading the batches and bringing them to the device, not the steps")
       ->excludes("--profile");
   bench_app->add_option("--json", bench.json, "write the results to this file too")->type_name("FILE");

@@ -91,7 +91,7 @@ int train_command(World& world, const TrainArguments& arguments) {
     if (run->is_root()) {
       std::cout << fmt::format(
           "already finished: {} holds step {} (more epochs or steps, or --set checkpoint.resume=never "
-          "to start anew)\n",
+          "to start over)\n",
           state.source, state.step);
     }
     return 0;

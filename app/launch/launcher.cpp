@@ -32,7 +32,7 @@ std::vector<std::string> srun_command(const Launcher& launcher, const HostList& 
   for (const Host& host : hosts) {
     if (host.slots != slots) {
       fail_usage(
-          "launch: srun wants the same number of ranks on each host, and these differ: {} (give --nproc-per-node)",
+          "launch: srun needs the same number of ranks on each host, but these differ: {} (give --nproc-per-node)",
           describe_hosts(hosts));
     }
     names += (names.empty() ? "" : ",") + host.name;
@@ -80,8 +80,7 @@ LauncherKind choose_launcher(const std::string& word, bool slurm) {
   if (word == "mpirun") return LauncherKind::kMpirun;
   if (word == "srun") {
     if (std::getenv("SLURM_JOB_ID") == nullptr) {
-      fail_usage(
-          "--launcher: srun works within a Slurm allocation, and this is none (submit it with sbatch, or use mpirun)");
+      fail_usage("--launcher: srun works only within a Slurm allocation (submit it with sbatch, or use mpirun)");
     }
     return LauncherKind::kSrun;
   }

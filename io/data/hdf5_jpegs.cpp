@@ -28,7 +28,7 @@ Hdf5Jpegs::Hdf5Jpegs(const std::string& source) : source_(source) {
     for (const std::string name : {kBytes, kOffsets, "labels"}) {
       if (!file.is_dataset(source_.group + "/" + name)) {
         fail(
-            "{}: no data set {} beside the others (needed: jpeg/bytes uint8, jpeg/offsets int64 [N + 1], labels int64 "
+            "{}: no data set {} next to the others (needed: jpeg/bytes uint8, jpeg/offsets int64 [N + 1], labels int64 "
             "[N])",
             source_.name_of(), name);
       }

@@ -134,7 +134,8 @@ std::string labels_of(const std::string& images) {
   }
   if (!replace("idx3", "idx1")) replace("idx4", "idx1");
   std::string found = present(path.parent_path() / name);
-  if (found.empty()) fail_usage("{}: there are no labels beside it ({})", images, (path.parent_path() / name).string());
+  if (found.empty())
+    fail_usage("{}: there are no labels next to it ({})", images, (path.parent_path() / name).string());
   return found;
 }
 

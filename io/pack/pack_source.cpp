@@ -55,7 +55,7 @@ PackKind kind_of_file(const std::string& path) {
   if (start.starts_with("\x1f\x8b") || start.starts_with(std::string_view("\0\0\x08", 3))) return PackKind::kIdx;
   std::error_code error;
   if (fs::file_size(path, error) % kCifar10RecordBytes == 0 && !error) return PackKind::kCifar10;
-  fail_usage("{}: neither HDF5, nor IDX, nor a batch of CIFAR-10 (--kind says which it is to be)", path);
+  fail_usage("{}: neither HDF5, nor IDX, nor a batch of CIFAR-10 (--kind names what it is)", path);
 }
 
 struct SplitFolders {

@@ -27,7 +27,7 @@ Plan plan_of(int depth) {
     case 50: return {Kind::kBottleneck, {3, 4, 6, 3}};
     case 101: return {Kind::kBottleneck, {3, 4, 23, 3}};
     case 152: return {Kind::kBottleneck, {3, 8, 36, 3}};
-    default: fail_usage("resnet{}: no such depth (18, 34, 50, 101 or 152)", depth);
+    default: fail_usage("resnet{}: unknown depth (18, 34, 50, 101 or 152)", depth);
   }
 }
 

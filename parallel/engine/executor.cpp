@@ -129,7 +129,7 @@ void Executor::run(const Action& action) {
     case ActionKind::kBackwardWeight: backward(action); return lap(Phase::kBackward);
     case ActionKind::kReduceGradients: reduce_gradients(); return lap(Phase::kCommunicationWait);
     case ActionKind::kOptimizerStep: optimizer_step(); return lap(Phase::kOptimizer);
-    default: fail("the executor knows no {}", action_name(action));
+    default: fail("the executor cannot run {}", action_name(action));
   }
 }
 

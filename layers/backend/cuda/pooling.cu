@@ -29,7 +29,7 @@ PoolGeometry geometry(const PoolSpec& spec, const Shape& x, const Shape& y) {
   };
   if (wrong(spec.kernel.height, spec.stride.height, spec.padding.height) ||
       wrong(spec.kernel.width, spec.stride.width, spec.padding.width)) {
-    fail_usage("pooling wants kernel 1 to 15, stride at least 1 and padding at most half the kernel, not {}, {}, {}",
+    fail_usage("pooling needs kernel 1 to 15, stride at least 1 and padding at most half the kernel, not {}, {}, {}",
                spec.kernel.str(), spec.stride.str(), spec.padding.str());
   }
   const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };

@@ -18,15 +18,15 @@ CompareBackend::CompareBackend(Backend& subject, Backend& reference, double tole
     : ObservingBackend(subject), reference_(reference), tolerance_(tolerance) {
   if (reference.compute_type() != DType::kF32) {
     fail_usage(
-        "the compare backend wants a reference that computes in float32, and the {} backend given computes in {}",
+        "the compare backend needs a reference that computes in float32, and the {} backend given computes in {}",
         reference.name(), dtype_name(reference.compute_type()));
   }
   if (tolerance_ == 0) tolerance_ = subject.compute_type() == DType::kF32 ? 1e-5 : 1e-2;
 }
 
 std::string CompareBackend::description() const {
-  return fmt::format("{}, beside {} (tolerance {:.0e})", ObservingBackend::description(), reference_.description(),
-                     tolerance_);
+  return fmt::format("{}, compared with {} (tolerance {:.0e})", ObservingBackend::description(),
+                     reference_.description(), tolerance_);
 }
 
 namespace {

@@ -124,11 +124,11 @@ def test_fine_tuning_from_a_pth():
     assert refused.stderr == (
         "convoy: error: weights.h5: does not belong to this model; of another shape: head.weight (float32 [5, 8] in the "
         "file, float32 [3, 8] in the model) head.bias (float32 [5] in the file, float32 [3] in the model) (check "
-        "model.name, model.classes and model.stem); all but the last layer fits: start that one anew with "
+        "model.name, model.classes and model.stem); all but the last layer fits: initialise that one at random with "
         "model.reset_head = true\n")
     done = convoy("train", "net.toml", "--set", "model.weights=weights.h5", "--set", "model.reset_head=true", "--set",
                   'model.freeze=["conv", "norm"]')
-    assert "weights    9 tensors from weights.h5; head.* starts anew\n" in done.stdout
+    assert "weights    9 tensors from weights.h5; head.* is initialised at random\n" in done.stdout
     assert "frozen     conv, norm (2 of 4 units); 27 of 267 parameters learn\n" in done.stdout
 
 

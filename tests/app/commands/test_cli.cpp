@@ -163,8 +163,8 @@ TEST_CASE("launch") {
 }
 
 TEST_CASE("bad launches") {
-  CHECK(refused({"launch"}).starts_with("launch: says nothing to start"));
-  CHECK(refused({"launch", "--"}).starts_with("launch: says nothing to start"));
+  CHECK(refused({"launch"}).starts_with("launch: there is nothing to start"));
+  CHECK(refused({"launch", "--"}).starts_with("launch: there is nothing to start"));
   CHECK(refused({"launch", "train", "c.toml"}).find("train") != std::string::npos);
   CHECK(refused({"launch", "--", "tran", "c.toml"}).starts_with("unknown command \"tran\""));
   CHECK(refused({"launch", "--", "check", "c.toml"}).starts_with("launch: starts trainings only, not \"check\""));

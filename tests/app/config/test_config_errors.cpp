@@ -207,7 +207,7 @@ TEST_CASE("keys that do not belong to what was chosen") {
 
 TEST_CASE("keys that contradict each other") {
   check_all({
-      {toy("epochs = 3\n"), "4:9: train.steps: given beside train.epochs (give one of the two)"},
+      {toy("epochs = 3\n"), "4:9: train.steps: given together with train.epochs (give one of the two)"},
       {toy("[parallel]\nmicrobatches = 3\n"),
        "5:21: train.global_batch_size: 20 does not divide into 3 microbatches (18 or 21 do), for one replica"},
       {toy("[optimizer]\nmomentum = 0.0\nnesterov = true\n"),
@@ -266,7 +266,8 @@ TEST_CASE("overrides are as strict as the file, and say where they are from") {
         "--set: run.name: a is not a value (a number, true, false, a word, \"text in quotes\", or a list [a, b])");
   check({"optimizer.betas=[0.9,0.99]"},
         "--set: optimizer.betas: is ignored with optimizer.name = \"sgd\" (it belongs to adamw)");
-  check({"train.steps=5", "train.epochs=5"}, "--set: train.steps: given beside train.epochs (give one of the two)");
+  check({"train.steps=5", "train.epochs=5"},
+        "--set: train.steps: given together with train.epochs (give one of the two)");
   check({"train.global_batch_size=21", "parallel.microbatches=2"},
         "--set: train.global_batch_size: 21 does not divide into 2 microbatches (20 or 22 do), for one replica");
 }

@@ -120,7 +120,7 @@ TEST_CASE("bad IDX files are named, with what is wrong") {
   write_text(labels, two);
   CHECK(!usage_error([&] { static_cast<void>(open_idx(folder.path(), true)); }).empty());
   std::filesystem::remove(labels);
-  CHECK(contains(usage_error([&] { static_cast<void>(open_idx(images + ".gz", true)); }), "no labels beside it"));
+  CHECK(contains(usage_error([&] { static_cast<void>(open_idx(images + ".gz", true)); }), "no labels next to it"));
   CHECK(contains(usage_error([&] { static_cast<void>(open_idx(folder / "digits.bin", true)); }), "\"images\" in it"));
   CHECK(contains(usage_error([&] { static_cast<void>(open_idx(folder.path(), false)); }), "no t10k-images-idx3-ubyte"));
 }
