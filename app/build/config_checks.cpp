@@ -11,6 +11,7 @@
 #include "app/build/build_model.h"
 #include "io/data/datasets.h"
 #include "layers/backend/cuda_devices.h"
+#include "layers/base/counted.h"
 #include "layers/base/error.h"
 #include "layers/base/option_error.h"
 #include "parallel/schedule/schedule.h"
@@ -119,8 +120,8 @@ void check_sizes(const Config& c) {
   const DataOptions& d = c.data;
   if (d.train_sizes.empty()) return;
   refuse_if(d.size_milestones.size() + 1 != d.train_sizes.size(), "data.size_milestones",
-            "{} epochs for {} sizes in data.train_sizes (one fewer than sizes: the first applies from the start)",
-            d.size_milestones.size(), d.train_sizes.size());
+            "{} for {} in data.train_sizes (one fewer than sizes: the first applies from the start)",
+            counted(d.size_milestones.size(), "epoch"), counted(d.train_sizes.size(), "size"));
   check_rising(d.size_milestones, "data.size_milestones");
   const std::string part = sized_part(c.model);
   refuse_if(!part.empty(), "data.train_sizes",

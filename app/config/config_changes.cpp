@@ -2,7 +2,6 @@
 #include "app/config/config_changes.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "app/config/config_printer.h"
@@ -15,8 +14,10 @@ namespace {
 
 using Values = std::vector<std::pair<std::string, std::string>>;  // key and TOML text, in the order of the file
 
-constexpr auto kPlaces =
-    std::to_array<std::string_view>({"run.name", "run.dir", "checkpoint.dir", "checkpoint.resume"});
+// Where a run lies, what it shows and when it ends: none of it changes what is computed.
+bool is_left_out(const std::string& key) {
+  return key.starts_with("run.") || key.starts_with("log.") || key == "checkpoint.dir" || key == "checkpoint.resume";
+}
 
 // "section.key = value" of each line of a resolved config, where each key has a line of its own.
 Values values_of(const std::string& resolved) {
@@ -58,7 +59,7 @@ std::vector<ConfigChange> config_changes(std::string_view before, const Config& 
   const Values old_values = values_before(before), new_values = values_of(resolved_toml(after, false));
   std::vector<ConfigChange> changes;
   const auto compare = [&](const std::string& key) {
-    if (std::find(kPlaces.begin(), kPlaces.end(), key) != kPlaces.end()) return;
+    if (is_left_out(key)) return;
     ConfigChange change{key, value_in(old_values, key), value_in(new_values, key)};
     if (change.before != change.after) changes.push_back(std::move(change));
   };

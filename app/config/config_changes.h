@@ -20,7 +20,7 @@ struct ConfigChange {
 };
 
 /// `before`: a resolved config, also of an earlier version, whose missing keys have their defaults. In the order of the
-/// sections. Left out are where the run lies and where it resumes from: run.name, run.dir, checkpoint.dir,
+/// sections. Left out is what changes no result: [run] (a checkpoint has its seed), [log], checkpoint.dir and
 /// checkpoint.resume. None if `before` is no TOML.
 [[nodiscard]] std::vector<ConfigChange> config_changes(std::string_view before, const Config& after);
 

@@ -11,10 +11,12 @@
 
 namespace convoy {
 
-/// `thing` in the plural, by the rules of English spelling: image -> images, class -> classes, entry -> entries.
+/// `thing` in the plural, by the rules of English spelling: image -> images, class -> classes, entry -> entries,
+/// batch -> batches, epoch -> epochs.
 [[nodiscard]] inline std::string plural(std::string_view thing) {
   const auto ends = [&](std::string_view ending) { return thing.ends_with(ending); };
-  if (ends("s") || ends("x") || ends("ch") || ends("sh")) return std::string(thing) + "es";
+  const bool soft_ch = ends("ch") && !ends("och");  // batches, but epochs
+  if (ends("s") || ends("x") || soft_ch || ends("sh")) return std::string(thing) + "es";
   const bool consonant_y = thing.size() > 1 && ends("y") &&
                            std::string_view("aeiou").find(thing[thing.size() - 2]) == std::string_view::npos;
   if (consonant_y) return std::string(thing.substr(0, thing.size() - 1)) + "ies";

@@ -196,7 +196,7 @@ TEST_CASE("keys that do not belong to what was chosen") {
       {model("name = \"mlp\"\nclasses = 3\nreset_head = true\n"),
        "6:14: model.reset_head: is ignored without model.weights (give the file to start from)"},
       {model("name = \"sequential\"\n[[model.layers]]\ntype = \"relu\"\nbias = true\n"),
-       "7:8: model.layers[0].bias: is ignored with type = \"relu\" (it belongs to linear, conv2d)"},
+       "7:8: model.layers[0].bias: is ignored with type = \"relu\" (it belongs to linear, conv2d, conv1d)"},
       {"model.name = \"toy\"\n[data]\nkind = \"synthetic\"\ntrain = \"a.h5\"\n",
        "4:9: data.train: is ignored with data.kind = \"synthetic\" (it belongs to hdf5, idx, cifar10, "
        "image_folder)"},

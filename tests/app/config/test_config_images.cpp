@@ -112,10 +112,10 @@ TEST_CASE("sizes of training images by epoch") {
 
   CHECK(refused("train_sizes = [1, 2]\n") ==
         "a.toml:3:1: data.size_milestones: 0 epochs for 2 sizes in data.train_sizes (one fewer than sizes: the first "
-        "begins with the run)");
+        "applies from the start)");
   CHECK(refused("train_sizes = [1]\nsize_milestones = [3]\n") ==
-        "a.toml:7:19: data.size_milestones: 1 epochs for 1 sizes in data.train_sizes (one fewer than sizes: the first "
-        "begins with the run)");
+        "a.toml:7:19: data.size_milestones: 1 epoch for 1 size in data.train_sizes (one fewer than sizes: the first "
+        "applies from the start)");
   CHECK(refused("train_sizes = [8, 9, 10]\nsize_milestones = [3, 3]\n") ==
         "a.toml:7:19: data.size_milestones: [3, 3] is not rising (list each epoch once, in order)");
   CHECK(refused("size_milestones = [3]\n") ==
