@@ -231,6 +231,7 @@ def test_training_beside_a_launch_is_a_usage_error(first):
     """A plain training on the same folder."""
     folder = first.folder
     assert folder.run(1, timeout=50) == USAGE, folder.stderr
+    assert "convoy: warning: another training has locked runs/run: " in folder.stderr, "it says at once that it waits"
     assert "another training writes to runs/run" in folder.stderr and folder.stderr.count("convoy: error:") == 1
     still_trains(first)
 
