@@ -25,6 +25,8 @@ Listener& listener() {
 
 }  // namespace
 
+void print_warning(const std::string& message) { std::cerr << "convoy: warning: " + message + "\n" << std::flush; }
+
 void on_error_report(std::function<void(const std::string&)> call) {
   const std::lock_guard guard(listener().mutex);
   listener().call = std::move(call);

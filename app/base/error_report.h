@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How an error reaches the user: one line (or a few) on stderr, and, for a training that `convoy launch` supervises, in
-// the file that kErrorFileVariable names, so that the supervisor knows an error of the program from a death by kill.
+// How errors and warnings reach the user. An error: one line (or a few) on stderr, and, for a training that `convoy
+// launch` supervises, in the file that kErrorFileVariable names, so that the supervisor knows an error of the program
+// from a death by kill.
 #pragma once
 
 #include <functional>
@@ -14,6 +15,9 @@ inline constexpr const char* kErrorFileVariable = "CONVOY_ERROR_FILE";
 
 /// Writes "convoy: error: MESSAGE". Never throws.
 void report_error(const std::string& message) noexcept;
+
+/// Writes "convoy: warning: MESSAGE" to stderr.
+void print_warning(const std::string& message);
 
 /// Called by report_error() with each message, until replaced; empty: nothing. Used by a training for its run folder.
 void on_error_report(std::function<void(const std::string&)> listener);

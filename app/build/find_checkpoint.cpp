@@ -4,9 +4,9 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <iostream>
 #include <map>
 
+#include "app/base/error_report.h"
 #include "io/checkpoint/checkpoint_folder.h"
 #include "io/log/metrics_reader.h"
 #include "layers/base/error.h"
@@ -18,8 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string newest_of(const std::string& checkpoints) {
-  const auto found = find_newest_checkpoint(
-      checkpoints, [](const std::string& warning) { std::cerr << "convoy: warning: " << warning << std::endl; });
+  const auto found = find_newest_checkpoint(checkpoints, print_warning);
   if (!found) fail_usage("{}: no valid checkpoint there (name one, or another run)", checkpoints);
   return found->string();
 }

@@ -2,8 +2,9 @@
 #include "app/build/run_state.h"
 
 #include <chrono>
-#include <iostream>
+#include <sstream>
 
+#include "app/base/error_report.h"
 #include "app/base/version.h"
 #include "app/build/data_fingerprint.h"
 #include "app/build/pipeline_state.h"
@@ -101,9 +102,7 @@ std::string file_to_resume(const Run& run) {
   const CheckpointOptions& c = run.config.checkpoint;
   if (c.resume == "never") return "";
   if (c.resume != "auto") return c.resume;
-  const auto found = find_newest_checkpoint(checkpoint_folder(run.config), [](const std::string& warning) {
-    std::cerr << "convoy: warning: " << warning << std::endl;
-  });
+  const auto found = find_newest_checkpoint(checkpoint_folder(run.config), print_warning);
   return found ? found->string() : "";
 }
 
@@ -111,13 +110,6 @@ std::string file_to_resume(const Run& run) {
 std::string head_prefix(const Model& model) {
   const std::string name = only_parameters(model.manifest()).back().name;
   return name.substr(0, name.rfind('.') + 1);
-}
-
-std::string first_nonfinite(const std::vector<HostTensor>& tensors) {
-  for (const HostTensor& tensor : tensors) {
-    if (!tensor.all_finite()) return tensor.name;
-  }
-  return "";
 }
 
 // Throws a usage Error, with a hint if the head alone is the problem.

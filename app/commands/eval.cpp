@@ -5,11 +5,11 @@
 #include <iostream>
 #include <utility>
 
+#include "app/base/error_report.h"
 #include "app/build/build_model.h"
 #include "app/build/find_checkpoint.h"
 #include "app/build/run_state.h"
 #include "app/commands/commands.h"
-#include "app/train/broken_report.h"
 #include "app/train/evaluate.h"
 #include "layers/base/counted.h"
 #include "layers/base/error.h"

@@ -124,11 +124,9 @@ void inspect_file(const std::string& path) {
   if (!problem.empty()) fail("{}", problem);
   if (damaged > 0) fail("{}: {} of {} data sets are damaged", path, damaged, checks.size());
   if (!checkpoint) return;
-  for (const HostTensor& tensor : read_checkpoint(path).model) {
-    if (!tensor.all_finite()) {
-      fail("{}: {} has values that are not finite (nan or infinite): the run had failed; take an earlier checkpoint",
-           path, tensor.name);
-    }
+  if (const std::string name = first_nonfinite(read_model_weights(path)); !name.empty()) {
+    fail("{}: {} has values that are not finite (nan or infinite): the run had failed; take an earlier checkpoint",
+         path, name);
   }
   fmt::print("the checkpoint is valid\n");
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/train/broken_report.h"
 
-#include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -39,7 +38,5 @@ std::vector<std::string> share_broken(Communicator& all, const Dataset& data) {
   }
   return lines;
 }
-
-void print_warning(const std::string& text) { std::cerr << "convoy: warning: " + text + "\n" << std::flush; }
 
 }  // namespace convoy

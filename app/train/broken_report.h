@@ -20,7 +20,4 @@ namespace convoy {
 /// there are more than data.max_broken. Collective; called when the sum is not 0.
 [[nodiscard]] std::vector<std::string> share_broken(Communicator& all, const Dataset& data);
 
-/// To stderr.
-void print_warning(const std::string& text);
-
 }  // namespace convoy

@@ -7,7 +7,6 @@
 #include <thread>
 
 #include "app/base/error_report.h"
-#include "app/train/broken_report.h"
 #include "layers/base/error.h"
 #include "parallel/comm/agree.h"
 

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "app/base/error_report.h"
 #include "app/build/build_model.h"
-#include "app/train/broken_report.h"
 #include "layers/base/counted.h"
 
 namespace convoy {

@@ -240,12 +240,7 @@ void Trainer::save() {
   const trace::Span span(trace::Track::kCheckpoint, "state copied out");
   const auto start = Clock::now();
   Checkpoint checkpoint = capture_checkpoint(run_, state_, writer_ ? writer_->recycle() : Checkpoint());
-  const auto check = [&] {
-    for (const HostTensor& tensor : checkpoint.model) {
-      if (!tensor.all_finite()) return tensor.name;
-    }
-    return std::string();
-  };
+  const auto check = [&] { return first_nonfinite(checkpoint.model); };
   const std::string wrong = on_root(*run_.communicator, check, "checking the weights");
   if (!wrong.empty()) fail_nonfinite(fmt::format("{} has values that are not finite, no checkpoint is written", wrong));
   if (!run_.is_root()) return;

@@ -18,7 +18,7 @@
 
 namespace convoy {
 
-/// A key and its value: a whole number, a float, a truth value, text, or a list of floats or texts.
+/// A key and its value: an integer, a float, a boolean, a string, or a list of floats or strings.
 struct MetricsField {
   template <class T>
   requires std::integral<T> &&(!std::same_as<T, bool>)MetricsField(std::string_view key_, T value_)

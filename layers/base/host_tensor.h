@@ -47,4 +47,12 @@ struct HostTensor {
   }
 };
 
+/// The name of the first tensor with a value that is infinite or NaN; empty if there is none.
+[[nodiscard]] inline std::string first_nonfinite(const std::vector<HostTensor>& tensors) {
+  for (const HostTensor& tensor : tensors) {
+    if (!tensor.all_finite()) return tensor.name;
+  }
+  return "";
+}
+
 }  // namespace convoy
