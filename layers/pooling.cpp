@@ -9,38 +9,32 @@ namespace convoy {
 
 namespace {
 
-void require_image(const char* layer, const std::string& path, const Shape& input) {
+void require_image(std::string_view layer, const std::string& path, const Shape& input) {
   if (input.rank() != 4) fail_usage("{}: {} takes images [N, C, H, W], not {}", path, layer, input.str());
-}
-
-void check_window(const char* layer, const std::string& path, const PoolSpec& spec, const Shape& input) {
-  require_image(layer, path, input);
-  if (std::max(spec.kernel.height, spec.kernel.width) > 15) {
-    fail_usage("{}: kernel_size {} (at most 15)", path, spec.kernel.str());
-  }
-  if (2 * spec.padding.height > spec.kernel.height || 2 * spec.padding.width > spec.kernel.width) {
-    fail_usage("{}: padding {} is more than half of kernel_size {}", path, spec.padding.str(), spec.kernel.str());
-  }
-  if (!spec.fits(input)) {
-    fail_usage("{}: kernel_size {} is larger than its input of {}x{} (larger images, or a smaller window)", path,
-               spec.kernel.str(), input[2], input[3]);
-  }
 }
 
 }  // namespace
 
-Shape MaxPool2d::output_shape(const Shape& input) const { return spec_.output_shape(input); }
-
-Shape MaxPool2d::build(BuildContext& context, const std::string& path, const Shape& input) {
+Shape WindowPool::build(BuildContext& context, const std::string& path, const Shape& input) {
   join(context);
-  check_window("max_pool2d", path, spec_, input);
+  require_image(layer_, path, input);
+  if (std::max(spec_.kernel.height, spec_.kernel.width) > 15) {
+    fail_usage("{}: kernel_size {} (at most 15)", path, spec_.kernel.str());
+  }
+  if (2 * spec_.padding.height > spec_.kernel.height || 2 * spec_.padding.width > spec_.kernel.width) {
+    fail_usage("{}: padding {} is more than half of kernel_size {}", path, spec_.padding.str(), spec_.kernel.str());
+  }
+  if (!spec_.fits(input)) {
+    fail_usage("{}: kernel_size {} is larger than its input of {}x{} (larger images, or a smaller window)", path,
+               spec_.kernel.str(), input[2], input[3]);
+  }
   return output_shape(input);
 }
 
 Tensor MaxPool2d::forward(const Tensor& x, Cache& cache, Mode mode) {
   Tensor y = output(output_shape(x.shape()));
   Tensor argmax = backend_->tensor(y.shape(), DType::kU8);
-  backend_->run(ops::MaxPoolForward{spec_, x, y, argmax});
+  backend_->run(ops::MaxPoolForward{spec(), x, y, argmax});
   if (mode == Mode::kTraining) {
     saved(cache)[0] = argmax;
     saved_input_shape(cache) = x.shape();
@@ -50,29 +44,21 @@ Tensor MaxPool2d::forward(const Tensor& x, Cache& cache, Mode mode) {
 
 Tensor MaxPool2d::backward_input(const Tensor& dy, Cache& cache) {
   Tensor dx = output(saved_input_shape(cache));
-  backend_->run(ops::MaxPoolBackward{spec_, dy, saved(cache)[0], dx});
+  backend_->run(ops::MaxPoolBackward{spec(), dy, saved(cache)[0], dx});
   saved(cache)[0].reset();
   return dx;
-}
-
-Shape AvgPool2d::output_shape(const Shape& input) const { return spec_.output_shape(input); }
-
-Shape AvgPool2d::build(BuildContext& context, const std::string& path, const Shape& input) {
-  join(context);
-  check_window("avg_pool2d", path, spec_, input);
-  return output_shape(input);
 }
 
 Tensor AvgPool2d::forward(const Tensor& x, Cache& cache, Mode mode) {
   if (mode == Mode::kTraining) saved_input_shape(cache) = x.shape();
   Tensor y = output(output_shape(x.shape()));
-  backend_->run(ops::AvgPoolForward{spec_, x, y});
+  backend_->run(ops::AvgPoolForward{spec(), x, y});
   return y;
 }
 
 Tensor AvgPool2d::backward_input(const Tensor& dy, Cache& cache) {
   Tensor dx = output(saved_input_shape(cache));
-  backend_->run(ops::AvgPoolBackward{spec_, dy, dx});
+  backend_->run(ops::AvgPoolBackward{spec(), dy, dx});
   return dx;
 }
 

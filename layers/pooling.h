@@ -11,32 +11,38 @@
 
 namespace convoy {
 
-/// [N, C, H, W] -> [N, C, (H + 2 padding - k) / stride + 1, ...]; torch.nn.MaxPool2d.
-class MaxPool2d final : public Layer {
+/// [N, C, H, W] -> [N, C, (H + 2 padding - k) / stride + 1, ...]: what layers with a pooling window have in common.
+class WindowPool : public Layer {
  public:
-  static constexpr std::string_view kName = "max_pool2d", kName1d = "max_pool1d";
-  explicit MaxPool2d(const PoolSpec& spec) : spec_(spec) {}
+  /// layer: its type, for messages.
+  WindowPool(const PoolSpec& spec, std::string_view layer) : spec_(spec), layer_(layer) {}
   Shape build(BuildContext& context, const std::string& path, const Shape& input) override;
-  [[nodiscard]] Shape output_shape(const Shape& input) const override;
-  Tensor forward(const Tensor& x, Cache& cache, Mode mode) override;
-  Tensor backward_input(const Tensor& dy, Cache& cache) override;
+  [[nodiscard]] Shape output_shape(const Shape& input) const override { return spec_.output_shape(input); }
+
+ protected:
+  [[nodiscard]] const PoolSpec& spec() const { return spec_; }
 
  private:
   PoolSpec spec_;
+  std::string_view layer_;
 };
 
-/// The same shapes; the means of the windows, in which padding counts as zeros: torch.nn.AvgPool2d.
-class AvgPool2d final : public Layer {
+/// The largest value of each window; torch.nn.MaxPool2d.
+class MaxPool2d final : public WindowPool {
  public:
-  static constexpr std::string_view kName = "avg_pool2d", kName1d = "avg_pool1d";
-  explicit AvgPool2d(const PoolSpec& spec) : spec_(spec) {}
-  Shape build(BuildContext& context, const std::string& path, const Shape& input) override;
-  [[nodiscard]] Shape output_shape(const Shape& input) const override;
+  static constexpr std::string_view kName = "max_pool2d", kName1d = "max_pool1d";
+  explicit MaxPool2d(const PoolSpec& spec) : WindowPool(spec, kName) {}
   Tensor forward(const Tensor& x, Cache& cache, Mode mode) override;
   Tensor backward_input(const Tensor& dy, Cache& cache) override;
+};
 
- private:
-  PoolSpec spec_;
+/// The mean of each window, in which padding counts as zeros; torch.nn.AvgPool2d.
+class AvgPool2d final : public WindowPool {
+ public:
+  static constexpr std::string_view kName = "avg_pool2d", kName1d = "avg_pool1d";
+  explicit AvgPool2d(const PoolSpec& spec) : WindowPool(spec, kName) {}
+  Tensor forward(const Tensor& x, Cache& cache, Mode mode) override;
+  Tensor backward_input(const Tensor& dy, Cache& cache) override;
 };
 
 /// [N, C, H, W] -> [N, C], the mean over H and W.

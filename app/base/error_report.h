@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How errors and warnings reach the user. An error: one line (or a few) on stderr, and, for a training that `convoy
-// launch` supervises, in the file that kErrorFileVariable names, so that the supervisor knows an error of the program
+// How errors and warnings reach the user: one line (or a few) on stderr. An error of a training that `convoy launch`
+// supervises also goes to the file that kErrorFileVariable names, so that the supervisor knows an error of the program
 // from a death by kill.
 #pragma once
 

@@ -219,6 +219,14 @@ CONVOY_VECTORIZED void spread_image(const T* dy, std::int64_t pixels, std::int64
   for (std::int64_t pixel = 1; pixel < pixels; ++pixel) std::copy_n(dx, channels, dx + pixel * channels);
 }
 
+// body(line) for lines of `elements` elements each, over the threads.
+template <class Body>
+void for_each_line(std::int64_t lines, std::int64_t elements, const Body& body) {
+  parallel_ranges(lines, 1 + 4096 / (elements + 1), [&](std::int64_t first, std::int64_t last, int) {
+    for (std::int64_t line = first; line < last; ++line) body(line);
+  });
+}
+
 }  // namespace
 
 void OnednnBackend::run(const ops::MaxPoolForward& op) {
@@ -229,13 +237,10 @@ void OnednnBackend::run(const ops::MaxPoolForward& op) {
     const T* input = op.x.data<T>();
     T* output = op.y.data<T>();
     auto* places = op.argmax.data<std::uint8_t>();
-    parallel_ranges(op.x.shape()[0] * g.out_height, 1 + 4096 / (out_line + 1),
-                    [=](std::int64_t first, std::int64_t last, int) {
-                      for (std::int64_t line = first; line < last; ++line) {
-                        max_pool_row(input + line / g.out_height * in_image, g, line % g.out_height,
-                                     output + line * out_line, places + line * out_line);
-                      }
-                    });
+    for_each_line(op.x.shape()[0] * g.out_height, out_line, [=](std::int64_t line) {
+      max_pool_row(input + line / g.out_height * in_image, g, line % g.out_height, output + line * out_line,
+                   places + line * out_line);
+    });
   });
 }
 
@@ -247,13 +252,10 @@ void OnednnBackend::run(const ops::MaxPoolBackward& op) {
     const T* gradient = op.dy.data<T>();
     T* dinput = op.dx.data<T>();
     const auto* places = op.argmax.data<std::uint8_t>();
-    parallel_ranges(op.dx.shape()[0] * g.height, 1 + 4096 / (in_line + 1),
-                    [=](std::int64_t first, std::int64_t last, int) {
-                      for (std::int64_t line = first; line < last; ++line) {
-                        const std::int64_t at = line / g.height * out_image;
-                        max_pool_backward_row(gradient + at, places + at, g, line % g.height, dinput + line * in_line);
-                      }
-                    });
+    for_each_line(op.dx.shape()[0] * g.height, in_line, [=](std::int64_t line) {
+      const std::int64_t at = line / g.height * out_image;
+      max_pool_backward_row(gradient + at, places + at, g, line % g.height, dinput + line * in_line);
+    });
   });
 }
 
@@ -264,12 +266,9 @@ void OnednnBackend::run(const ops::AvgPoolForward& op) {
     using T = decltype(type);
     const T* input = op.x.data<T>();
     T* output = op.y.data<T>();
-    parallel_ranges(
-        op.x.shape()[0] * g.out_height, 1 + 4096 / (out_line + 1), [=](std::int64_t first, std::int64_t last, int) {
-          for (std::int64_t line = first; line < last; ++line) {
-            avg_pool_row(input + line / g.out_height * in_image, g, line % g.out_height, output + line * out_line);
-          }
-        });
+    for_each_line(op.x.shape()[0] * g.out_height, out_line, [=](std::int64_t line) {
+      avg_pool_row(input + line / g.out_height * in_image, g, line % g.out_height, output + line * out_line);
+    });
   });
 }
 
@@ -280,12 +279,9 @@ void OnednnBackend::run(const ops::AvgPoolBackward& op) {
     using T = decltype(type);
     const T* gradient = op.dy.data<T>();
     T* dinput = op.dx.data<T>();
-    parallel_ranges(
-        op.dx.shape()[0] * g.height, 1 + 4096 / (in_line + 1), [=](std::int64_t first, std::int64_t last, int) {
-          for (std::int64_t line = first; line < last; ++line) {
-            avg_pool_backward_row(gradient + line / g.height * out_image, g, line % g.height, dinput + line * in_line);
-          }
-        });
+    for_each_line(op.dx.shape()[0] * g.height, in_line, [=](std::int64_t line) {
+      avg_pool_backward_row(gradient + line / g.height * out_image, g, line % g.height, dinput + line * in_line);
+    });
   });
 }
 
