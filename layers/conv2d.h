@@ -9,6 +9,7 @@
 
 #include "layers/activation.h"
 #include "layers/base/options.h"
+#include "layers/base/size2d.h"
 #include "layers/layer.h"
 
 namespace convoy {
@@ -39,54 +40,35 @@ class Conv2d final : public Layer {
   Parameter* bias_ = nullptr;
 };
 
-struct Conv2dOptions {
-  static constexpr std::string_view kName = "conv2d";
+/// Size: Size2d of images (torch.nn.Conv2d), std::int64_t of signals [N, C, 1, L] (torch.nn.Conv1d).
+template <class Size>
+struct ConvOptions {
+  using Extent = WindowExtent<Size>;
+  static constexpr std::string_view kName = Extent::kOneDimensional ? "conv1d" : "conv2d";
   std::int64_t out_channels = 0;
-  Size2d kernel_size = 0;
-  Size2d stride = 1;
-  Size2d padding = 0;
+  Size kernel_size = 0;
+  Size stride = 1;
+  Size padding = 0;
   std::int64_t groups = 1;
   bool bias = true;
 
   template <class Visitor, class Self>
   static void visit(Visitor& v, Self& o) {
     v.key("out_channels", o.out_channels, between(1, 65536).required(), "channels of the output");
-    v.key("kernel_size", o.kernel_size, between(1, 1024).required(), "height and width");
+    v.key("kernel_size", o.kernel_size, between(1, 1024).required(), Extent::kKernel);
     v.key("stride", o.stride, between(1, 1024), "step of the window; default of pooling: kernel_size");
-    v.key("padding", o.padding, between(0, 1024), "added on each side");
+    v.key("padding", o.padding, between(0, 1024), Extent::kPadding);
     v.key("groups", o.groups, between(1, 65536), "of channels, each with its own convolution");
     v.key("bias", o.bias, anything(), "whether a bias is added");
   }
   [[nodiscard]] std::unique_ptr<Layer> make() const {
-    return std::make_unique<Conv2d>(Conv2dSpec(0, out_channels, kernel_size, stride, padding, groups), bias);
+    const Conv2dSpec spec(0, out_channels, Extent::window(kernel_size, 1), Extent::window(stride, 1),
+                          Extent::window(padding, 0), groups);
+    return std::make_unique<Conv2d>(spec, bias, Extent::kOneDimensional);
   }
-  bool operator==(const Conv2dOptions&) const = default;
+  bool operator==(const ConvOptions&) const = default;
 };
-
-/// torch.nn.Conv1d.
-struct Conv1dOptions {
-  static constexpr std::string_view kName = "conv1d";
-  std::int64_t out_channels = 0;
-  std::int64_t kernel_size = 0;
-  std::int64_t stride = 1;
-  std::int64_t padding = 0;
-  std::int64_t groups = 1;
-  bool bias = true;
-
-  template <class Visitor, class Self>
-  static void visit(Visitor& v, Self& o) {
-    v.key("out_channels", o.out_channels, between(1, 65536).required(), "channels of the output");
-    v.key("kernel_size", o.kernel_size, between(1, 1024).required(), "length");
-    v.key("stride", o.stride, between(1, 1024), "step of the window");
-    v.key("padding", o.padding, between(0, 1024), "added at each end");
-    v.key("groups", o.groups, between(1, 65536), "of channels, each with its own convolution");
-    v.key("bias", o.bias, anything(), "whether a bias is added");
-  }
-  [[nodiscard]] std::unique_ptr<Layer> make() const {
-    const Conv2dSpec spec(0, out_channels, {1, kernel_size}, {1, stride}, {0, padding}, groups);
-    return std::make_unique<Conv2d>(spec, bias, true);
-  }
-  bool operator==(const Conv1dOptions&) const = default;
-};
+using Conv2dOptions = ConvOptions<Size2d>;
+using Conv1dOptions = ConvOptions<std::int64_t>;
 
 }  // namespace convoy

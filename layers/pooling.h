@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "layers/base/options.h"
+#include "layers/base/size2d.h"
 #include "layers/layer.h"
 
 namespace convoy {
@@ -63,52 +64,32 @@ class Flatten final : public Layer {
   Tensor backward_input(const Tensor& dy, Cache& cache) override;
 };
 
-/// What pooling layers have in common.
-template <class PoolLayer>
+/// Size: Size2d of images, std::int64_t of signals [N, C, 1, L] (torch.nn.MaxPool1d and AvgPool1d).
+template <class PoolLayer, class Size>
 struct PoolOptions {
-  static constexpr std::string_view kName = PoolLayer::kName;
-  Size2d kernel_size = 0;
-  Size2d stride = 1;
-  Size2d padding = 0;
+  using Extent = WindowExtent<Size>;
+  static constexpr std::string_view kName = Extent::kOneDimensional ? PoolLayer::kName1d : PoolLayer::kName;
+  Size kernel_size = 0;
+  Size stride = 1;
+  Size padding = 0;
 
   template <class Visitor, class Self>
   static void visit(Visitor& v, Self& o) {
-    v.key("kernel_size", o.kernel_size, between(1, 1024).required(), "height and width");
+    v.key("kernel_size", o.kernel_size, between(1, 1024).required(), Extent::kKernel);
     v.fallback(o.stride, o.kernel_size);
     v.key("stride", o.stride, between(1, 1024), "step of the window; default of pooling: kernel_size");
-    v.key("padding", o.padding, between(0, 1024), "added on each side");
+    v.key("padding", o.padding, between(0, 1024), Extent::kPadding);
   }
   [[nodiscard]] std::unique_ptr<Layer> make() const {
-    return std::make_unique<PoolLayer>(PoolSpec(kernel_size, stride, padding));
+    return std::make_unique<PoolLayer>(
+        PoolSpec(Extent::window(kernel_size, 1), Extent::window(stride, 1), Extent::window(padding, 0)));
   }
   bool operator==(const PoolOptions&) const = default;
 };
-
-using MaxPool2dOptions = PoolOptions<MaxPool2d>;
-using AvgPool2dOptions = PoolOptions<AvgPool2d>;
-
-/// Of signals [N, C, 1, L]; torch.nn.MaxPool1d and AvgPool1d.
-template <class PoolLayer>
-struct Pool1dOptions {
-  static constexpr std::string_view kName = PoolLayer::kName1d;
-  std::int64_t kernel_size = 0;
-  std::int64_t stride = 1;
-  std::int64_t padding = 0;
-
-  template <class Visitor, class Self>
-  static void visit(Visitor& v, Self& o) {
-    v.key("kernel_size", o.kernel_size, between(1, 1024).required(), "length");
-    v.fallback(o.stride, o.kernel_size);
-    v.key("stride", o.stride, between(1, 1024), "step of the window; default: kernel_size");
-    v.key("padding", o.padding, between(0, 1024), "added at each end");
-  }
-  [[nodiscard]] std::unique_ptr<Layer> make() const {
-    return std::make_unique<PoolLayer>(PoolSpec({1, kernel_size}, {1, stride}, {0, padding}));
-  }
-  bool operator==(const Pool1dOptions&) const = default;
-};
-using MaxPool1dOptions = Pool1dOptions<MaxPool2d>;
-using AvgPool1dOptions = Pool1dOptions<AvgPool2d>;
+using MaxPool2dOptions = PoolOptions<MaxPool2d, Size2d>;
+using AvgPool2dOptions = PoolOptions<AvgPool2d, Size2d>;
+using MaxPool1dOptions = PoolOptions<MaxPool2d, std::int64_t>;
+using AvgPool1dOptions = PoolOptions<AvgPool2d, std::int64_t>;
 
 struct GlobalAvgPoolOptions {
   static constexpr std::string_view kName = "global_avg_pool";

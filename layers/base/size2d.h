@@ -35,4 +35,21 @@ struct Size2d {
   }
 };
 
+/// The size of a window as an option of a layer: Size2d of images, std::int64_t of signals, whose height is 1.
+template <class Size>
+struct WindowExtent {
+  static constexpr bool kOneDimensional = std::same_as<Size, std::int64_t>;
+  static constexpr std::string_view kKernel = kOneDimensional ? "length" : "height and width";
+  static constexpr std::string_view kPadding = kOneDimensional ? "added at each end" : "added on each side";
+
+  /// A signal's window has that height.
+  static constexpr Size2d window(const Size& size, std::int64_t height) {
+    if constexpr (kOneDimensional) {
+      return {height, size};
+    } else {
+      return size;
+    }
+  }
+};
+
 }  // namespace convoy
