@@ -5,10 +5,11 @@ Stands on jobs.py. A run that was stopped must have, at each step, the very loss
 Where ranks change, what is left to compare are the steps before, and the next few to rounding.
 """
 import os
+import subprocess
 import time
 
-from jobs import (MARKS, TWO_BY_TWO, Here, Job, close_series, cluster, is_uninterrupted, long_run, nodes,  # noqa: F401
-                  resumed_steps, same_series)
+from jobs import (CONVOY, MARKS, TWO_BY_TWO, Here, Job, close_series, cluster, is_uninterrupted, long_run,  # noqa: F401
+                  nodes, resumed_steps, same_series)
 
 pytestmark = MARKS
 
@@ -158,5 +159,22 @@ def test_stop_signal_to_an_elastic_job():
     job.wait_for_step(STOP_AT)
     Here.cluster.run("scancel", "--batch", "--signal=USR2", job.id)
     job.ends(restarts=1)
+    stopped_once(folder)
+    is_uninterrupted(folder, STEPS)
+
+
+def test_interrupted_srun():
+    """SIGINT to the ranks of a plain srun. Ctrl-C of srun itself cannot be tested: it ends them in the same instant."""
+    folder = long_run("interrupted", STEPS)
+    with open(folder.file("srun.txt"), "w") as out:
+        srun = subprocess.Popen(["srun", "--mpi=pmix", *TWO_BY_TWO, CONVOY, "train", "run.toml"], cwd=folder.path,
+                                env=Here.cluster.environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+        Here.cluster.wait("the step", lambda: max(folder.losses(), default=0) >= STOP_AT or srun.poll() is not None, 90)
+        job = Here.cluster.run("squeue", "--noheader", "--states=running", "--format=%A").stdout.strip()
+        assert job.isdigit(), job
+        Here.cluster.run("scancel", "--signal=INT", job)
+        assert srun.wait(60) == 75
+    assert [entry["reason"] for entry in folder.events("end")] == ["signal"]
+    Job(folder, "train.sbatch", "run.toml").ends()
     stopped_once(folder)
     is_uninterrupted(folder, STEPS)
