@@ -174,14 +174,13 @@ std::vector<std::string> remarks(const ReportRun& run) {
   const auto count = [&](std::int64_t number, const char* one, const char* several) {
     if (number > 0) result.push_back(fmt::format("{} {}", number, number == 1 ? one : several));
   };
-  count(count_gaps(series_of(m.steps, &StepLine::loss)), "step has a loss that is no finite number: a gap in the curve",
-        "steps have a loss that is no finite number: gaps in the curve");
-  count(count_gaps(series_of(m.evals, &EvalLine::loss)),
-        "evaluation has a loss that is no finite number: a gap in the curve",
-        "evaluations have a loss that is no finite number: gaps in the curve");
-  count(m.unknown_events, "line of an event that this version does not know was passed over",
-        "lines of events that this version does not know were passed over");
-  count(m.bad_lines, "line that is no event was passed over", "lines that are no events were passed over");
+  count(count_gaps(series_of(m.steps, &StepLine::loss)), "step has a loss that is not finite: a gap in the curve",
+        "steps have a loss that is not finite: gaps in the curve");
+  count(count_gaps(series_of(m.evals, &EvalLine::loss)), "evaluation has a loss that is not finite: a gap in the curve",
+        "evaluations have a loss that is not finite: gaps in the curve");
+  count(m.unknown_events, "line of an event unknown to this version was skipped",
+        "lines of events unknown to this version were skipped");
+  count(m.bad_lines, "line that is not an event was skipped", "lines that are not events were skipped");
   if (m.cut) result.emplace_back("the last line is cut: the run was killed, or is just writing it");
   if (m.steps.empty()) result.emplace_back("no step has been logged yet");
   if (!run.config_problem.empty()) result.push_back(fmt::format("no config to show: {}", run.config_problem));

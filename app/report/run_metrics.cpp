@@ -32,7 +32,7 @@ RankSpread spread_of(const MetricsLine& line, std::string_view key) {
 
 class MetricsReader {
  public:
-  // False when the line is no event.
+  // False when the line is not an event.
   bool read(std::string_view line) {
     if (!line_.parse(line)) return false;
     const std::string_view event = line_.text("event");

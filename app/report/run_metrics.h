@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a metrics.jsonl says (docs/interface.md), as numbers. Relies on one JSON object a line; lines of events that
-// this version does not know, and lines that are none, are counted and passed over, so a run that is being written
+// What a metrics.jsonl says (docs/interface.md), as numbers. Relies on one JSON object a line; lines of
+// events unknown to this version and lines that are not events are counted and skipped, so a run that is being written
 // reads well. Invariant: steps rise strictly in every list.
 #pragma once
 

@@ -83,7 +83,7 @@ std::optional<std::filesystem::path> find_newest_checkpoint(const std::string& d
   }
   const std::string instead =
       found ? fmt::format("using {} instead", found->string()) : "no earlier checkpoint is valid, so none is used";
-  for (const auto& problem : problems) warn(fmt::format("checkpoint passed over: {}; {}", problem, instead));
+  for (const auto& problem : problems) warn(fmt::format("checkpoint skipped: {}; {}", problem, instead));
   return found;
 }
 

@@ -26,11 +26,11 @@ struct CheckpointFile {
 /// All checkpoints of the folder, oldest step first, whole or not; none when there is no such folder.
 [[nodiscard]] std::vector<CheckpointFile> list_checkpoints(const std::string& dir);
 
-/// Receives one sentence for each file that is passed over: which, what is wrong with it, and what is used instead.
+/// Receives one sentence for each file that is skipped: which, what is wrong with it, and what is used instead.
 using WarnCallback = std::function<void(const std::string&)>;
 
 /// Path of the newest checkpoint that is valid; empty when there is none. Newer ones that are damaged, truncated or
-/// incomplete are passed over with a warning each. Changes nothing.
+/// incomplete are skipped with a warning each. Changes nothing.
 [[nodiscard]] std::optional<std::filesystem::path> find_newest_checkpoint(const std::string& dir,
                                                                           const WarnCallback& warn);
 

@@ -93,7 +93,7 @@ struct DataOptions {
     v.key("size_milestones", d.size_milestones,
           between(1, kMaxCount)
               .only_if(!d.train_sizes.empty(), "is ignored without data.train_sizes (give the sizes there)"),
-          "epochs after which the next of them begins");
+          "epochs after which training moves to the next of data.train_sizes");
     v.key("mean", d.mean, images(anything().items(1)),
           "pixels from 0 to 1, or float inputs, become (x - mean) / std; per channel or feature, or one for all");
     v.key("std", d.std, images(above(0).items(1)), "the same");

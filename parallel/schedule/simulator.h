@@ -55,7 +55,7 @@ struct Timeline {
   [[nodiscard]] double bubble() const;
 };
 
-/// Sends and receives in `schedule` are passed over: it may have them or not. Throws Error naming the actions that wait
+/// Sends and receives in `schedule` are skipped: it may have them or not. Throws Error naming the actions that wait
 /// for each other when the order cannot be run.
 [[nodiscard]] Timeline simulate(const Schedule& schedule, const CostModel& costs);
 

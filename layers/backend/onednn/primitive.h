@@ -35,7 +35,7 @@ BoundPrimitive bind_primitive(OnednnState& state, const dnnl::primitive& primiti
 BoundPrimitive bind_product(OnednnState& state, const dnnl::memory::desc& a, const dnnl::memory::desc& b,
                             const dnnl::memory::desc& c, bool add);
 
-/// Runs a bound primitive with `handles` (argument index, data), of which those it has no argument for are passed over,
+/// Runs a bound primitive with `handles` (argument index, data), of which those it has no argument for are skipped,
 /// and a scratchpad out of `backend`'s pool.
 void run_primitive(OnednnState& state, Backend& backend, BoundPrimitive& bound,
                    std::initializer_list<std::pair<int, void*>> handles);

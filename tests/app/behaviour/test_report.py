@@ -143,11 +143,11 @@ def finished(tmp_path_factory):
                  id="cut"),
     pytest.param(lambda text: text.splitlines()[0] + "\n", ["no step has been logged yet", "broke off"], True, id="young"),
     pytest.param(lambda text: text + '{"event":"dance","step":3}\n',
-                 ["1 line of an event that this version does not know"], False, id="unknown_event"),
+                 ["1 line of an event unknown to this version was skipped"], False, id="unknown_event"),
     pytest.param(lambda text: text.replace('"loss":', '"loss":null,"was":'),
-                 ["12 steps have a loss that is no finite number"], False, id="null_losses"),
+                 ["12 steps have a loss that is not finite"], False, id="null_losses"),
     pytest.param(lambda text: "\x00\x01\n" + text + "[1]\n",
-                 ["2 lines that are no events were passed over", "finished"], False, id="rubbish")))
+                 ["2 lines that are not events were skipped", "finished"], False, id="rubbish")))
 def test_report_says_what_is_wrong_with_the_metrics(finished, change, words, with_config):
     folder = Folder("report", {})
     os.makedirs(folder.file("damaged"))

@@ -77,7 +77,7 @@ TEST_CASE("a start drops what it takes again; a fresh one drops all") {
   CHECK(fresh.end_reason.empty());
 }
 
-TEST_CASE("what is no metrics, and what is passed over") {
+TEST_CASE("what is not metrics, and what is skipped") {
   const auto refused = [](const std::string& text) -> std::string {
     try {
       (void)parse(text);
