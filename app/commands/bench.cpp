@@ -210,7 +210,7 @@ Json machine_json(const World& world, const Run& run) {
           {"nodes", world.node_count()},
           {"device", run.backend->description()},
           {"binding", world.binding()},
-          {"mpi", World::mpi_version()}};
+          {"mpi", World::mpi_library().version}};
 }
 
 // device_varies: the points have options of [device], so that a description of one is none of the others.

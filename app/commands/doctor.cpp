@@ -41,7 +41,7 @@ std::int64_t meminfo(const std::string& key) {
 
 void check_versions(Report& report) {
   report.ok("convoy", fmt::format("{}, built with {}", program_version(), compiler_version()));
-  report.ok("MPI", World::mpi_version());
+  report.ok("MPI", World::mpi_library().version);
   report.ok("HDF5", hdf5::library_version());
 }
 
@@ -57,8 +57,9 @@ void check_threads(Report& report) {
   const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
   const std::string bound = fmt::format("{} of {} CPUs may be used ({})", mask.count(), cpus, mask.str());
   const LaunchFacts facts = read_launch_facts(process_environment());
-  const bool launched = facts.open_mpi_size > 1;
-  if (mask.count() == 1 && cpus > std::max(1, facts.open_mpi_size)) {  // else each rank has its core
+  const int ranks = std::max(facts.open_mpi_size, facts.pmi_size);
+  const bool launched = ranks > 1;
+  if (mask.count() == 1 && cpus > std::max(1, ranks)) {  // else each rank has its core
     report.warn("binding",
                 bound + (launched ? ": with fewer ranks than cores, use mpirun --bind-to none or --map-by slot:PE=N"
                                   : ": only one thread will compute; look for taskset or a job's limit"));
@@ -100,8 +101,10 @@ void check_memory(Report& report) {
 
 void check_launch(Report& report) {
   const LaunchFacts facts = read_launch_facts(process_environment());
+  const MpiLibrary mpi = World::mpi_library();
+  const bool open_mpi = mpi.family == MpiFamily::kOpenMpi;
   try {
-    check_launch_before_init(facts);
+    check_launch_before_init(facts, mpi);
   } catch (const Error& error) {
     std::string text = error.what();
     for (char& c : text) c = c == '\n' ? ' ' : c;
@@ -109,19 +112,23 @@ void check_launch(Report& report) {
     return;
   }
   const char* pmix = facts.pmix ? "with PMIx" : "without PMIx";
-  if (facts.pmi_size > 1) {
+  if (open_mpi && facts.pmi_size > 1) {
     report.fail("launch",
                 fmt::format("{} ranks by another MPI's launcher: convoy was built with {}; use its mpirun, or build "
                             "convoy with the launcher's MPI",
-                            facts.pmi_size, World::mpi_version()));
+                            facts.pmi_size, mpi.version));
   } else if (facts.open_mpi_size > 0) {
     report.ok("launch", fmt::format("mpirun, {} ranks, {}", facts.open_mpi_size, pmix));
+  } else if (facts.hydra) {
+    report.ok("launch", fmt::format("mpirun, {} ranks, with PMI", facts.pmi_size));
   } else if (facts.slurm_step_tasks > 0) {
-    report.ok("launch", fmt::format("srun, {} tasks, {}", facts.slurm_step_tasks, pmix));
+    report.ok("launch", fmt::format("srun, {} tasks, {}", facts.slurm_step_tasks,
+                                    facts.pmi_size > 0 ? "with PMI" : pmix));
   } else {
-    report.ok("launch", "started plainly: one rank (several: mpirun -n N convoy ..., or srun --mpi=pmix)");
+    report.ok("launch", fmt::format("started plainly: one rank (several: mpirun -n N convoy ..., or srun {})",
+                                    open_mpi ? "--mpi=pmix" : "--mpi=pmi2"));
   }
-  if (geteuid() == 0 && variable("OMPI_ALLOW_RUN_AS_ROOT").empty()) {
+  if (open_mpi && geteuid() == 0 && variable("OMPI_ALLOW_RUN_AS_ROOT").empty()) {
     report.warn("root",
                 "Open MPI's mpirun refuses to run as root: set OMPI_ALLOW_RUN_AS_ROOT=1 and "
                 "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1, or use another account");

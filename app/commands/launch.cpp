@@ -16,6 +16,7 @@
 #include "app/launch/supervisor.h"
 #include "io/files/lock_file.h"
 #include "layers/base/error.h"
+#include "parallel/world/world.h"
 
 namespace convoy {
 
@@ -23,15 +24,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The first of run.stop_signals that mpirun and srun pass on to ranks.
-int launcher_stop_signal(const RunOptions& run) {
+// The first of run.stop_signals that the launcher passes on to ranks.
+int launcher_stop_signal(const RunOptions& run, const Launcher& launcher) {
   for (const std::string& name : run.stop_signals) {
     const int signal = signal_number(name);
-    if (signal == SIGUSR1 || signal == SIGUSR2) return signal;
+    if (launcher.passes_on(signal)) return signal;
   }
-  fail_usage(
-      "run.stop_signals: has neither SIGUSR2 nor SIGUSR1, which convoy launch needs: mpirun and srun pass on only "
-      "those");
+  fail_usage("run.stop_signals: has none of those that {} passes on to ranks; convoy launch needs one (SIGUSR1)",
+             launcher.name());
 }
 
 std::vector<int> caught_signals(const RunOptions& run) {
@@ -66,12 +66,10 @@ std::string launch_folder(const Config& config) {
 }
 
 Launcher make_launcher(const LaunchArguments& arguments, HostKind hosts) {
-  Launcher launcher;
-  launcher.kind = choose_launcher(arguments.launcher, hosts == HostKind::kSlurm);
+  Launcher launcher = choose_launcher(arguments.launcher, hosts == HostKind::kSlurm, World::mpi_library());
   launcher.arguments = split_command(arguments.launcher_args, "--launcher-args");
   launcher.program = {fs::read_symlink("/proc/self/exe").string()};
   for (const std::string& word : arguments.train_command_line) launcher.program.push_back(word);
-  check_launcher(launcher);
   return launcher;
 }
 
@@ -81,7 +79,7 @@ SupervisorOptions supervisor_options(const LaunchArguments& arguments, const Run
   options.nodes = {arguments.min_nodes, arguments.max_nodes};
   options.per_node = arguments.per_node;
   options.max_restarts = arguments.max_restarts;
-  options.stop_signal = launcher_stop_signal(run);
+  options.stop_signal = launcher_stop_signal(run, launcher);
   options.stops_on_interrupt =
       std::find(run.stop_signals.begin(), run.stop_signals.end(), "SIGINT") != run.stop_signals.end();
   options.folder = std::move(folder);

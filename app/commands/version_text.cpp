@@ -17,7 +17,7 @@ std::string version_text() {
     cuda += cuda.empty() ? library.found : fmt::format(", {} {}", library.name, library.found);  // CUDA itself is first
   }
   return fmt::format("convoy   {}\ncompiler {}\nMPI      {}\nHDF5     {}\nCPU      {}\nCUDA     {}\n",
-                     program_version(), compiler_version(), World::mpi_version(), hdf5::library_version(),
+                     program_version(), compiler_version(), World::mpi_library().version, hdf5::library_version(),
                      OnednnBackend::library_description(), cuda.empty() ? "off" : cuda);
 }
 

@@ -37,7 +37,7 @@ struct RunOptions {
   std::string dir = "runs";
   std::uint64_t seed = 42;
   std::optional<std::chrono::seconds> max_time;
-  std::vector<std::string> stop_signals = {"SIGUSR2", "SIGTERM", "SIGINT"};
+  std::vector<std::string> stop_signals = {"SIGUSR1", "SIGUSR2", "SIGTERM", "SIGINT"};
 
   template <class Visitor, class Self>
   static void visit(Visitor& v, Self& o) {

@@ -12,7 +12,7 @@ namespace convoy {
 
 namespace {
 
-// mpirun gives ranks a second between SIGTERM and SIGKILL.
+// Open MPI's mpirun gives ranks at most two seconds between SIGTERM and SIGKILL.
 constexpr std::chrono::seconds kTerminationLimit{5};
 
 std::string first_line(const std::string& path) {
@@ -25,7 +25,7 @@ std::string first_line(const std::string& path) {
 }  // namespace
 
 Generation::Generation(const Launcher& launcher, HostList hosts, std::string error_file)
-    : hosts_(std::move(hosts)), error_file_(std::move(error_file)) {
+    : launcher_(launcher), hosts_(std::move(hosts)), error_file_(std::move(error_file)) {
   std::error_code ignored;
   std::filesystem::remove(error_file_, ignored);
   ChildProcess::Options options;
@@ -64,7 +64,8 @@ std::optional<GenerationEnd> Generation::poll() {
     return std::nullopt;
   }
   kill_orphans();  // ranks of a launcher that was killed
-  return GenerationEnd{*status, first_line(error_file_), resize_, stop_signal_};
+  const std::string error = first_line(error_file_);
+  return GenerationEnd{launcher_.rank_status(*status, !error.empty()), error, resize_, stop_signal_};
 }
 
 }  // namespace convoy

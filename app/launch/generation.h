@@ -39,6 +39,7 @@ class Generation {
  private:
   void set_deadline(std::chrono::duration<double> limit);
 
+  Launcher launcher_;
   HostList hosts_;
   std::string error_file_;
   std::unique_ptr<ChildProcess> child_;

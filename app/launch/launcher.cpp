@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/launch/launcher.h"
 
-#include <algorithm>
+#include <chrono>
+#include <csignal>
 #include <cstdlib>
 
 #include "app/base/error_report.h"
@@ -17,9 +18,7 @@ void append(std::vector<std::string>& words, const std::vector<std::string>& mor
 }
 
 std::vector<std::string> mpirun_command(const Launcher& launcher, const HostList& hosts) {
-  std::vector<std::string> words{
-      "mpirun",          "-n", std::to_string(count_slots(hosts)), "--host", describe_hosts(hosts, ','), "-x",
-      kErrorFileVariable};
+  std::vector<std::string> words = launcher.mpirun.words(hosts, kErrorFileVariable);
   append(words, launcher.arguments);
   append(words, launcher.program);
   return words;
@@ -38,7 +37,7 @@ std::vector<std::string> srun_command(const Launcher& launcher, const HostList& 
     names += (names.empty() ? "" : ",") + host.name;
   }
   std::vector<std::string> words{"srun",
-                                 "--mpi=pmix",
+                                 "--mpi=" + launcher.srun_manager,
                                  fmt::format("--nodes={}", hosts.size()),
                                  "--nodelist=" + names,
                                  fmt::format("--ntasks={}", count_slots(hosts)),
@@ -51,9 +50,19 @@ std::vector<std::string> srun_command(const Launcher& launcher, const HostList& 
   return words;
 }
 
-bool srun_has_pmix() {
+// The process managers of srun that this MPI can use, best first.
+std::vector<std::string> srun_managers(MpiFamily family) {
+  return family == MpiFamily::kOpenMpi ? std::vector<std::string>{"pmix"} : std::vector<std::string>{"pmi2", "pmix"};
+}
+
+// The first of them that this srun has; empty if it has none.
+std::string srun_manager(MpiFamily family) {
   const Captured list = capture({"srun", "--mpi=list"}, std::chrono::seconds(10));
-  return !list.timed_out && (list.output + list.errors).find("pmix") != std::string::npos;
+  if (list.timed_out) return "";
+  for (const std::string& name : srun_managers(family)) {
+    if ((list.output + list.errors).find(name) != std::string::npos) return name;
+  }
+  return "";
 }
 
 }  // namespace
@@ -64,27 +73,36 @@ std::vector<std::string> Launcher::command(const HostList& hosts) const {
 
 std::vector<std::string> Launcher::probe(const std::string& host) const {
   if (kind == LauncherKind::kSrun) return {"srun", "-w", host, "-N1", "-n1", "--overlap", "true"};
-  std::vector<std::string> words{"mpirun", "-n", "1", "--host", host + ":1"};
+  std::vector<std::string> words = mpirun.words({{host, 1}}, "");
   append(words, arguments);
   words.emplace_back("true");
   return words;
 }
 
-void check_launcher(const Launcher& launcher) {
-  const Captured version = capture({launcher.name(), "--version"}, std::chrono::seconds(20));
-  if (version.status.code != 127) return;
-  fail_usage("launch: there is no {} in PATH (install it, or load its module)", launcher.name());
+bool Launcher::passes_on(int signal) const {
+  return kind == LauncherKind::kSrun ? signal == SIGUSR1 || signal == SIGUSR2 : mpirun.passes_on(signal);
 }
 
-LauncherKind choose_launcher(const std::string& word, bool slurm) {
-  if (word == "mpirun") return LauncherKind::kMpirun;
-  if (word == "srun") {
-    if (std::getenv("SLURM_JOB_ID") == nullptr) {
-      fail_usage("--launcher: srun works only within a Slurm allocation (submit it with sbatch, or use mpirun)");
-    }
-    return LauncherKind::kSrun;
+ExitStatus Launcher::rank_status(const ExitStatus& status, bool reported) const {
+  return kind == LauncherKind::kSrun ? status : mpirun.rank_status(status, reported);
+}
+
+Launcher choose_launcher(const std::string& word, bool slurm, const MpiLibrary& mpi) {
+  Launcher launcher;
+  if (word == "srun" && std::getenv("SLURM_JOB_ID") == nullptr) {
+    fail_usage("--launcher: srun works only within a Slurm allocation (submit it with sbatch, or use mpirun)");
   }
-  return slurm && srun_has_pmix() ? LauncherKind::kSrun : LauncherKind::kMpirun;
+  const std::string manager = word == "srun" || (word == "auto" && slurm) ? srun_manager(mpi.family) : "";
+  if (word == "srun" || !manager.empty()) {
+    launcher.kind = LauncherKind::kSrun;
+    launcher.srun_manager = manager.empty() ? srun_managers(mpi.family).front() : manager;
+    if (capture({"srun", "--version"}, std::chrono::seconds(20)).status.code == 127) {
+      fail_usage("launch: there is no srun in PATH (install it, or load its module)");
+    }
+    return launcher;
+  }
+  launcher.mpirun = find_mpirun(mpi);
+  return launcher;
 }
 
 }  // namespace convoy

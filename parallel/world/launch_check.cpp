@@ -28,12 +28,17 @@ std::optional<int> number(const Environment& environment, const char* name) {
   throw error;
 }
 
-[[noreturn]] void refuse_wrong_mpi(const char* variable, int count, const std::string& mpi) {
+[[noreturn]] void refuse_wrong_mpi(const char* variable, int count, const MpiLibrary& mpi) {
   refuse(
       fmt::format("the launcher started {} ranks ({}), but each is alone in its MPI world: the launcher belongs to "
-                  "another MPI than {} that convoy was built with\n"
+                  "another MPI than the {} that convoy was built with\n"
                   "start it with that MPI's own mpirun, or build convoy with the launcher's MPI",
-                  count, variable, mpi));
+                  count, variable, mpi.version));
+}
+
+// What srun needs for ranks to find each other.
+const char* srun_option(const MpiLibrary& mpi) {
+  return mpi.family == MpiFamily::kOpenMpi ? "--mpi=pmix" : "--mpi=pmi2";
 }
 
 }  // namespace
@@ -63,10 +68,17 @@ LaunchFacts read_launch_facts(const Environment& environment) {
   return facts;
 }
 
-void check_launch_before_init(const LaunchFacts& facts) {
-  if (facts.slurm_step_tasks < 1 || facts.pmix) return;
-  // Hydra starts its daemons with srun: the step and its tasks are theirs.
-  if (facts.hydra && facts.pmi_size > 1) refuse_wrong_mpi("PMI_SIZE", facts.pmi_size, "the one");
+void check_launch_before_init(const LaunchFacts& facts, const MpiLibrary& mpi) {
+  if (mpi.family == MpiFamily::kMpich) {
+    if (facts.open_mpi_size > 1 && facts.pmi_size == 0) {
+      refuse_wrong_mpi("OMPI_COMM_WORLD_SIZE", facts.open_mpi_size, mpi);
+    }
+    return;  // it starts without a launcher in any place
+  }
+  if (facts.pmix) return;
+  // In an allocation Hydra starts its daemons with srun: the step and its tasks are theirs.
+  if (facts.hydra && facts.pmi_size > 1) refuse_wrong_mpi("PMI_SIZE", facts.pmi_size, mpi);
+  if (facts.slurm_step_tasks < 1) return;
   if (facts.slurm_step_tasks == 1) {
     refuse(
         "srun started this task without PMIx, and in a step of Slurm Open MPI cannot start without it\n"
@@ -78,17 +90,17 @@ void check_launch_before_init(const LaunchFacts& facts) {
                   facts.slurm_step_tasks));
 }
 
-void check_launch_after_init(const LaunchFacts& facts, int world_size, const std::string& mpi_version) {
+void check_launch_after_init(const LaunchFacts& facts, int world_size, const MpiLibrary& mpi) {
   if (world_size != 1) return;
-  const std::string mpi = "the " + mpi_version;
   if (facts.open_mpi_size > 1) refuse_wrong_mpi("OMPI_COMM_WORLD_SIZE", facts.open_mpi_size, mpi);
   if (facts.open_mpi_size == 1) return;  // `mpirun -n 1`; Slurm's variables then describe mpirun's daemons
   if (facts.pmi_size > 1) refuse_wrong_mpi("PMI_SIZE", facts.pmi_size, mpi);
+  if (facts.hydra) return;  // `mpirun -n 1`, as above
   if (facts.slurm_step_tasks > 1) {
     refuse(
         fmt::format("this is a step of {} tasks (SLURM_STEP_NUM_TASKS), but each is alone in its MPI world ({})\n"
-                    "start them with `srun --mpi=pmix ...` or, inside the allocation, with `mpirun ...`",
-                    facts.slurm_step_tasks, mpi_version));
+                    "start them with `srun {} ...` or, inside the allocation, with `mpirun ...`",
+                    facts.slurm_step_tasks, mpi.version, srun_option(mpi)));
   }
 }
 

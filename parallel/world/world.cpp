@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <exception>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -30,13 +31,16 @@ constexpr std::chrono::milliseconds kOthersLeaveInit{200};
 
 World::World(const Environment& environment) : exceptions_at_start_(std::uncaught_exceptions()) {
   const LaunchFacts facts = read_launch_facts(environment);
-  check_launch_before_init(facts);
+  const MpiLibrary mpi = mpi_library();
+  check_launch_before_init(facts, mpi);
 
   int started = 0;
   MPI_Initialized(&started);
   if (started != 0) fail("MPI was started twice in one process: a program has one World, for its whole life");
   int level = MPI_THREAD_SINGLE;
   [[maybe_unused]] const MpiOwnMemory not_ours;
+  // Open MPI 5 returns errors of MPI_Init only when its environment asks for that; else it aborts with exit code 14.
+  ::setenv("OMPI_MCA_mpi_initial_errhandler", "mpi_errors_return", 0);
   CONVOY_MPI_CHECK(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level));
   keep_pmix_mapped();
   if (facts.slurm_step_tasks > 1 && facts.open_mpi_size == 0) std::this_thread::sleep_for(kOthersLeaveInit);
@@ -48,11 +52,11 @@ World::World(const Environment& environment) : exceptions_at_start_(std::uncaugh
   try {
     CONVOY_MPI_CHECK(MPI_Comm_rank(MPI_COMM_WORLD, &rank_));
     CONVOY_MPI_CHECK(MPI_Comm_size(MPI_COMM_WORLD, &size_));
-    check_launch_after_init(facts, size_, mpi_version());
+    check_launch_after_init(facts, size_, mpi);
     if (level < MPI_THREAD_SERIALIZED) {
       Error error(fmt::format("{} was built without threads, which convoy needs; use a build that has them (thread "
                               "level {}, wanted {} or more)",
-                              mpi_version(), level, MPI_THREAD_SERIALIZED),
+                              mpi.version, level, static_cast<int>(MPI_THREAD_SERIALIZED)),
                   ExitCode::kUsage);
       error.set_collective();
       throw error;
@@ -106,12 +110,22 @@ void World::abort(int code) const noexcept {
   std::_Exit(code);
 }
 
-std::string World::mpi_version() {
+MpiLibrary World::mpi_library() {
+#ifdef OPEN_MPI
+  constexpr MpiFamily kFamily = MpiFamily::kOpenMpi;
+#else
+  constexpr MpiFamily kFamily = MpiFamily::kMpich;
+#endif
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING + 1> text{};
   int length = 0;
-  if (MPI_Get_library_version(text.data(), &length) != MPI_SUCCESS) return "unknown MPI";
-  const std::string version(text.data(), static_cast<std::size_t>(length));
-  return version.substr(0, version.find_first_of(",\n"));
+  if (MPI_Get_library_version(text.data(), &length) != MPI_SUCCESS) return {kFamily, "unknown MPI"};
+  // "Open MPI v4.1.4, package: ..."; "MPICH Version:<tabs>4.0.2\n..."
+  const std::string_view whole(text.data(), static_cast<std::size_t>(length));
+  const std::string_view first = whole.substr(0, whole.find_first_of(",\n"));
+  const std::size_t name = first.find(" Version:");
+  const std::size_t number = name == std::string_view::npos ? name : first.find_first_not_of(" \t", name + 9);
+  if (number == std::string_view::npos) return {kFamily, std::string(first)};
+  return {kFamily, fmt::format("{} {}", first.substr(0, name), first.substr(number))};
 }
 
 int World::launch_rank() { return read_launch_facts(process_environment()).rank; }

@@ -48,8 +48,8 @@ class World {
   /// Ends every rank of the job at once with this exit code. Any rank may call it, from any thread.
   [[noreturn]] void abort(int code) const noexcept;
 
-  /// "Open MPI v4.1.4"; needs no World.
-  [[nodiscard]] static std::string mpi_version();
+  /// The MPI that convoy was built with; needs no World.
+  [[nodiscard]] static MpiLibrary mpi_library();
   /// The rank according to the launcher's variables, 0 without a launcher: only rank 0 reports a launch error, when
   /// there is no World.
   [[nodiscard]] static int launch_rank();

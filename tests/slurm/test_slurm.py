@@ -137,7 +137,8 @@ def test_launcher_of_another_mpi():
 
 
 def test_launcher_of_another_mpi_in_a_step():
-    refused(WRONG_MPI.format("one"), "srun", "--mpi=none", "--ntasks=1", "sh", "-c", BOTH_RANKS, "sh", *TRAIN)
+    version = Here.cluster.run(CONVOY, "--version").stdout.split("MPI      ")[1].split("\n")[0]
+    refused(WRONG_MPI.format(version), "srun", "--mpi=none", "--ntasks=1", "sh", "-c", BOTH_RANKS, "sh", *TRAIN)
 
 
 def test_more_ranks_than_slots():

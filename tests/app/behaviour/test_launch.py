@@ -135,8 +135,8 @@ def test_ranks_that_do_not_divide_the_batch_are_a_usage_error():
 
 
 def test_stop_signals_without_launchs_own_are_a_usage_error():
-    folder = Folder("signals", config(run={"stop_signals": ["SIGTERM"]}))
-    refused(folder, RANKS, "run.stop_signals", "SIGUSR2")
+    folder = Folder("signals", config(run={"stop_signals": ["SIGHUP"]}))
+    refused(folder, RANKS, "run.stop_signals", "SIGUSR1")
 
 
 # ---- stops

@@ -154,6 +154,56 @@ TEST_CASE("restarts, back-off, giving up") {
   CHECK(!again.after(wrong).give_up.empty());
 }
 
+TEST_CASE("kinds of mpirun, by what they say of their version") {
+  CHECK(mpirun_kind("mpirun (Open MPI) 4.1.4\n\nReport bugs to ...") == MpirunKind::kOrte);
+  CHECK(mpirun_kind("mpirun (Open MPI) 5.0.7\n") == MpirunKind::kPrrte);
+  CHECK(mpirun_kind("mpirun (Open MPI) 10.0.0\n") == MpirunKind::kPrrte);
+  CHECK(mpirun_kind("prterun (PRRTE) 3.0.8\n") == MpirunKind::kPrrte);
+  CHECK(mpirun_kind("HYDRA build details:\n    Version:                                 4.0.2\n") == MpirunKind::kHydra);
+  CHECK(mpirun_kind("Intel(R) MPI Library for Linux* OS, Version 2021.11\n") == MpirunKind::kHydra);
+  CHECK(!mpirun_kind("mpirun: command not found"));
+  CHECK(!mpirun_kind(""));
+}
+
+TEST_CASE("Hydra's options, signals and exit codes") {
+  Launcher launcher;
+  launcher.program = {"/opt/convoy", "train", "c.toml"};
+  launcher.mpirun = {MpirunKind::kHydra, "mpiexec"};
+  CHECK(launcher.command({{"a", 2}, {"b", 1}}) ==
+        std::vector<std::string>{"mpiexec", "-n", "3", "-hosts", "a:2,b:1", "/opt/convoy", "train", "c.toml"});
+  CHECK(launcher.probe("b") == std::vector<std::string>{"mpiexec", "-n", "1", "-hosts", "b:1", "true"});
+  CHECK(launcher.passes_on(SIGUSR1));
+  CHECK(launcher.passes_on(SIGTERM));
+  CHECK(!launcher.passes_on(SIGUSR2));
+  const auto code = [&](int hydra, bool reported = false) {
+    return launcher.rank_status({hydra, 0}, reported).code;
+  };
+  CHECK(code(SIGKILL) == 128 + SIGKILL);
+  CHECK(code(SIGSEGV) == 128 + SIGSEGV);
+  CHECK(code(SIGINT) == 128 + SIGINT);  // 2, and nobody has reported a usage error
+  CHECK(code(2, true) == 2);
+  CHECK(code(0) == 0);
+  CHECK(code(1) == 1);
+  CHECK(code(75) == 75);
+  CHECK(code(255) == 255);
+  CHECK(launcher.rank_status({128 + SIGTERM, SIGTERM}, false).code == 128 + SIGTERM);
+  CHECK(launcher.rank_status({128 + SIGTERM, SIGTERM}, false).signal == SIGTERM);
+}
+
+TEST_CASE("signals and exit codes of Open MPI's mpirun and of srun") {
+  Launcher prrte, srun;
+  prrte.mpirun.kind = MpirunKind::kPrrte;
+  srun.kind = LauncherKind::kSrun;
+  for (const Launcher& launcher : {Launcher{}, prrte, srun}) {
+    CHECK(launcher.passes_on(SIGUSR1));
+    CHECK(launcher.passes_on(SIGUSR2));
+    CHECK(!launcher.passes_on(SIGTERM));
+    CHECK(!launcher.passes_on(SIGINT));
+    CHECK(launcher.rank_status({9, 0}, false).code == 9);
+    CHECK(launcher.rank_status({128 + 9, 0}, false).code == 128 + 9);
+  }
+}
+
 TEST_CASE("command lines of the launchers") {
   Launcher launcher;
   launcher.arguments = {"--bind-to", "none"};

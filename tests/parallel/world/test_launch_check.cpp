@@ -21,17 +21,20 @@ LaunchFacts facts_of(const Variables& variables) {
   });
 }
 
+const MpiLibrary kOpenMpi{MpiFamily::kOpenMpi, "Open MPI v4.1.4"};
+const MpiLibrary kMpich{MpiFamily::kMpich, "MPICH 4.0.2"};
+
 // The complaint before MPI_Init, or else the one after it in a world of this size, or "fine".
-std::string verdict(const Variables& variables, int world_size) {
+std::string verdict(const Variables& variables, int world_size, const MpiLibrary& mpi = kOpenMpi) {
   try {
-    check_launch_before_init(facts_of(variables));
+    check_launch_before_init(facts_of(variables), mpi);
   } catch (const Error& error) {
     CHECK(error.code() == ExitCode::kUsage);
     CHECK(error.collective());
     return std::string("before: ") + error.what();
   }
   try {
-    check_launch_after_init(facts_of(variables), world_size, "Open MPI v4.1.4");
+    check_launch_after_init(facts_of(variables), world_size, mpi);
   } catch (const Error& error) {
     CHECK(error.code() == ExitCode::kUsage);
     CHECK(error.collective());
@@ -78,17 +81,40 @@ TEST_CASE("srun without PMIx is refused before MPI_Init, with two lines") {
             .find("before: srun started 2 tasks") == 0);
 }
 
-TEST_CASE("MPICH's mpiexec in an allocation: the step of its daemons is not the launch") {
-  const std::string text = verdict({{"SLURM_STEP_ID", "0"},
-                                    {"SLURM_STEP_NUM_TASKS", "2"},
-                                    {"PMI_RANK", "3"},
-                                    {"PMI_SIZE", "4"},
-                                    {"MPI_LOCALNRANKS", "2"}},
-                                   1);
-  CHECK(text ==
-        "before: the launcher started 4 ranks (PMI_SIZE), but each is alone in its MPI world: the launcher belongs to "
-        "another MPI than the one that convoy was built with\n"
+TEST_CASE("the mpirun of another MPI is refused before MPI_Init") {
+  const std::string text =
+      "before: the launcher started 4 ranks (PMI_SIZE), but each is alone in its MPI world: the launcher belongs to "
+      "another MPI than the Open MPI v4.1.4 that convoy was built with\n"
+      "start it with that MPI's own mpirun, or build convoy with the launcher's MPI";
+  const Variables hydra{{"PMI_RANK", "3"}, {"PMI_SIZE", "4"}, {"MPI_LOCALNRANKS", "2"}};
+  CHECK(verdict(hydra, 1) == text);
+  // In an allocation Hydra's daemons are the step.
+  Variables in_a_step = hydra;
+  in_a_step.insert({{"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "2"}});
+  CHECK(verdict(in_a_step, 1) == text);
+
+  const Variables open_mpi{{"PMIX_RANK", "1"}, {"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}};
+  CHECK(verdict(open_mpi, 1, kMpich) ==
+        "before: the launcher started 2 ranks (OMPI_COMM_WORLD_SIZE), but each is alone in its MPI world: the launcher "
+        "belongs to another MPI than the MPICH 4.0.2 that convoy was built with\n"
         "start it with that MPI's own mpirun, or build convoy with the launcher's MPI");
+}
+
+TEST_CASE("launches of MPICH") {
+  const Variables hydra{{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALNRANKS", "2"}};
+  CHECK(verdict(hydra, 2, kMpich) == "fine");
+  CHECK(verdict({{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}, {"MPI_LOCALNRANKS", "1"}, {"SLURM_STEP_ID", "0"},
+                 {"SLURM_STEP_NUM_TASKS", "2"}},
+                1, kMpich) == "fine");  // mpirun -n 1 in an allocation of two nodes
+  CHECK(verdict({}, 1, kMpich) == "fine");
+  const Variables step{{"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_PROCID", "3"}};
+  CHECK(verdict(step, 1, kMpich) ==
+        "after: this is a step of 4 tasks (SLURM_STEP_NUM_TASKS), but each is alone in its MPI world (MPICH 4.0.2)\n"
+        "start them with `srun --mpi=pmi2 ...` or, inside the allocation, with `mpirun ...`");
+  Variables pmi2 = step;
+  pmi2.insert({{"PMI_RANK", "3"}, {"PMI_SIZE", "4"}});
+  CHECK(verdict(pmi2, 4, kMpich) == "fine");
+  CHECK(verdict({{"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}}, 1, kMpich) == "fine");
 }
 
 TEST_CASE("ranks that do not see each other are refused after MPI_Init") {

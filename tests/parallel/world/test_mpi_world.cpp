@@ -20,7 +20,7 @@ TEST_CASE("a rank knows its place in the world and on its node") {
   if (const char* local = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE")) CHECK(world.local_size() == std::atoi(local));
   CHECK(world.node_count() == 1);
   CHECK_FALSE(world.host().empty());
-  CHECK(World::mpi_version() != "unknown MPI");
+  CHECK(World::mpi_library().version != "unknown MPI");
   CHECK(World::launch_rank() == world.rank());
 }
 
