@@ -26,6 +26,9 @@ import time
 import sample_order
 
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.append(os.path.join(HERE, "tests"))
+from programs import MPI_ENVIRONMENT, MPIRUN_NAMES  # noqa: E402
+
 LIMIT = 120  # seconds in which something must happen
 TARGETS = ("rank", "rank", "mpirun", "launch")
 MOMENTS = ("training", "starting", "checkpoint")
@@ -86,8 +89,7 @@ class Soak:
             with open(self.config, "w") as file:
                 file.write(CONFIG.format(data=os.path.join(HERE, "app", "configs", "digits.h5"),
                                          steps=500 + 300 * options.kills))
-        self.environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1",
-                            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        self.environment = {**os.environ, **MPI_ENVIRONMENT, "OMP_NUM_THREADS": "1"}
         self.launch = None
         self.problems = []
         self.seconds_to_step = []
@@ -101,8 +103,7 @@ class Soak:
                 f"checkpoint.every_steps={self.options.checkpoint_steps}"]
 
     def undisturbed(self):
-        words = ["mpirun", "-n", str(self.options.ranks), "--oversubscribe", "--bind-to", "none", self.convoy,
-                 *self.train_words("undisturbed")]
+        words = ["mpirun", "-n", str(self.options.ranks), self.convoy, *self.train_words("undisturbed")]
         with open(os.path.join(self.folder, "undisturbed.log"), "w") as log:
             start = time.time()
             subprocess.run(words, env=self.environment, stdout=log, stderr=log, check=True, timeout=3600)
@@ -110,7 +111,7 @@ class Soak:
 
     def start(self):
         words = [self.convoy, "launch", "--nproc-per-node", str(self.options.ranks), "--max-restarts", "1000000",
-                 "--launcher-args", "--oversubscribe --bind-to none", "--", *self.train_words("killed")]
+                 "--", *self.train_words("killed")]
         with open(os.path.join(self.folder, "killed.log"), "a") as log:
             self.launch = subprocess.Popen(words, env=self.environment, stdin=subprocess.DEVNULL, stdout=log,
                                            stderr=log, start_new_session=True)
@@ -135,24 +136,25 @@ class Soak:
     def processes(self, of_launch):
         """The training's processes by kind: mpirun and ranks; those of the launch that runs now, or of all launches."""
         found = {"rank": [], "mpirun": []}
-        parents = {}
+        parents = {}  # of all processes
         for entry in os.listdir("/proc"):
             try:
                 with open(f"/proc/{entry}/cmdline", "rb") as file:
                     words = file.read().decode(errors="replace").split("\0")
                 with open(f"/proc/{entry}/stat") as file:
                     parent = int(file.read().rsplit(")", 1)[1].split()[1])
-            except OSError:
+            except (OSError, ValueError):
                 continue
+            parents[int(entry)] = parent
             if f"run.dir={self.folder}" in words and words[1] == "train":
                 found["rank"].append(int(entry))
-                parents[int(entry)] = parent
-            elif f"run.dir={self.folder}" in words and os.path.basename(words[0]) == "mpirun":
+            elif f"run.dir={self.folder}" in words and os.path.basename(words[0]) in MPIRUN_NAMES:
                 found["mpirun"].append(int(entry))
-                parents[int(entry)] = parent
         if of_launch:
             found["mpirun"] = [pid for pid in found["mpirun"] if parents[pid] == self.launch.pid]
-            found["rank"] = [pid for pid in found["rank"] if parents[pid] in found["mpirun"]]
+            # A rank's parent is mpirun (Open MPI) or its proxy (MPICH).
+            found["rank"] = [pid for pid in found["rank"]
+                             if {parents[pid], parents.get(parents[pid])} & set(found["mpirun"])]
         return found
 
     def wait_for(self, what, condition, limit=LIMIT):

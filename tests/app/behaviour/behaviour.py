@@ -14,7 +14,7 @@ import signal
 import subprocess
 import time
 
-from programs import CONVOY, DIGITS, MPI_AS_ROOT, MPIRUN
+from programs import CONVOY, DIGITS, MPI_ENVIRONMENT, MPIRUN
 
 try:
     import h5py
@@ -22,7 +22,7 @@ except ImportError:
     h5py = None
 
 USAGE, FAILURE = 2, 1  # exit codes
-ENVIRONMENT = {**os.environ, **MPI_AS_ROOT, "OMP_NUM_THREADS": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
+ENVIRONMENT = {**os.environ, **MPI_ENVIRONMENT, "OMP_NUM_THREADS": "1"}
 
 # Convolutions, batch norm, a residual block and dropout: everything that has state, and quick. 42,000 parameters.
 SMALL_NET = {
@@ -100,7 +100,7 @@ class Folder:
     def command(self, ranks, *arguments, wrapper=()):
         words = [*wrapper, CONVOY, *(arguments or ("train", "run.toml"))]
         if ranks > 1:
-            words = [MPIRUN, "-n", str(ranks), "--oversubscribe", "--bind-to", "none", *words]
+            words = [MPIRUN, "-n", str(ranks), *words]
         return words
 
     def start(self, ranks, *arguments, wrapper=()):
@@ -167,6 +167,16 @@ class Folder:
                 os.remove(path)
 
 
+def descendants(pid):
+    """The processes below this one."""
+    parents = process_parents()
+    below, found = set(), {pid}
+    while found:
+        found = {child for child, parent in parents.items() if parent in found and child not in below}
+        below |= found
+    return below
+
+
 def kill_tree(process):
     """SIGKILL to the process and all its descendants (mpirun puts ranks into groups of their own)."""
     def kill(pid):
@@ -175,11 +185,7 @@ def kill_tree(process):
         except ProcessLookupError:
             pass
 
-    parents = process_parents()
-    doomed, found = {process.pid}, True
-    while found:
-        found = {pid for pid, parent in parents.items() if parent in doomed and pid not in doomed}
-        doomed |= found
+    doomed = {process.pid, *descendants(process.pid)}
     for pid in sorted(doomed, reverse=True):
         kill(pid)
     process.wait()
@@ -232,7 +238,7 @@ def rank_of(pid):
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             variables = dict(item.split(b"=", 1) for item in file.read().split(b"\0") if b"=" in item)
-        return int(variables[b"OMPI_COMM_WORLD_RANK"])
+        return int(variables[b"PMI_RANK" if b"PMI_RANK" in variables else b"OMPI_COMM_WORLD_RANK"])
     except (OSError, KeyError, ValueError):
         return None
 
@@ -246,7 +252,7 @@ def ranks_among(pids):
 
 def rank_processes(process):
     """The ranks below mpirun, by world rank."""
-    return ranks_among(pid for pid, parent in process_parents().items() if parent == process.pid)
+    return ranks_among(descendants(process.pid))
 
 
 def datasets(path):

@@ -16,10 +16,10 @@ import time
 import pytest
 
 from behaviour import CONVOY, ENVIRONMENT, MPIRUN, kill_tree, process_parents, zombie
+from programs import MPIRUN_NAMES, remote_shell_environment
 
 LIMIT = 60  # seconds for anything to happen
-LAUNCH_ENVIRONMENT = {**ENVIRONMENT, "OMPI_MCA_hwloc_base_binding_policy": "none",
-                      "PATH": os.path.dirname(MPIRUN) + ":" + os.environ["PATH"]}
+LAUNCH_ENVIRONMENT = {**ENVIRONMENT, "PATH": os.path.dirname(MPIRUN) + ":" + os.environ["PATH"]}
 
 
 def wait_for(what, condition, limit=LIMIT):
@@ -90,7 +90,7 @@ class Launch:
     def mpirun(self):
         """Of the generation, not of a look at a host."""
         found = [pid for pid, _, words in processes()
-                 if words and os.path.basename(words[0]) == "mpirun" and self.config in words]
+                 if words and os.path.basename(words[0]) in MPIRUN_NAMES and self.config in words]
         return found[0] if found else None
 
     def nothing_left(self, limit=15):
@@ -167,7 +167,7 @@ exec sh -c "$*"' "$host" "$@"
         return "" if tried.returncode == 0 else "unshare or mount is not allowed here: " + tried.stderr.strip()
 
     def environment(self):
-        return {"OMPI_MCA_plm_rsh_agent": self.remote_shell}
+        return remote_shell_environment(self.remote_shell)
 
     def processes(self, host):
         """What runs on the host, by a variable that it inherits."""

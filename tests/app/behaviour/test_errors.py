@@ -162,7 +162,7 @@ def test_nan_loss_keeps_the_checkpoint_before(ranks):
 
 
 # 2.2 million parameters: checkpoints of 18 MB.
-LARGE = config({"name": "mlp", "hidden": [2048, 1024]}, train={"steps": 20},
+LARGE = config({"name": "mlp", "hidden": [4096, 2048]}, train={"steps": 20},
                checkpoint={"every_steps": 5, "every_epochs": 0})
 
 
@@ -189,8 +189,8 @@ def test_full_disk_keeps_the_first_checkpoint(ranks):
 @on_one_and_two_ranks
 def test_file_size_limit(ranks):
     """The same with a limit on the size of files, which needs no rights: no checkpoint fits."""
-    # 10 MiB leaves room for the files that Open MPI shares between ranks. Without the trap a signal would end the rank.
-    limited = ["bash", "-c", 'trap "" XFSZ; ulimit -f 10240; exec "$@"', "limited"]
+    # 48 MiB leaves room for the files that the MPIs share between ranks. Without the trap a signal would end the rank.
+    limited = ["bash", "-c", 'trap "" XFSZ; ulimit -f 49152; exec "$@"', "limited"]
     fails(LARGE, ranks, FAILURE, ["cannot write runs/run/checkpoints/step-000000", "File too large"], wrapper=limited)
 
 

@@ -25,7 +25,7 @@ def write(path, text):
 def convoy(*words, ranks=1, code=0):
     command = [CONVOY, *words]
     if ranks > 1:
-        command = [MPIRUN, "-n", str(ranks), "--oversubscribe", "--bind-to", "none", *command]
+        command = [MPIRUN, "-n", str(ranks), *command]
     done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=120)
     assert done.returncode == code, done.stdout + done.stderr
     return done

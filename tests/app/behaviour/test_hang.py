@@ -12,6 +12,7 @@ import time
 import pytest
 
 from behaviour import CONVOY, ENVIRONMENT, MPIRUN, Folder, config, kill_tree, processes_in, ranks_among
+from programs import hosts_option, remote_shell_environment
 
 TIMEOUT = 3  # parallel.timeout of these runs, in seconds
 PATIENCE = TIMEOUT + 10  # for all to end
@@ -174,9 +175,8 @@ def remote_shell():
 def test_stopped_rank_on_another_host_is_described(remote_shell, victims):
     """The late rank asks the other host; its other rank describes the stopped one. Then nobody of that host answers."""
     folder = endless("run")
-    command = [MPIRUN, "--oversubscribe", "--bind-to", "none", "--host", "nodea:2,nodeb:2", "-n", "4", "--wdir",
-               folder.path, CONVOY, "train", "run.toml"]
-    environment = {**ENVIRONMENT, "OMPI_MCA_plm_rsh_agent": remote_shell}
+    command = [MPIRUN, *hosts_option("nodea:2,nodeb:2"), "-n", "4", "-wdir", folder.path, CONVOY, "train", "run.toml"]
+    environment = {**ENVIRONMENT, **remote_shell_environment(remote_shell)}
     with open(folder.file("stdout.txt"), "w") as out, open(folder.file("stderr.txt"), "w") as err:
         process = subprocess.Popen(command, cwd=folder.path, env=environment, stdout=out, stderr=err,
                                    stdin=subprocess.DEVNULL, start_new_session=True)

@@ -78,7 +78,7 @@ def test_ranks_with_other_configs_are_named(commands, expected):
     folder = Folder("run", config(MLP, train={"steps": 4}))
     with open(folder.file("other.toml"), "w") as file:
         file.write(toml(config(MLP, train={"steps": 5})))
-    words = [MPIRUN, "--oversubscribe", "--bind-to", "none"]
+    words = [MPIRUN]
     for i, (ranks, arguments) in enumerate(commands):
         words += ([":"] if i else []) + ["-n", str(ranks), CONVOY, "train", *arguments]
     result = subprocess.run(words, cwd=folder.path, env=ENVIRONMENT, capture_output=True, text=True, timeout=60,

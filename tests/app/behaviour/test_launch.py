@@ -143,7 +143,7 @@ def test_stop_signals_without_launchs_own_are_a_usage_error():
 
 def test_stopped_and_interrupted():
     folder = Folder("stopped", LONG)
-    for number, code in ((signal.SIGTERM, 75), (signal.SIGUSR2, 75), (signal.SIGINT, 75)):
+    for number, code in ((signal.SIGTERM, 75), (signal.SIGUSR2, 75), (signal.SIGUSR1, 75), (signal.SIGINT, 75)):
         at = folder.events("step")[-1]["step"] if folder.events("step") else 0
         with Launch(folder, *RANKS) as launch:
             launch.reached(at + 100)
@@ -152,10 +152,10 @@ def test_stopped_and_interrupted():
             launch.nothing_left(5)
             assert launch.state()["status"] == "stopped" and launch.state()["exit_code"] == code
     reasons = [event["reason"] for event in folder.events("end")]
-    assert reasons == ["signal"] * 3
+    assert reasons == ["signal"] * 4
     with Launch(folder, *RANKS) as launch:
         launch.ends_with(0)
-    same_series("after three stops", folder.losses(str), undisturbed())
+    same_series("after four stops", folder.losses(str), undisturbed())
 
 
 def test_gives_up_on_hosts_that_never_worked():

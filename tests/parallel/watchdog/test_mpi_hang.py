@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from programs import MPI_AS_ROOT, MPIRUN, helper_program
+from programs import MPI_ENVIRONMENT, MPIRUN, helper_program
 
 PROGRAM = helper_program("parallel", "mpi_hang_program")
 LIMIT = 60  # seconds for a job to end
@@ -34,9 +34,9 @@ class Job:
 
     def reports(self, arguments, wanted, **variables):
         """Runs the program: the text of its one report matches all patterns of `wanted`."""
-        command = [MPIRUN, "-n", str(self.ranks), "--oversubscribe", "--bind-to", "none", PROGRAM, *arguments]
+        command = [MPIRUN, "-n", str(self.ranks), PROGRAM, *arguments]
         start = time.time()
-        process = subprocess.Popen(command, env={**os.environ, **MPI_AS_ROOT, **variables}, stdout=subprocess.PIPE,
+        process = subprocess.Popen(command, env={**os.environ, **MPI_ENVIRONMENT, **variables}, stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT, text=True)
         try:
             text, _ = process.communicate(timeout=LIMIT)
