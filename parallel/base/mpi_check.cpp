@@ -34,7 +34,10 @@ std::string mpi_error_text(int code) {
   std::array<char, MPI_MAX_ERROR_STRING + 1> text{};
   int length = 0;
   if (MPI_Error_string(code, text.data(), &length) != MPI_SUCCESS) return fmt::format("MPI error {}", code);
-  return {text.data(), static_cast<std::size_t>(length)};
+  // MPICH: "Invalid communicator, error stack:\ninternal_Comm_rank(87): ...", with a line for each function
+  const std::string_view whole(text.data(), static_cast<std::size_t>(length));
+  const std::string_view first = whole.substr(0, whole.find('\n'));
+  return std::string(first.substr(0, first.find(", error stack:")));
 }
 
 void check_mpi(int code, const char* call, const char* file, int line) {

@@ -63,7 +63,8 @@ TEST_CASE("a failing MPI call becomes an Error with call, rank, host and place")
   CHECK(contains(text, "MPI_Comm_set_errhandler(MPI_COMM_NULL, MPI_ERRORS_RETURN)"));
   CHECK(contains(text, fmt::format("rank {} (", test_world().rank())));
   CHECK(contains(text, " at tests/parallel/world/test_mpi_world.cpp:"));
-  CHECK(contains(text, "MPI_ERR_COMM"));
+  CHECK(contains(text, "nvalid communicator"));  // Open MPI: "MPI_ERR_COMM: invalid ...", MPICH: "Invalid ..."
+  CHECK(text.find('\n') == std::string::npos);
 }
 
 TEST_CASE("a timeout must be above 0") {
