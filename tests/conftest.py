@@ -13,7 +13,7 @@ import programs
 SKIPPED = 77
 
 # Helper modules show the values in their asserts, as test modules do.
-pytest.register_assert_rewrite("behaviour", "launching", "packing", "interop", "reference", "jpegs", "jobs")
+pytest.register_assert_rewrite("behaviour", "launching", "stopping", "packing", "interop", "reference", "jpegs", "jobs")
 
 
 def pytest_addoption(parser):

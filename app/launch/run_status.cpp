@@ -23,6 +23,7 @@ void RunStatus::begin() {
   start_step_.reset();
   first_step_at_.reset();
   last_seen_at_.reset();
+  stopped_early_ = false;
 }
 
 void RunStatus::take_up(std::int64_t starts_before) {
@@ -67,6 +68,8 @@ void RunStatus::read_line(const std::string& line) {
   const bool start = event == "start";
   if (start) ++starts_;
   if (starts_ <= starts_at_begin_) return;
+  const std::string_view reason = event == "end" ? fields_.text("reason") : "";
+  stopped_early_ = reason == "signal" || reason == "max_time";
   const auto step = fields_.integer("step");
   if (!step || (!start && event != "step")) return;
   last_seen_at_ = std::chrono::steady_clock::now();

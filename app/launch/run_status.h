@@ -32,6 +32,8 @@ class RunStatus {
   [[nodiscard]] std::optional<std::chrono::steady_clock::time_point> first_step_at() const { return first_step_at_; }
   /// When its last start or step was seen.
   [[nodiscard]] std::optional<std::chrono::steady_clock::time_point> last_seen_at() const { return last_seen_at_; }
+  /// Whether its last line says that it stopped before its end, by a signal or time limit.
+  [[nodiscard]] bool stopped_early() const { return stopped_early_; }
   /// The step of the newest checkpoint file, 0 without one.
   [[nodiscard]] std::int64_t newest_checkpoint() const;
   /// Seconds since anything was added to metrics.jsonl, by the file's time; 0 when there is none.
@@ -50,6 +52,7 @@ class RunStatus {
   std::optional<std::int64_t> start_step_;
   std::optional<std::chrono::steady_clock::time_point> first_step_at_;
   std::optional<std::chrono::steady_clock::time_point> last_seen_at_;
+  bool stopped_early_ = false;
 };
 
 }  // namespace convoy

@@ -183,7 +183,10 @@ void Supervisor::begin_generation(Generation& generation) {
 }
 
 std::optional<Supervisor::Ended> Supervisor::end_generation(const GenerationEnd& end, const HostList& hosts) {
-  const EndKind kind = classify(end);
+  progress_.poll();
+  EndKind kind = classify(end);
+  // Hydra may lose the exit codes of ranks (and end with 0) after a signal.
+  if (kind == EndKind::kDone && progress_.stopped_early()) kind = EndKind::kStopped;
   GenerationRecord& last = record();
   last.end = utc_time();
   last.exit = describe_end(end, options_.launcher.name());

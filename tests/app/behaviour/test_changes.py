@@ -121,9 +121,10 @@ def small_disk(tmp_path):
     subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
+# 300 steps between checkpoints: time for the test to see the first failure, and to make room, on a busy machine too.
 def on_disk(disk):
-    return Folder("run", small(model=SMALL_NET, train={"steps": 1000}, data={"validation": None},
-                               checkpoint={"dir": str(disk / "checkpoints"), "every_steps": 100, "every_epochs": 0,
+    return Folder("run", small(model=SMALL_NET, train={"steps": 3000}, data={"validation": None},
+                               checkpoint={"dir": str(disk / "checkpoints"), "every_steps": 300, "every_epochs": 0,
                                            "keep": 2}))
 
 
@@ -137,10 +138,10 @@ def test_a_checkpoint_that_cannot_be_written_is_tried_again(small_disk):
     folder.read_outputs()
     assert re.search(r"convoy: warning: \S+/checkpoints has \S+ \S+ free, and 3 checkpoints take \S+ \S+ \(free space "
                      r"there, or name another folder with checkpoint.dir\)", folder.stderr), folder.stderr
-    assert "convoy: warning: checkpoint of step 100: " in folder.stderr
+    assert "convoy: warning: checkpoint of step 300: " in folder.stderr
     assert "training continues without it, 2 tries left until the run ends" in folder.stderr
     steps = [event["step"] for event in folder.events("checkpoint")]
-    assert 100 not in steps and steps[-1] == 1000 and len(steps) >= 7, steps
+    assert 300 not in steps and steps[-1] == 3000 and len(steps) >= 7, steps
 
 
 def test_three_failed_checkpoints_in_a_row_end_the_run(small_disk):

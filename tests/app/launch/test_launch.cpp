@@ -316,6 +316,10 @@ TEST_CASE("progress is what a generation adds to the metrics") {
   progress.poll();
   CHECK(progress.first_step_at());
   CHECK(progress.starts_before() == 1);
+  CHECK(!progress.stopped_early());
+  std::ofstream(path, std::ios::app) << "{\"event\":\"end\",\"reason\":\"signal\",\"step\":2}\n";
+  progress.poll();
+  CHECK(progress.stopped_early());
   CHECK(progress.newest_checkpoint() == 0);
   RunStatus next_launch(folder.path(), folder / "checkpoints");  // after this one was killed
   next_launch.take_up(1);

@@ -93,7 +93,7 @@ TEST_CASE_FIXTURE(MpiFixture, "a message of another size than awaited is an Erro
     const std::string too_long = error_of([&] { comm->receive(six, 0, 1, "long one")->wait(); });
     CAPTURE(too_long);
     CHECK(contains(too_long, "'long one'"));
-    CHECK(contains(too_long, "MPI_ERR_TRUNCATE"));
+    CHECK(contains(too_long, "truncated"));  // Open MPI: "MPI_ERR_TRUNCATE: message truncated", MPICH: "Message ..."
   }
   comm->barrier("after wrong sizes");
 }
