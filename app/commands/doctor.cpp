@@ -122,8 +122,8 @@ void check_launch(Report& report) {
   } else if (facts.hydra) {
     report.ok("launch", fmt::format("mpirun, {} ranks, with PMI", facts.pmi_size));
   } else if (facts.slurm_step_tasks > 0) {
-    report.ok("launch", fmt::format("srun, {} tasks, {}", facts.slurm_step_tasks,
-                                    facts.pmi_size > 0 ? "with PMI" : pmix));
+    report.ok("launch",
+              fmt::format("srun, {} tasks, {}", facts.slurm_step_tasks, facts.pmi_size > 0 ? "with PMI" : pmix));
   } else {
     report.ok("launch", fmt::format("started plainly: one rank (several: mpirun -n N convoy ..., or srun {})",
                                     open_mpi ? "--mpi=pmix" : "--mpi=pmi2"));

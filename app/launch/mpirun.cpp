@@ -69,9 +69,10 @@ Mpirun find_mpirun(const MpiLibrary& mpi) {
     others.emplace_back(name);
   }
   if (others.empty()) fail_usage("launch: there is no mpirun in PATH (install it, or load its module)");
-  fail_usage("launch: {} in PATH belongs to another MPI than the {} that convoy was built with (put that MPI's mpirun "
-             "first in PATH, or load its module)",
-             fmt::join(others, ", "), mpi.version);
+  fail_usage(
+      "launch: {} in PATH belongs to another MPI than the {} that convoy was built with (put that MPI's mpirun "
+      "first in PATH, or load its module)",
+      fmt::join(others, ", "), mpi.version);
 }
 
 }  // namespace convoy

@@ -159,7 +159,8 @@ TEST_CASE("kinds of mpirun, by what they say of their version") {
   CHECK(mpirun_kind("mpirun (Open MPI) 5.0.7\n") == MpirunKind::kPrrte);
   CHECK(mpirun_kind("mpirun (Open MPI) 10.0.0\n") == MpirunKind::kPrrte);
   CHECK(mpirun_kind("prterun (PRRTE) 3.0.8\n") == MpirunKind::kPrrte);
-  CHECK(mpirun_kind("HYDRA build details:\n    Version:                                 4.0.2\n") == MpirunKind::kHydra);
+  CHECK(mpirun_kind("HYDRA build details:\n    Version:                                 4.0.2\n") ==
+        MpirunKind::kHydra);
   CHECK(mpirun_kind("Intel(R) MPI Library for Linux* OS, Version 2021.11\n") == MpirunKind::kHydra);
   CHECK(!mpirun_kind("mpirun: command not found"));
   CHECK(!mpirun_kind(""));
@@ -175,9 +176,7 @@ TEST_CASE("Hydra's options, signals and exit codes") {
   CHECK(launcher.passes_on(SIGUSR1));
   CHECK(launcher.passes_on(SIGTERM));
   CHECK(!launcher.passes_on(SIGUSR2));
-  const auto code = [&](int hydra, bool reported = false) {
-    return launcher.rank_status({hydra, 0}, reported).code;
-  };
+  const auto code = [&](int hydra, bool reported = false) { return launcher.rank_status({hydra, 0}, reported).code; };
   CHECK(code(SIGKILL) == 128 + SIGKILL);
   CHECK(code(SIGSEGV) == 128 + SIGSEGV);
   CHECK(code(SIGINT) == 128 + SIGINT);  // 2, and nobody has reported a usage error

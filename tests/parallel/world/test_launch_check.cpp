@@ -103,7 +103,10 @@ TEST_CASE("the mpirun of another MPI is refused before MPI_Init") {
 TEST_CASE("launches of MPICH") {
   const Variables hydra{{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALNRANKS", "2"}};
   CHECK(verdict(hydra, 2, kMpich) == "fine");
-  CHECK(verdict({{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}, {"MPI_LOCALNRANKS", "1"}, {"SLURM_STEP_ID", "0"},
+  CHECK(verdict({{"PMI_RANK", "0"},
+                 {"PMI_SIZE", "1"},
+                 {"MPI_LOCALNRANKS", "1"},
+                 {"SLURM_STEP_ID", "0"},
                  {"SLURM_STEP_NUM_TASKS", "2"}},
                 1, kMpich) == "fine");  // mpirun -n 1 in an allocation of two nodes
   CHECK(verdict({}, 1, kMpich) == "fine");
