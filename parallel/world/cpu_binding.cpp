@@ -60,7 +60,8 @@ CpuMask current_cpu_mask() {
 CpuLimits current_cpu_limits() { return {current_cpu_mask(), cpu_quota()}; }
 
 CpuBinding share_cpus(const std::vector<CpuLimits>& node_limits, int self, int node_cpus) {
-  const auto& [mask, quota] = node_limits[static_cast<std::size_t>(self)];
+  const CpuMask& mask = node_limits[static_cast<std::size_t>(self)].mask;
+  const CpuQuota& quota = node_limits[static_cast<std::size_t>(self)].quota;
   const auto ranks = [&](const auto& shares) {
     return static_cast<int>(std::count_if(node_limits.begin(), node_limits.end(), shares));
   };
