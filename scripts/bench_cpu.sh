@@ -4,7 +4,8 @@
 # Times training steps of convoy and of PyTorch on the CPU, in turn, on the same cores; scripts/bench_cpu.py does it and
 # `--help` lists its options. Without --python PYTHON this makes a virtual environment in build/torch-venv with the
 # newest PyTorch that pip gives (several GB; PIP_INDEX_URL and pip's other settings count; remove the folder to renew
-# it); where pip gives none it takes the system's.
+# it); where pip gives none it takes the system's. With --busy as the first option it is scripts/bench_busy.py: both
+# beside other programs that want the same cores.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 
@@ -44,6 +45,11 @@ torch_python() {
   return 1
 }
 
+script=bench_cpu.py
+if [[ "${1:-}" == --busy ]]; then
+  script=bench_busy.py
+  shift
+fi
 arguments=("$@")
 named=0
 for argument in "$@"; do
@@ -53,8 +59,8 @@ for argument in "$@"; do
 done
 if ((!named)); then
   # Wrong arguments are told before anything is installed.
-  "$driver" "$root/scripts/bench_cpu.py" --check --python - "$@"
+  "$driver" "$root/scripts/$script" --check --python - "$@"
   python=$(torch_python) || exit 2
   arguments+=(--python "$python")
 fi
-exec "$driver" "$root/scripts/bench_cpu.py" "${arguments[@]}"
+exec "$driver" "$root/scripts/$script" "${arguments[@]}"

@@ -11,6 +11,7 @@ import sys
 # Lowest first. (folder, subject)
 MODULES = [
     ("layers/base", "errors, shapes, tensors, memory pool, random numbers, clock, trace"),
+    ("layers/cpu", "how busy the CPUs are, control groups' limits, waits that block while others want the CPUs"),
     ("layers/backend", "the operation interface; which GPUs there are"),
     ("layers/backend/onednn", "CPU backend: element-wise operations, batch norm, pooling, losses, optimizer updates"),
     ("layers/backend/onednn/conv", "CPU backend: convolutions, linear layers and their weights"),

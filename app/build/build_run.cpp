@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/build/build_run.h"
 
+#include <algorithm>
+#include <cstdlib>
+
 #include "app/build/build_backend.h"
 #include "app/build/build_data.h"
 #include "app/build/build_model.h"
@@ -13,6 +16,7 @@
 #include "io/hdf5/validation.h"
 #include "layers/backend/observe/profile_backend.h"
 #include "layers/base/error.h"
+#include "layers/cpu/cpu_load.h"
 #include "parallel/comm/agree.h"
 #include "parallel/comm/statistics_reducer.h"
 #include "parallel/engine/executor.h"
@@ -44,12 +48,33 @@ bool needs_costs(const Run& run) {
   return run.layout.schedule.virtual_stages() > 1 && run.config.parallel.partition.first_units.empty();
 }
 
+// The CPUs of this rank, how busy they were since the start with what none of the run's ranks did, and whether it has
+// more threads. Collective.
+std::string describe_load(const World& world, const Run& run) {
+  const auto& [mask, quota] = world.cpu_limits();
+  const CpuReading now = read_cpus([&mask = mask](int cpu) { return mask.has(cpu); });
+  const std::string place = world.host() + " " + mask.str();
+  const double own = now.own - world.load_at_start().own;
+  double ours = 0;
+  for (const std::string& text : run.communicator->all_gather(fmt::format("{} {}", place, own), "CPU times")) {
+    if (text.starts_with(place + " ")) ours += std::strtod(text.c_str() + place.size(), nullptr);
+  }
+  const auto others = others_share(world.load_at_start().cpus, now.cpus, ours);
+  std::string line = describe_cpus(mask.count(), quota.cpus, others);
+  const double cpus = quota.cpus > 0 ? std::min(quota.cpus, static_cast<double>(mask.count())) : mask.count();
+  if (!run.device.on_gpu() && run.device.threads > cpus) {
+    line += fmt::format("; device.threads = {} is more, so that threads take turns", run.device.threads);
+  }
+  return line;
+}
+
 // What needs no word with other ranks: layout, data, backend.
 void build_basics(Run& run, const World& world, int ranks, const DataPlaces& data) {
   const Config& c = run.config;
   run.layout = plan_layout(c, ranks);
   run.host = world.host();
   run.device = choose_device(c, rank_place(world));
+  run.contention = std::make_unique<ContentionMonitor>(c.device.wait_policy);
   run.backend = build_backend(c, run.device);
   run.train = build_dataset(c, data.train, "data.train");
   if (!data.validation.empty()) {
@@ -174,6 +199,7 @@ std::unique_ptr<Run> build_run(const World& world, const RankGroup& ranks, Loade
       all, [&] { build_runner(*run); }, "building the optimizer");
   check_same_run(*run);
   load_start_weights(*run);
+  run->cpus = describe_load(world, *run);
   return run;
 }
 

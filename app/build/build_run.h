@@ -14,6 +14,7 @@
 #include "io/data/dataset.h"
 #include "io/data/loader.h"
 #include "io/data/sampler.h"
+#include "layers/cpu/contention_monitor.h"
 #include "layers/model.h"
 #include "layers/optim/loss_scaler.h"
 #include "layers/optim/lr_schedule.h"
@@ -37,8 +38,10 @@ struct Run {
   Layout layout;
   std::string host;
   DeviceChoice device;
-  std::unique_ptr<Communicator> communicator;  ///< all ranks: control, losses; host tensors
-  std::unique_ptr<Backend> device_backend;     ///< only where `backend` is a profile of it
+  std::string cpus;                               ///< of this rank, and how busy they were at the start; for people
+  std::unique_ptr<ContentionMonitor> contention;  ///< how this rank's threads wait
+  std::unique_ptr<Communicator> communicator;     ///< all ranks: control, losses; host tensors
+  std::unique_ptr<Backend> device_backend;        ///< only where `backend` is a profile of it
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Communicator> stages;      ///< the stages of this replica, null for one stage; the backend's tensors
   std::unique_ptr<Communicator> replicas;    ///< gradients and statistics of this stage; the backend's tensors

@@ -210,6 +210,7 @@ Json machine_json(const World& world, const Run& run) {
           {"nodes", world.node_count()},
           {"device", run.backend->description()},
           {"binding", world.binding()},
+          {"cpus", run.cpus},
           {"mpi", World::mpi_library().version}};
 }
 

@@ -12,11 +12,11 @@
 
 #include "app/base/version.h"
 #include "app/commands/commands.h"
+#include "app/commands/doctor_cpus.h"
 #include "app/commands/doctor_report.h"
 #include "io/hdf5/hdf5.h"
 #include "layers/backend/onednn/onednn_backend.h"
 #include "layers/base/error.h"
-#include "parallel/world/cpu_binding.h"
 #include "parallel/world/world.h"
 
 namespace convoy {
@@ -50,28 +50,6 @@ void check_cpu(Report& report) {
   report.ok("bf16", OnednnBackend::multiplies_bf16()
                         ? "this CPU multiplies in bfloat16"
                         : "activations in bfloat16 save memory; products are taken in float32, which is faster here");
-}
-
-void check_threads(Report& report) {
-  const CpuMask mask = current_cpu_mask();
-  const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-  const std::string bound = fmt::format("{} of {} CPUs may be used ({})", mask.count(), cpus, mask.str());
-  const LaunchFacts facts = read_launch_facts(process_environment());
-  const int ranks = std::max(facts.open_mpi_size, facts.pmi_size);
-  const bool launched = ranks > 1;
-  if (mask.count() == 1 && cpus > std::max(1, ranks)) {  // else each rank has its core
-    report.warn("binding",
-                bound + (launched ? ": with fewer ranks than cores, use mpirun --bind-to none or --map-by slot:PE=N"
-                                  : ": only one thread will compute; look for taskset or a job's limit"));
-  } else {
-    report.ok("binding", bound);
-  }
-  const std::string omp = variable("OMP_NUM_THREADS");
-  if (omp.empty()) {
-    report.ok("threads", "device.threads = 0 takes a rank's share of its node's cores");
-  } else {
-    report.ok("threads", fmt::format("OMP_NUM_THREADS={} is set; convoy goes by device.threads", omp));
-  }
 }
 
 void check_memory(Report& report) {
@@ -167,12 +145,22 @@ void check_disk(Report& report) {
 }  // namespace
 
 int doctor_command() {
-  if (World::launch_rank() != 0) return 0;
   Report report;
+  if (World::launch_rank() != 0) {  // the first rank reports the rest
+    report.ok("binding", rank_binding(read_cpu_facts()));
+    std::cout << std::flush;
+    return 0;
+  }
   check_versions(report);
   check_cpu(report);
   check_gpus(report);
-  check_threads(report);
+  for (const CpuFinding& each : cpu_findings(read_cpu_facts())) {
+    if (each.fine) {
+      report.ok(each.subject, each.text);
+    } else {
+      report.warn(each.subject, each.text);
+    }
+  }
   check_memory(report);
   check_launch(report);
   check_disk(report);

@@ -53,6 +53,7 @@ void print_plan(Run& run, const RunState& state) {
                            run.model->output_shape().str())
             << fmt::format("device     {}{}\n", run.backend->description(),
                            run.device.no_gpu.empty() ? "" : fmt::format(" (no GPU: {})", run.device.no_gpu))
+            << fmt::format("cpus       {}\n", run.cpus)
             << fmt::format("ranks      {} = {} x {}\n", mesh.ranks(), counted(mesh.replicas(), "replica"),
                            counted(mesh.stages(), "stage"))
             << fmt::format("mode       {}\n", describe_schedule(c, run.layout.schedule));

@@ -11,6 +11,7 @@
 
 #include "app/build/build_run.h"
 #include "io/data/loader.h"
+#include "layers/cpu/openmp_waits.h"
 #include "parallel/engine/step_runner.h"
 
 namespace convoy {
@@ -23,6 +24,7 @@ class BatchFeed {
 
   /// The next step's batch; its host memory may be reused once the step has started.
   LoaderStep next() {
+    follow_openmp_waits();
     --left_;
     if (ahead_) return *std::exchange(ahead_, std::nullopt);
     return loader_->next();

@@ -5,6 +5,7 @@
 
 #include "app/train/broken_report.h"
 #include "io/data/loader.h"
+#include "layers/cpu/openmp_waits.h"
 
 namespace convoy {
 
@@ -53,6 +54,7 @@ EvalResult evaluate(Run& run, const Dataset& data) {
   if (outputs > 0) data.read(0, nullptr, nullptr, pivot.data());
   std::vector<double> sums(kTargets + 2 * outputs);
   for (std::int64_t i = 0; i < steps; ++i) {
+    follow_openmp_waits();
     const auto& microbatches = loader.next().microbatches;
     for (const Batch& batch : microbatches) add_targets(batch, pivot, std::span(sums).subspan(kTargets));
     const LossTotals totals = run.runner->evaluate(microbatches);

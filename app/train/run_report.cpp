@@ -49,14 +49,15 @@ RunReport::RunReport(const Run& run, const RunState& state)
                   {"replicas", run.layout.mesh.replicas()},
                   {"stages", run.layout.mesh.stages()},
                   {"device", run.backend->description()},
+                  {"cpus", run.cpus},
                   {"parameters", run.model->parameter_count()},
                   {"total_steps", run.total_steps},
                   {"resumed_from", state.source},
                   {"changes", state.changes}});
   log_.info(
-      fmt::format("start on {} ({} x {}), {}, {}", counted(run.communicator->size(), "rank"),
+      fmt::format("start on {} ({} x {}), {}, {}, {}", counted(run.communicator->size(), "rank"),
                   counted(run.layout.mesh.replicas(), "replica"), counted(run.layout.mesh.stages(), "stage"),
-                  run.backend->description(),
+                  run.backend->description(), run.cpus,
                   state.source.empty() ? "fresh" : fmt::format("after step {}, from {}", state.step, state.source)));
 }
 
@@ -83,6 +84,10 @@ void RunReport::step(const StepFacts& s) {
   tensorboard_->scalar("train/loss", s.step, s.loss);
   tensorboard_->scalar("train/lr", s.step, s.lr);
   tensorboard_->scalar("train/images_per_second", s.step, s.images_per_second);
+}
+
+void RunReport::contention(std::int64_t step) {
+  log_.info(fmt::format("step {}: threads compete for the CPUs: while they do, waits block and do not spin", step));
 }
 
 void RunReport::health(std::int64_t step, const HealthReport& r) {

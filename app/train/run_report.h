@@ -37,6 +37,8 @@ class RunReport {
   RunReport(const Run& run, const RunState& state);
 
   void step(const StepFacts& facts);
+  /// The CPUs of rank 0 were contended for the first time; for the log alone.
+  void contention(std::int64_t step);
   void health(std::int64_t step, const HealthReport& report);
   void evaluation(const RunState& state, const EvalResult& result, double seconds);
   void checkpoint(const CheckpointWriter::Result& written);

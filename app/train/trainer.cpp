@@ -150,6 +150,7 @@ Trainer::Stop Trainer::step() {
     report_->step({state_.step, batch.epoch, batch.first_position, batch.global_samples, loss, lr,
                    static_cast<double>(batch.global_samples) / seconds_since(start), batch.wait_seconds,
                    sized ? batch.microbatches.front().input_shape[2] : 0});
+    if (run_.contention->take_first_contention()) report_->contention(state_.step);
   }
   state_.samples_seen = batch.last_of_epoch ? 0 : batch.first_position + batch.global_samples;
   state_.epoch = batch.last_of_epoch ? batch.epoch + 1 : batch.epoch;

@@ -12,6 +12,7 @@
 
 #include "layers/base/error.h"
 #include "layers/base/stopwatch.h"
+#include "layers/cpu/contention_monitor.h"
 #include "parallel/base/mpi_check.h"
 #include "parallel/base/wait_time.h"
 #include "parallel/watchdog/watchdog.h"
@@ -163,7 +164,7 @@ bool MpiOperation::poll(double seconds) {
   double spent = 0;
   bool done = false;
   for (int round = 0; !done && waited <= seconds; ++round) {
-    if (waited > kYieldSeconds) {
+    if (waited > kYieldSeconds || (round > kSpins && cpus_contended())) {
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     } else if (round > kSpins) {
       sched_yield();  // with more ranks than cores, the awaited rank may need this one

@@ -8,8 +8,10 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <sstream>
 
 #include "layers/base/error.h"
+#include "layers/base/file_text.h"
 
 namespace convoy {
 
@@ -55,18 +57,68 @@ CpuMask current_cpu_mask() {
   return mask;
 }
 
-CpuBinding share_cpus(const std::vector<CpuMask>& node_masks, int self, int node_cpus) {
-  const CpuMask& mine = node_masks[static_cast<std::size_t>(self)];
-  const int sharers = static_cast<int>(std::count(node_masks.begin(), node_masks.end(), mine));
-  const int cpus = mine.count();
+CpuLimits current_cpu_limits() { return {current_cpu_mask(), cpu_quota()}; }
+
+CpuBinding share_cpus(const std::vector<CpuLimits>& node_limits, int self, int node_cpus) {
+  const CpuMask& mask = node_limits[static_cast<std::size_t>(self)].mask;
+  const CpuQuota& quota = node_limits[static_cast<std::size_t>(self)].quota;
+  const auto ranks = [&](const auto& shares) {
+    return static_cast<int>(std::count_if(node_limits.begin(), node_limits.end(), shares));
+  };
+  const int sharers = ranks([&](const CpuLimits& each) { return each.mask == mask; });
+  const int cpus = mask.count();
   CpuBinding binding;
   binding.threads = std::max(1, cpus / std::max(1, sharers));
   binding.report = fmt::format(
-      "may use {} of {} CPUs ({}), {}: {} thread{}", cpus, node_cpus, mine.str(),
-      sharers == 1 ? std::string("alone") : fmt::format("together with {} other ranks of its node", sharers - 1),
-      binding.threads, binding.threads == 1 ? "" : "s");
+      "may use {} of {} CPUs ({}), {}", cpus, node_cpus, mask.str(),
+      sharers == 1 ? std::string("alone") : fmt::format("together with {} other ranks of its node", sharers - 1));
+  if (quota.cpus > 0) {
+    const int members = ranks([&](const CpuLimits& each) { return each.quota == quota; });
+    const double share = quota.cpus / std::max(1, members);
+    binding.threads = std::max(1, static_cast<int>(std::min(share, static_cast<double>(binding.threads))));
+    binding.report += fmt::format(", the time of {:.3g} (limit of a control group{})", quota.cpus,
+                                  members == 1 ? "" : fmt::format(" of {} ranks", members));
+  }
+  binding.report += fmt::format(": {} thread{}", binding.threads, binding.threads == 1 ? "" : "s");
   if (sharers > cpus) binding.report += fmt::format("; {} ranks crowd on these CPUs", sharers);
   return binding;
+}
+
+namespace {
+
+// Whether a list such as "0-3,8" has a CPU of the mask.
+bool list_meets(const std::string& list, const CpuMask& mask) {
+  std::istringstream parts(list);
+  for (std::string part; std::getline(parts, part, ',');) {
+    int first = 0, last = 0;
+    char dash = 0;
+    std::istringstream range(part);
+    if (!(range >> first)) continue;
+    if (!(range >> dash >> last)) last = first;
+    for (int cpu = std::max(0, first); cpu <= last && cpu < kMaxCpus; ++cpu) {
+      if (mask.has(cpu)) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string describe_numa(const CpuMask& mask, const std::vector<std::string>& node_lists) {
+  if (node_lists.size() < 2) return "";
+  CpuMask nodes;  // a set of numbers, too
+  for (std::size_t i = 0; i < node_lists.size(); ++i) {
+    if (list_meets(node_lists[i], mask)) nodes.add(static_cast<int>(i));
+  }
+  return fmt::format("NUMA node{} {} of {}", nodes.count() == 1 ? "" : "s", nodes.str(), node_lists.size());
+}
+
+std::string describe_numa(const CpuMask& mask) {
+  std::vector<std::string> lists;
+  while (const auto text = file_text(fmt::format("/sys/devices/system/node/node{}/cpulist", lists.size()))) {
+    lists.push_back(*text);
+  }
+  return describe_numa(mask, lists);
 }
 
 }  // namespace convoy

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "layers/cpu/cpu_quota.h"
+
 namespace convoy {
 
 /// A set of CPUs, up to 8192. Plain memory, so that ranks can exchange it as bytes.
@@ -27,14 +29,32 @@ struct CpuMask {
 /// The CPUs that the calling thread may use.
 [[nodiscard]] CpuMask current_cpu_mask();
 
+/// What limits the CPU time of a rank. Plain memory, so that ranks can exchange it as bytes.
+struct CpuLimits {
+  CpuMask mask;
+  CpuQuota quota;
+  bool operator==(const CpuLimits& other) const = default;
+};
+
+/// Those of the calling thread.
+[[nodiscard]] CpuLimits current_cpu_limits();
+
 /// CPUs and threads of a rank.
 struct CpuBinding {
-  int threads = 1;     ///< this rank's share: CPUs of its mask / ranks of the node with the same mask
+  /// This rank's share: CPUs of its mask / ranks of the node with the same mask, and no more than the quota of its
+  /// control group / ranks of the node in that group, rounded down.
+  int threads = 1;
   std::string report;  ///< one line for people
 };
 
-/// `node_masks` holds the mask of every rank on the node, `self` is this rank's place among them (its local
+/// `node_limits` holds the limits of every rank on the node, `self` is this rank's place among them (its local
 /// rank), `node_cpus` the number of CPUs that the node has.
-[[nodiscard]] CpuBinding share_cpus(const std::vector<CpuMask>& node_masks, int self, int node_cpus);
+[[nodiscard]] CpuBinding share_cpus(const std::vector<CpuLimits>& node_limits, int self, int node_cpus);
+
+/// Which NUMA nodes the CPUs belong to: "NUMA node 0 of 2", "NUMA nodes 0-1 of 4"; empty where there is but one, or it
+/// is not known. `node_lists` are the kernel's texts "0-3,8" of the CPUs of each node, in the order of their numbers.
+[[nodiscard]] std::string describe_numa(const CpuMask& mask, const std::vector<std::string>& node_lists);
+/// The same of this machine.
+[[nodiscard]] std::string describe_numa(const CpuMask& mask);
 
 }  // namespace convoy

@@ -33,6 +33,8 @@ World::World(const Environment& environment) : exceptions_at_start_(std::uncaugh
   const LaunchFacts facts = read_launch_facts(environment);
   const MpiLibrary mpi = mpi_library();
   check_launch_before_init(facts, mpi);
+  limits_ = current_cpu_limits();
+  load_at_start_ = read_cpus([this](int cpu) { return limits_.mask.has(cpu); });
 
   int started = 0;
   MPI_Initialized(&started);
@@ -84,11 +86,11 @@ void World::find_node() {
   const int leader = local_rank_ == 0 ? 1 : 0;
   CONVOY_MPI_CHECK(MPI_Allreduce(&leader, &node_count_, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
 
-  std::vector<CpuMask> masks(static_cast<std::size_t>(local_size_));
-  const CpuMask mine = current_cpu_mask();
-  const int bytes = static_cast<int>(sizeof(CpuMask));
-  CONVOY_MPI_CHECK(MPI_Allgather(&mine, bytes, MPI_BYTE, masks.data(), bytes, MPI_BYTE, node));
-  binding_ = share_cpus(masks, local_rank_, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
+  std::vector<CpuLimits> limits(static_cast<std::size_t>(local_size_));
+  limits_ = current_cpu_limits();  // MPI_Init may bind
+  const int bytes = static_cast<int>(sizeof(CpuLimits));
+  CONVOY_MPI_CHECK(MPI_Allgather(&limits_, bytes, MPI_BYTE, limits.data(), bytes, MPI_BYTE, node));
+  binding_ = share_cpus(limits, local_rank_, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
   watchdog_ = std::make_unique<Watchdog>(node, host_);
   CONVOY_MPI_CHECK(MPI_Comm_free(&node));
 }

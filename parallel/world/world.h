@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 
+#include "layers/cpu/cpu_load.h"
 #include "parallel/comm/rank_group.h"
 #include "parallel/world/cpu_binding.h"
 #include "parallel/world/launch_check.h"
@@ -42,6 +43,11 @@ class World {
   /// One line on where this rank may run, for `doctor`.
   [[nodiscard]] const std::string& binding() const { return binding_.report; }
 
+  /// The CPUs that this rank may use, and the quota of its control group.
+  [[nodiscard]] const CpuLimits& cpu_limits() const { return limits_; }
+  /// How busy they were at the start of this object, to be compared with later (layers/cpu/cpu_load.h).
+  [[nodiscard]] const CpuReading& load_at_start() const { return load_at_start_; }
+
   /// The group of all ranks.
   [[nodiscard]] RankGroup ranks() const { return world_group(); }
 
@@ -64,6 +70,8 @@ class World {
   int node_count_ = 1;
   int exceptions_at_start_ = 0;
   std::string host_;
+  CpuLimits limits_;
+  CpuReading load_at_start_;
   CpuBinding binding_;
   std::unique_ptr<Watchdog> watchdog_;
   std::unique_ptr<LauncherWatchdog> launcher_watchdog_;

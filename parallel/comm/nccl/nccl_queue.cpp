@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "layers/base/stopwatch.h"
+#include "layers/cpu/contention_monitor.h"
 #include "parallel/base/wait_time.h"
 #include "parallel/comm/nccl/nccl_check.h"
 #include "parallel/watchdog/watchdog.h"
@@ -26,7 +27,7 @@ constexpr double kEndSeconds = 30;     // for ending in order, after which it is
 constexpr double kAbortSeconds = 5;    // for aborting, after which it continues by itself
 
 void pause(double waited) {
-  if (waited > kYieldSeconds) {
+  if (waited > kYieldSeconds || cpus_contended()) {
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   } else {
     sched_yield();  // NCCL works in a thread of its own meanwhile

@@ -128,6 +128,21 @@ def test_data_parallel_gives_the_same_bits_on_two_ranks():
     same_run(train(2), train(1, microbatches=2))
 
 
+@pytest.mark.parametrize("mode", ("data", "pipeline"))
+def test_waits_that_block_give_the_same_bits(mode):
+    """Two ranks of two threads each: how they wait changes nothing."""
+    runs = []
+    for policy in ("active", "passive"):
+        folder = Folder(f"waits-{mode}-{policy}",
+                        config(SMALL_NET, train={"steps": 12}, device={"threads": 2, "wait_policy": policy},
+                               parallel={"mode": mode, **({"microbatches": 2} if mode == "pipeline" else {})}))
+        folder.train(2)
+        assert len(folder.losses()) == 12
+        runs.append(folder)
+    same_series(mode, runs[1].losses(str), runs[0].losses(str))
+    same_checkpoint(mode, last_checkpoint(runs[1]), last_checkpoint(runs[0]))
+
+
 @slow
 @pytest.mark.parametrize("ranks", (2, 4))
 @pytest.mark.parametrize("keys", ROUNDING)
