@@ -10,39 +10,21 @@ cd "$(dirname "$0")/.."
 [[ $(id -u) -eq 0 ]] || { echo "check_bare: needs root (chroot, mount)" >&2; exit 1; }
 command -v debootstrap >/dev/null || { echo "check_bare: needs debootstrap (apt install debootstrap)" >&2; exit 1; }
 
+source scripts/bare_debian.sh
+
 keep=0 root=${1:-}
 if [[ -n "$root" ]]; then keep=1; mkdir -p "$root"; else root=$(mktemp -d "${TMPDIR:-/tmp}/convoy-bare.XXXXXX"); fi
-clean_up() {
-  local point
-  for point in sys dev/shm dev proc; do mountpoint -q "$root/$point" && umount "$root/$point"; done
-  # Never through a mount that is still there.
-  if ((!keep)) && ! grep -q " $root/" /proc/mounts; then rm -rf --one-file-system "$root"; fi
-}
+clean_up() { if ((!keep)); then rm -rf --one-file-system "$root"; fi; }
 trap clean_up EXIT
 
-# The first Debian mirror that the host itself uses.
-mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -m1 '/debian/\?$' || true)
-if [[ ! -e "$root/bin/bash" ]]; then
-  debootstrap --variant=minbase --include=git,ca-certificates bookworm "$root" ${mirror:+"$mirror"}
-fi
-if [[ -n "$mirror" ]]; then echo "deb $mirror bookworm main" >"$root/etc/apt/sources.list"; fi
-cp /etc/resolv.conf "$root/etc/resolv.conf"
-cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/ca-certificates.crt"  # a proxy of the host may have its own
-mountpoint -q "$root/proc" || mount -t proc proc "$root/proc"
-mountpoint -q "$root/dev" || mount --bind /dev "$root/dev"
-mountpoint -q "$root/dev/shm" || mount -t tmpfs tmpfs "$root/dev/shm"
-mountpoint -q "$root/sys" || mount --bind /sys "$root/sys"
+make_bare_debian "$root" git
 rm -rf "$root/root/convoy"
 mkdir -p "$root/root/convoy"
 git archive HEAD | tar -x -C "$root/root/convoy"
 
-# in_bare COMMAND...: in the tree, with a clean environment.
 in_bare() {
   echo "== $*"
-  env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM=dumb PIP_CERT=/etc/ssl/certs/ca-certificates.crt \
-    ${http_proxy:+http_proxy="$http_proxy"} ${https_proxy:+https_proxy="$https_proxy"} \
-    ${CONVOY_BUILD_JOBS:+CONVOY_BUILD_JOBS="$CONVOY_BUILD_JOBS"} \
-    chroot "$root" bash -c 'cd /root/convoy && time "$@"' bash "$@"
+  time in_bare_debian "$root" "$@"
 }
 in_bare scripts/quickstart.sh
 in_bare scripts/quickstart.sh

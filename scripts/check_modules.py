@@ -34,7 +34,7 @@ MODULES = [
     ("io/data", "datasets, shards, sampler, loader, augmentation"),
     ("io/pack", "convoy pack: from a source to data files"),
     ("io/log", "metrics, TensorBoard and trace files"),
-    ("app/base", "version, error output, durations, paths"),
+    ("app/base", "version, error output, durations, paths, examples"),
     ("app/config", "one TOML file to typed values"),
     ("app/build", "config to objects: the only module that knows all below"),
     ("app/train", "trainer, evaluation, progress, stop signals, run folder"),
@@ -43,6 +43,7 @@ MODULES = [
     ("app/planning", "machine models and predictions"),
     ("app/report", "the page of convoy report"),
     ("app/launch", "supervision of ranks: restarts, growing and shrinking"),
+    ("app/reference", "man pages and completion, from the definition of the command line"),
     ("app/commands", "the command line, one file a command"),
     ("app", "main"),
 ]

@@ -17,7 +17,7 @@ report() {  # report RULE TEXT-WITH-THE-BREACHES
 
 report 'modules' "$(scripts/check_modules.py)"
 
-mapfile -t sources < <(find app layers parallel io tests scripts slurm .ci -type f \
+mapfile -t sources < <(find app layers parallel io tests scripts slurm packaging .ci -type f \
   \( -name '*.cpp' -o -name '*.h' -o -name '*.py' -o -name '*.sh' -o -name '*.sbatch' -o -name 'CMakeLists.txt' -o -path .ci/run \) \
   -not -path '*/__pycache__/*' 2>/dev/null | sort)
 code=()
@@ -29,8 +29,8 @@ report 'files longer than 400 lines' "$(awk 'FNR == 401 {print FILENAME}' "${sou
 report 'leftovers' "$(grep -nwE 'TO[D]O|FIX[M]E|XX[X]|HAC[K]' "${sources[@]}" CMakeLists.txt ./*.md docs/*.md 2>/dev/null)"
 
 if tracked=$(git ls-files 2>/dev/null); then
-  report 'folders beside app, layers, parallel, io, scripts, slurm, tests and docs' \
-    "$(sed -nE 's|^([^.][^/]*)/.*|\1|p' <<<"$tracked" | sort -u | grep -vxE 'app|layers|parallel|io|scripts|slurm|tests|docs')"
+  report 'folders beside app, layers, parallel, io, scripts, slurm, tests, docs and packaging' \
+    "$(sed -nE 's|^([^.][^/]*)/.*|\1|p' <<<"$tracked" | sort -u | grep -vxE 'app|layers|parallel|io|scripts|slurm|tests|docs|packaging')"
 fi
 
 ((breaches)) || echo "check_tree: ${#sources[@]} files"

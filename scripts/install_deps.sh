@@ -13,6 +13,7 @@ packages=(g++ cmake ninja-build ccache git openmpi-bin libopenmpi-dev libhdf5-de
 # A test that lacks one of these says so and is skipped; the rest still runs.
 test_packages=(python3 python3-pip python3-pytest python3-numpy python3-h5py python3-matplotlib python3-torch python3-torchvision clang-format clang-tidy
                slurm-wlm munge)
+test_packages+=(man-db zsh fish)  # man pages and completion
 # tensorboard has no Debian package. These versions import without TensorFlow and with the distribution's numpy.
 python_folder=build/python
 python_packages=(tensorboard==2.12.3 protobuf==4.23.4 absl-py==1.4.0)

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "app/base/examples.h"
 #include "app/build/config_checks.h"
 #include "layers/base/error.h"
 #include "layers/base/option_error.h"
@@ -49,7 +50,8 @@ void add_places(const Config& config, const std::function<void()>& body) {
 }
 
 Config read_config(const std::string& path, const std::vector<std::string>& overrides) {
-  return parse_config(read_config_text(path), path, overrides);
+  const std::string file = find_example(path, ExampleKind::kConfig);
+  return parse_config(read_config_text(file), file, overrides);
 }
 
 }  // namespace convoy

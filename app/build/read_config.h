@@ -22,7 +22,7 @@ namespace convoy {
 /// Runs `body`. Its errors about options and layers then begin with the place in the config where these are given.
 void add_places(const Config& config, const std::function<void()>& body);
 
-/// Reads the file and parses it.
+/// Reads the file, or the example config of that name (app/base/examples.h), and parses it.
 [[nodiscard]] Config read_config(const std::string& path, const std::vector<std::string>& overrides = {});
 
 }  // namespace convoy

@@ -7,9 +7,11 @@
 #include <array>
 #include <iostream>
 
+#include "app/base/examples.h"
 #include "app/commands/launch_options.h"
 #include "app/commands/version_text.h"
 #include "app/config/config_keys.h"
+#include "app/reference/generate.h"
 #include "io/data/shards.h"
 #include "layers/base/did_you_mean.h"
 #include "layers/base/error.h"
@@ -22,7 +24,7 @@ constexpr auto kCommands = std::to_array<std::string_view>(
     {"train", "eval", "bench", "plan", "launch", "schedule", "report", "check", "inspect", "pack", "doctor"});
 
 void add_config(CLI::App* command, std::string& config, std::vector<std::string>& overrides) {
-  command->add_option("CONFIG", config, "the run, a TOML file")->required();
+  command->add_option("CONFIG", config, "the run: a TOML file, or the name of an example")->required();
   command
       ->add_option(
           "--set", overrides,
@@ -254,7 +256,9 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   plan_app->add_flag("--calibrate", plan.calibrate, "measure costs on the ranks started now, and keep them");
   plan_app->add_option("--costs", plan.costs, "where measured costs are kept; default: costs.json in the run's folder")
       ->type_name("FILE");
-  plan_app->add_option("--machine", plan.machine, "stated figures of another machine (TOML) instead of measured costs")
+  plan_app
+      ->add_option("--machine", plan.machine,
+                   "stated figures of another machine, a TOML file or an example, instead of measured costs")
       ->excludes("--calibrate")
       ->type_name("FILE");
   plan_app->add_option("--top", plan.top, "layouts to show for each number of ranks")
@@ -285,7 +289,8 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   CLI::App* inspect_app =
       app.add_subcommand("inspect", "show what a checkpoint or data file holds, or what data a config trains on");
   inspect_app
-      ->add_option("FILE", inspect.file, "an HDF5 file, a run's folder (or RUN/newest, RUN/best), or a run's TOML file")
+      ->add_option("FILE", inspect.file,
+                   "an HDF5 file, a run's folder (or RUN/newest, RUN/best), a run's TOML file, or an example")
       ->required();
   inspect_app
       ->add_option("--images", inspect.images, "of a config: draw the first N training samples as they are trained on")
@@ -311,6 +316,10 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   CLI::App* doctor_app = app.add_subcommand("doctor", "look at this machine: what works, what does not, what to do");
 
   if (argc > 1 && std::string_view(argv[1]) == "slurm-job") return parse_slurm_job({argv + 2, argv + argc}, argv[0]);
+  if (argc == 3 && std::string_view(argv[1]) == "generate") {  // by the build, not in --help
+    reference::generate(app, examples_folder(), argv[2]);
+    return std::nullopt;
+  }
   if (argc > 1) refuse_unknown_command(argv[1]);
   // What launch starts stands behind "--", for the program's own parser.
   const bool launches = argc > 1 && std::string_view(argv[1]) == "launch";

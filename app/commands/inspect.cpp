@@ -10,6 +10,7 @@
 #include <limits>
 #include <map>
 
+#include "app/base/examples.h"
 #include "app/build/find_checkpoint.h"
 #include "app/commands/commands.h"
 #include "io/checkpoint/checkpoint.h"
@@ -135,7 +136,9 @@ void inspect_file(const std::string& path) {
 
 int inspect_command(const InspectArguments& arguments) {
   const std::string path =
-      is_shard_pattern(arguments.file) ? arguments.file : find_checkpoint(arguments.file, ".", "./checkpoints");
+      is_shard_pattern(arguments.file)
+          ? arguments.file
+          : find_example(find_checkpoint(arguments.file, ".", "./checkpoints"), ExampleKind::kConfig);
   if (is_config(path)) return inspect_data_command(arguments);
   if (arguments.images > 0 || !arguments.overrides.empty()) {
     fail_usage("inspect: {} is no config: --images and --set are for a run's TOML file", path);

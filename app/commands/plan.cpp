@@ -7,6 +7,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "app/base/examples.h"
 #include "app/build/build_backend.h"
 #include "app/build/build_data.h"
 #include "app/build/build_model.h"
@@ -114,8 +115,9 @@ class Planner {
     }
     const auto get = [&] {
       if (world_.rank() != 0) return;
-      machine = arguments_.machine.empty() ? read_machine(file)
-                                           : stated_machine(arguments_.machine, config_, *data_, device_);
+      machine = arguments_.machine.empty()
+                    ? read_machine(file)
+                    : stated_machine(find_example(arguments_.machine, ExampleKind::kMachine), config_, *data_, device_);
     };
     agree(*all_, get, "reading the costs");
     return machine;

@@ -2,6 +2,7 @@
 #include "app/config/config_keys.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "app/config/config.h"
 #include "app/config/toml_text.h"
@@ -81,17 +82,28 @@ void refuse_unknown_in_tables(const ConfigSource& source, const toml::node& tabl
   }
 }
 
-/// A visitor that writes one line for each key.
-class Lister {
+/// The values that an option of this type chooses from.
+template <class T>
+std::vector<std::string> choices_of(const Rule& rule) {
+  std::vector<std::string_view> names(rule.names.begin(), rule.names.end());
+  if constexpr (OptionEnum<T>) {
+    names.assign(EnumNames<T>::names.begin(), EnumNames<T>::names.end());
+  } else if constexpr (std::is_same_v<T, bool>) {
+    names = {"true", "false"};
+  }
+  return {names.begin(), names.end()};
+}
+
+/// A visitor that describes every key.
+class Tabulator {
  public:
   void section(std::string_view name, std::string_view help) {
-    section_ = name;
-    text += fmt::format("\n[{}]  {}\n", name, help);
+    sections.push_back({std::string(name), std::string(help), false, {}});
   }
   template <class T>
   void key(std::string_view name, const T& field, const Rule& rule, std::string_view help) {
-    const std::string value = rule.must_be_there ? "required" : toml_text(field);
-    text += fmt::format("  {}{}: {}; {}\n", name, value.empty() ? "" : " (" + value + ")", describe<T>(rule), help);
+    sections.back().keys.push_back({std::string(name), rule.must_be_there ? "required" : toml_text(field),
+                                    describe<T>(rule), std::string(help), choices_of<T>(rule)});
   }
   template <class T>
   void fallback(T& field, const std::type_identity_t<T>& value) {
@@ -99,15 +111,12 @@ class Lister {
   }
   template <class T>
   void tables(std::string_view name, const std::vector<T>& /*items*/, const Rule& /*rule*/, std::string_view help) {
-    text += fmt::format("\n[[{}.{}]]  {}\n", section_, name, help);
+    sections.push_back({fmt::format("{}.{}", sections.back().name, name), std::string(help), true, {}});
     T item;
     visit_options(*this, item);
   }
 
-  std::string text = "Config keys, with their defaults:\n";
-
- private:
-  std::string_view section_;
+  std::vector<ConfigSection> sections;
 };
 
 }  // namespace
@@ -146,11 +155,23 @@ void refuse_unknown_keys(const ConfigSource& source) {
   }
 }
 
-std::string config_key_list() {
-  Lister lister;
+std::vector<ConfigSection> config_key_table() {
+  Tabulator tabulator;
   Config config;
-  visit_config(lister, config);
-  return lister.text;
+  visit_config(tabulator, config);
+  return std::move(tabulator.sections);
+}
+
+std::string config_key_list() {
+  std::string text = "Config keys, with their defaults:\n";
+  for (const ConfigSection& section : config_key_table()) {
+    text += fmt::format("\n{}  {}\n", section.header(), section.help);
+    for (const ConfigKey& key : section.keys) {
+      text += fmt::format("  {}{}: {}; {}\n", key.name, key.fallback.empty() ? "" : " (" + key.fallback + ")", key.type,
+                          key.help);
+    }
+  }
+  return text;
 }
 
 }  // namespace convoy

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Sourced by the scripts that try something on a bare Debian 12 in a folder. Needs root, debootstrap and unshare. Mirror,
+# name service, certificates and proxy are those of this machine.
+
+# make_bare_debian FOLDER [PACKAGE,...]: a minimal Debian 12 with these packages, unless it is there already.
+make_bare_debian() {
+  local root=$1 mirror
+  # The first Debian mirror that the host itself uses.
+  mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -m1 '/debian/\?$' || true)
+  if [[ ! -e "$root/bin/bash" ]]; then
+    debootstrap --variant=minbase --include="ca-certificates${2:+,$2}" bookworm "$root" ${mirror:+"$mirror"}
+  fi
+  if [[ -n "$mirror" ]]; then echo "deb $mirror bookworm main" >"$root/etc/apt/sources.list"; fi
+  cp -L /etc/resolv.conf /etc/hosts "$root/etc/"
+  mkdir -p "$root/etc/ssl/certs"
+  cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/ca-certificates.crt"  # a proxy of the host may have its own
+}
+
+# in_bare_debian FOLDER COMMAND...: as root of that Debian, in its folder /root/convoy if there is one, with a clean
+# environment. Mounts are in a namespace of their own and end with the command, whatever ends it.
+in_bare_debian() {
+  local root=$1
+  shift
+  unshare --mount bash -c '
+    set -e
+    root=$1
+    shift
+    mount --make-rprivate /
+    mount -t proc proc "$root/proc"
+    mount --rbind /dev "$root/dev"
+    mount -t tmpfs tmpfs "$root/dev/shm"
+    mount --rbind /sys "$root/sys"
+    exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM=dumb LC_ALL=C.UTF-8 \
+      PIP_CERT=/etc/ssl/certs/ca-certificates.crt ${http_proxy:+http_proxy="$http_proxy"} \
+      ${https_proxy:+https_proxy="$https_proxy"} ${CONVOY_BUILD_JOBS:+CONVOY_BUILD_JOBS="$CONVOY_BUILD_JOBS"} \
+      chroot "$root" bash -c "cd /root/convoy 2>/dev/null || cd /root; exec \"\$@\"" bash "$@"' bash "$root" "$@"
+}
