@@ -46,6 +46,7 @@ ValueKind kind_of(const Option& option) {
 
 std::vector<std::string> names_of(const std::set<CLI::Option*>& options) {
   std::vector<std::string> names;
+  names.reserve(options.size());
   for (const CLI::Option* option : options) names.push_back(option->get_name());
   std::sort(names.begin(), names.end());  // the set has the order of addresses
   return names;

@@ -97,6 +97,7 @@ std::string synopsis(const Command& command) {
 
 std::string see_also(const std::vector<std::string>& pages) {
   std::vector<std::string> references;
+  references.reserve(pages.size());
   for (const std::string& page : pages) {
     references.push_back(bold(page.substr(0, page.find('('))) + roff(page.substr(page.find('('))));
   }

@@ -72,6 +72,8 @@ def test_version_with_cuda(version, with_cuda):
     pytest.param("", ["train", "x.toml", "--fast"], id="unknown_option"),
     pytest.param("nowhere.toml: the config cannot be opened", ["check", "nowhere.toml"], id="no_config"),
     pytest.param("", ["inspect", "nowhere.h5"], id="no_file_to_inspect"),
+    pytest.param("generate: /proc/no/man/man1/convoy.1 cannot be written", ["generate", "/proc/no"], id="generate_nowhere"),
+    pytest.param('unknown command "generate"', ["generate"], id="generate_without_a_folder"),
     pytest.param("--set: optimizer.lr: is a string", ["check", TOY, "--set", "optimizer.lr=fast"], id="bad_override"),
     pytest.param("--set: data.train: there is no file",
                  ["check", CONFIGS / "quickstart.toml", "--set", "data.train=no.h5"], id="missing_data"),
