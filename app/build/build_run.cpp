@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/build/build_run.h"
 
+#include "app/base/error_report.h"
 #include "app/build/build_backend.h"
 #include "app/build/build_data.h"
 #include "app/build/build_model.h"
@@ -140,6 +141,7 @@ LoadedConfig load_config(const RankGroup& ranks, const std::string& path, const 
         return resolved_toml(own, false);
       },
       "reading the config");
+  print_note(own.note);
   loaded.config = ranks.rank() == 0 ? own : parse_config(text, path, {}, InputFiles::kTrust);
   loaded.communicator = ranks.communicator(loaded.config.parallel.timeout, "world");
   return loaded;
