@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <iostream>
 #include <mutex>
+#include <set>
 #include <utility>
 
 namespace convoy {
@@ -26,6 +27,12 @@ Listener& listener() {
 }  // namespace
 
 void print_warning(const std::string& message) { std::cerr << "convoy: warning: " + message + "\n" << std::flush; }
+
+void print_note(const std::string& message) {
+  static std::set<std::string> written;
+  if (message.empty() || !written.insert(message).second) return;
+  std::cerr << "convoy: note: " + message + "\n" << std::flush;
+}
 
 void on_error_report(std::function<void(const std::string&)> call) {
   const std::lock_guard guard(listener().mutex);

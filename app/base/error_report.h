@@ -19,6 +19,10 @@ void report_error(const std::string& message) noexcept;
 /// Writes "convoy: warning: MESSAGE" to stderr.
 void print_warning(const std::string& message);
 
+/// Writes "convoy: note: MESSAGE" to stderr; nothing for a message that this process has written before, and none that
+/// is empty.
+void print_note(const std::string& message);
+
 /// Called by report_error() with each message, until replaced; empty: nothing. Used by a training for its run folder.
 void on_error_report(std::function<void(const std::string&)> listener);
 

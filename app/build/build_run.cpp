@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "app/base/error_report.h"
 #include "app/build/build_backend.h"
 #include "app/build/build_data.h"
 #include "app/build/build_model.h"
@@ -165,6 +166,7 @@ LoadedConfig load_config(const RankGroup& ranks, const std::string& path, const 
         return resolved_toml(own, false);
       },
       "reading the config");
+  print_note(own.note);
   loaded.config = ranks.rank() == 0 ? own : parse_config(text, path, {}, InputFiles::kTrust);
   loaded.communicator = ranks.communicator(loaded.config.parallel.timeout, "world");
   return loaded;

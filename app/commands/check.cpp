@@ -3,6 +3,7 @@
 // convoy check: reads a config as a run would and prints all of it; for a cut model, where the cuts fall.
 #include <iostream>
 
+#include "app/base/error_report.h"
 #include "app/build/build_backend.h"
 #include "app/build/build_data.h"
 #include "app/build/build_layout.h"
@@ -41,6 +42,7 @@ void print_stages(const Config& config) {
 
 int check_command(const CheckArguments& arguments) {
   const Config config = read_config(arguments.config, arguments.overrides);
+  print_note(config.note);
   std::cout << resolved_toml(config, true);
   add_places(config, [&] { print_stages(config); });
   std::cout << std::flush;

@@ -8,6 +8,7 @@
 #include <limits>
 #include <span>
 
+#include "app/base/error_report.h"
 #include "app/build/build_data.h"
 #include "app/build/read_config.h"
 #include "app/commands/commands.h"
@@ -106,6 +107,7 @@ void check_drawable(const Dataset& data, std::int64_t images) {
 
 int inspect_data_command(const InspectArguments& arguments) {
   const Config config = read_config(arguments.file, arguments.overrides);
+  print_note(config.note);
   const auto train = build_dataset(config, config.data.train, "data.train");
   const auto validation =
       config.data.validation.empty() ? nullptr : build_dataset(config, config.data.validation, "data.validation");

@@ -3,7 +3,7 @@
 // A run as typed data: the options of all parts of the program, one struct for each section of the TOML file
 // (docs/interface.md says what each key means). Options stand beside the code that they configure; those here belong to
 // the program itself. Nothing here reads or prints. A Config from config_reader is valid: every value is in range and
-// every key that is set belongs to the chosen model, data, optimizer and schedule.
+// options that do not belong to the chosen model, data, optimizer and schedule have their defaults.
 #pragma once
 
 #include <chrono>
@@ -106,6 +106,9 @@ struct Config {
 
   /// Where each given key came from, by "section.key": "FILE:LINE" or "--set". What is absent is a default.
   std::map<std::string, std::string> origins;
+
+  /// Which keys of the file were set aside because an override replaced what they belong to; empty: none.
+  std::string note;
 
   /// Where a key was given, or would have been: "FILE:LINE:COLUMN" or "--set". Empty for a config that was not read.
   std::function<std::string(std::string_view)> place;

@@ -29,6 +29,8 @@ class ConfigSource {
   [[nodiscard]] std::string place(std::string_view key, const toml::source_region& region) const;
   /// What an override gave for this key, as it was written; null for other keys.
   [[nodiscard]] const std::string* override_text(std::string_view key) const;
+  /// Whether an override gave this key, or left it out.
+  [[nodiscard]] bool overridden(std::string_view key) const;
   /// "FILE:LINE" or "--set"; only of keys that are there.
   [[nodiscard]] std::string origin(std::string_view key) const;
 
@@ -36,7 +38,6 @@ class ConfigSource {
   void lay_over(const std::string& override);
   void leave_out(const std::string& key);
   toml::table& section_of(const std::string& key, const std::string& override);
-  [[nodiscard]] bool overridden(std::string_view key) const;
 
   std::string path_;
   toml::table root_;

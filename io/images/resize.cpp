@@ -2,7 +2,7 @@
 //
 // Rows are combined first: that vectorises for any number of channels, and one combined row stays in the first cache
 // until its columns are combined. Weights have 14 bits behind the point and combined rows 6, which leaves space in 16
-// bits: so two products and their sum are one instruction (pmaddwd).
+// bits: so two products and their sum are one instruction of AVX2 (pmaddwd). NEON multiplies by one weight at a time.
 #include "io/images/resize.h"
 
 #include <algorithm>
@@ -10,8 +10,12 @@
 #include <cstddef>
 #include <cstring>
 
-#ifdef __x86_64__
+#include "layers/base/cpu_features.h"
+
+#if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 namespace convoy {
@@ -82,14 +86,14 @@ void combine_columns_plainly(const std::int16_t* row, const Resizer::Filter& fil
   }
 }
 
-#ifdef __x86_64__
+#if defined(__x86_64__)
 int pair_of(const std::int16_t* weights) {
   int pair = 0;
   std::memcpy(&pair, weights, sizeof pair);
   return pair;
 }
 
-__attribute__((target("avx2"))) void combine_rows_avx2(const std::uint8_t* const* rows, const std::int16_t* weights,
+__attribute__((target("avx2"))) void combine_rows_fast(const std::uint8_t* const* rows, const std::int16_t* weights,
                                                        int taps, int count, std::int16_t* out) {
   int i = 0;
   for (; i + 16 <= count; i += 16) {
@@ -109,7 +113,7 @@ __attribute__((target("avx2"))) void combine_rows_avx2(const std::uint8_t* const
 }
 
 // Three channels, two output pixels at a time, one in each half of a vector.
-__attribute__((target("avx2"))) void combine_rgb_avx2(const std::int16_t* row, const Resizer::Filter& filter,
+__attribute__((target("avx2"))) void combine_rgb_fast(const std::int16_t* row, const Resizer::Filter& filter,
                                                       int outputs, std::uint8_t* out) {
   // r0 g0 b0 r1 g1 b1 . . -> r0 r1 g0 g1 b0 b1 . .
   const __m256i order =
@@ -140,10 +144,49 @@ __attribute__((target("avx2"))) void combine_rgb_avx2(const std::int16_t* row, c
   combine_columns_plainly(row, filter, 3, i, outputs, out);
 }
 
-bool has_avx2() {
-  static const bool has = __builtin_cpu_supports("avx2") != 0;
-  return has;
+bool has_fast() { return cpu_features().avx2; }
+#elif defined(__aarch64__)
+void combine_rows_fast(const std::uint8_t* const* rows, const std::int16_t* weights, int taps, int count,
+                       std::int16_t* out) {
+  int i = 0;
+  for (; i + 8 <= count; i += 8) {
+    int32x4_t low = vdupq_n_s32(kRowHalf), high = low;
+    for (int t = 0; t < taps; ++t) {
+      const int16x8_t pixels = vreinterpretq_s16_u16(vmovl_u8(vld1_u8(rows[t] + i)));
+      low = vmlal_n_s16(low, vget_low_s16(pixels), weights[t]);
+      high = vmlal_high_n_s16(high, pixels, weights[t]);
+    }
+    vst1q_s16(out + i, vcombine_s16(vqshrn_n_s32(low, kRowShift), vqshrn_n_s32(high, kRowShift)));
+  }
+  combine_rows_plainly(rows, weights, taps, i, count, out);
 }
+
+// Three channels: the fourth number of each vector belongs to the next pixel and is not stored.
+void combine_rgb_fast(const std::int16_t* row, const Resizer::Filter& filter, int outputs, std::uint8_t* out) {
+  const std::int16_t* weights = filter.weights.data();
+  for (int i = 0; i < outputs; ++i, weights += filter.taps) {
+    const std::int16_t* pixel = row + 3 * filter.first[static_cast<std::size_t>(i)];
+    int32x4_t sum = vdupq_n_s32(kColumnHalf);
+    for (int t = 0; t < filter.taps; ++t) sum = vmlal_n_s16(sum, vld1_s16(pixel + 3 * t), weights[t]);
+    sum = vminq_s32(vshrq_n_s32(sum, kColumnShift), vdupq_n_s32(255));
+    out[3 * i] = static_cast<std::uint8_t>(vgetq_lane_s32(sum, 0));
+    out[3 * i + 1] = static_cast<std::uint8_t>(vgetq_lane_s32(sum, 1));
+    out[3 * i + 2] = static_cast<std::uint8_t>(vgetq_lane_s32(sum, 2));
+  }
+}
+
+bool has_fast() { return true; }  // every 64-bit Arm CPU has NEON
+#else
+void combine_rows_fast(const std::uint8_t* const* rows, const std::int16_t* weights, int taps, int count,
+                       std::int16_t* out) {
+  combine_rows_plainly(rows, weights, taps, 0, count, out);
+}
+
+void combine_rgb_fast(const std::int16_t* row, const Resizer::Filter& filter, int outputs, std::uint8_t* out) {
+  combine_columns_plainly(row, filter, 3, 0, outputs, out);
+}
+
+bool has_fast() { return false; }
 #endif
 
 }  // namespace
@@ -187,20 +230,15 @@ void Resizer::resize_plainly(const ImageView& image, const ResizeBox& box, int w
 
 void Resizer::resize(const ImageView& image, const ResizeBox& box, int width, int height, bool flip,
                      std::uint8_t* out) {
-#ifdef __x86_64__
-  if (has_avx2()) {
-    run(image, box, width, height, flip, out, combine_rows_avx2,
-        [](const std::int16_t* row, const Filter& filter, int channels, int outputs, std::uint8_t* line) {
-          if (channels == 3) {
-            combine_rgb_avx2(row, filter, outputs, line);
-          } else {
-            combine_columns_plainly(row, filter, channels, 0, outputs, line);
-          }
-        });
-    return;
-  }
-#endif
-  resize_plainly(image, box, width, height, flip, out);
+  if (!has_fast()) return resize_plainly(image, box, width, height, flip, out);
+  run(image, box, width, height, flip, out, combine_rows_fast,
+      [](const std::int16_t* row, const Filter& filter, int channels, int outputs, std::uint8_t* line) {
+        if (channels == 3) {
+          combine_rgb_fast(row, filter, outputs, line);
+        } else {
+          combine_columns_plainly(row, filter, channels, 0, outputs, line);
+        }
+      });
 }
 
 }  // namespace convoy

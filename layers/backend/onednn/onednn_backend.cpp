@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "layers/backend/onednn/onednn_state.h"
+#include "layers/base/cpu_features.h"
 #include "layers/base/error.h"
 
 namespace convoy {
@@ -15,6 +16,9 @@ namespace convoy {
 namespace {
 
 std::string isa_name() {
+#ifdef __aarch64__
+  return arm_instructions(cpu_features());
+#else
   switch (dnnl::get_effective_cpu_isa()) {
     case dnnl::cpu_isa::sse41: return "SSE4.1";
     case dnnl::cpu_isa::avx: return "AVX";
@@ -26,6 +30,7 @@ std::string isa_name() {
     case dnnl::cpu_isa::avx512_core_amx: return "AVX-512 with AMX";
     default: return "generic instructions";
   }
+#endif
 }
 
 }  // namespace

@@ -10,10 +10,14 @@ namespace convoy {
 
 namespace {
 
-// Whether oneDNN uses all of these instructions.
-bool uses(dnnl::cpu_isa isa) {
+// Whether oneDNN uses all of these instructions. On Arm the bits stand for others.
+bool uses([[maybe_unused]] dnnl::cpu_isa isa) {
+#ifdef __x86_64__
   const auto wanted = static_cast<unsigned>(isa);  // a set of features
   return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
+#else
+  return false;
+#endif
 }
 
 }  // namespace

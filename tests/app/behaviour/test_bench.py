@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`convoy bench` on one rank and several: the profile, points of other numbers of ranks, the reduction, the memory."""
 import json
+import os
 
 import pytest
 
@@ -83,3 +84,57 @@ def test_memory_of_schedules():
     assert sorted(held) == ["1f1b", "gpipe"]
     assert held["1f1b"][0] < 0.5 * held["gpipe"][0]
     assert held["1f1b"][1] < held["gpipe"][1]
+
+
+def notes(folder):
+    return [line for line in folder.stderr.splitlines() if line.startswith("convoy: note: ")]
+
+
+def test_sweeps_over_what_other_keys_belong_to():
+    """Each point sets aside the keys of the file that it makes meaningless, and says so once, whatever the repeats."""
+    pipeline = {"mode": "pipeline", "stages": 2, "microbatches": 4, "schedule": "interleaved", "chunks": 2}
+    folder = Folder("modes", config(DEEP_MLP, parallel=pipeline, train={"global_batch_size": 32}))
+    results = bench(folder, 2, "--steps", "1", "--repeat", "2", "--sweep", "parallel.mode=data,model,pipeline,scatter")
+    assert [r["overrides"]["parallel.mode"] for r in results] == 2 * ["data", "model", "pipeline", "scatter"]
+    start = "convoy: note: run.toml: set aside, since they mean nothing with --set parallel.mode="
+    assert notes(folder) == [start + "data: parallel.stages, parallel.schedule",
+                             start + "model: parallel.microbatches, parallel.schedule",
+                             start + "scatter: parallel.stages, parallel.microbatches, parallel.schedule"]
+
+    step = {"name": "step", "milestones": [1]}
+    folder = Folder("others", config(SMALL_NET, lr_schedule=step, data={"augment": ["flip"]}, optimizer={"momentum": 0.8}))
+    words = {"data.kind": "data.train, data.validation, data.augment", "model.name": "model.layers",
+             "optimizer.name": "optimizer.momentum", "lr_schedule.name": "lr_schedule.milestones"}
+    values = {"data.kind": "synthetic model.classes=10 data.image_size=8 data.channels=1", "model.name": "mlp",
+              "optimizer.name": "adamw", "lr_schedule.name": "cosine"}
+    results = bench(folder, 1, "--steps", "1", *cases(*(f"{key}={value}" for key, value in values.items())))
+    assert len(results) == len(notes(folder)) == 4
+    for note, (key, keys) in zip(notes(folder), words.items()):
+        assert f" {key}=" in note and note.endswith(": " + keys), note
+
+
+def test_example_on_synthetic_data():
+    """An example whose data is not here."""
+    folder = Folder("example", config())
+    example = os.path.join(os.path.dirname(__file__), "..", "..", "..", "app", "configs", "imagenet_resnet50_90.toml")
+    arguments = ("--set", "data.kind=synthetic", "--set", "train.global_batch_size=8")
+    code = folder.run(1, "bench", example, *arguments, "--set", "data.image_size=32", "--steps", "1", "--warmup", "0",
+                      timeout=240)
+    assert code == 0, folder.stderr
+    assert len(notes(folder)) == 1 and notes(folder)[0].endswith(
+        " --set data.kind=synthetic: data.train, data.validation, data.augment, data.resize")
+    assert folder.run(1, "check", example, *arguments, timeout=60) == 0
+    assert len(notes(folder)) == 1
+    for absent in ("data/imagenet", "augment", "resize"):
+        assert absent not in folder.stdout
+    # Not what the override has made meaningless, but what it says itself.
+    assert folder.run(1, "check", example, *arguments, "--set", "data.resize=300", timeout=60) == USAGE
+    assert "--set: data.resize: is ignored with data.kind" in folder.stderr
+
+
+def test_training_notes_once_on_all_ranks():
+    folder = Folder("training", config(train={"steps": 2}, optimizer={"momentum": 0.8}))
+    assert folder.run(2, "train", "run.toml", "--set", "optimizer.name=adamw", timeout=120) == 0, folder.stderr
+    assert len(notes(folder)) == 1 and notes(folder)[0].endswith("optimizer.name=adamw: optimizer.momentum")
+    with open(folder.file("runs", "run", "config.toml")) as file:
+        assert "momentum" not in file.read()

@@ -102,13 +102,13 @@ def test_interleaved_microbatches_that_stages_do_not_divide_are_a_usage_error(st
 
 @pytest.mark.parametrize("key, words, parallel", (
     ("microbatches", ['"model"', "data", "pipeline"], {"mode": "model", "microbatches": 2}),
-    ("schedule", ['"data"', "pipeline"], {"mode": "data", "schedule": "1f1b"}),
+    ("schedule", ['"data"', "pipeline"], {"mode": "data", "schedule": "gpipe"}),
     ("schedule", ['"model"', "pipeline"], {"mode": "model", "schedule": "gpipe"}),
     ("stages", ['"data"', "model", "pipeline"], {"stages": 2}),
     ("partition", ['"scatter"', "model"], {"mode": "scatter", "partition": ["fc1", "fc2"]}),
     ("stage_memory_gb", ['"data"', "model"], {"stage_memory_gb": 1.0}),
     ("bucket_mb", ['"scatter"', "data"], {"mode": "scatter", "bucket_mb": 1.0}),
-    ("chunks", ['"1f1b"', "interleaved"], {**PIPELINE, "schedule": "1f1b", "chunks": 2})))
+    ("chunks", ['"1f1b"', "interleaved"], {**PIPELINE, "schedule": "1f1b", "chunks": 3})))
 def test_key_of_another_mode_is_a_usage_error(key, words, parallel):
     """The message says whose it is."""
     refused(2, ["run.toml:", "parallel." + key, "is ignored with", *words], parallel)

@@ -176,7 +176,7 @@ TEST_CASE("missing keys") {
 
 TEST_CASE("keys that do not belong to what was chosen") {
   check_all({
-      {toy("[optimizer]\nname = \"adamw\"\nmomentum = 0.9\n"),
+      {toy("[optimizer]\nname = \"adamw\"\nmomentum = 0.8\n"),
        "9:12: optimizer.momentum: is ignored with optimizer.name = \"adamw\" (it belongs to sgd, lars)"},
       {toy("[optimizer]\nbetas = [0.9, 0.99]\n"),
        "8:9: optimizer.betas: is ignored with optimizer.name = \"sgd\" (it belongs to adamw)"},
@@ -195,7 +195,7 @@ TEST_CASE("keys that do not belong to what was chosen") {
        "6:1: model.layers: is ignored with model.name = \"mlp\" (it belongs to sequential)"},
       {model("name = \"mlp\"\nclasses = 3\nreset_head = true\n"),
        "6:14: model.reset_head: is ignored without model.weights (give the file to start from)"},
-      {model("name = \"sequential\"\n[[model.layers]]\ntype = \"relu\"\nbias = true\n"),
+      {model("name = \"sequential\"\n[[model.layers]]\ntype = \"relu\"\nbias = false\n"),
        "7:8: model.layers[0].bias: is ignored with type = \"relu\" (it belongs to linear, conv2d, conv1d)"},
       {"model.name = \"toy\"\n[data]\nkind = \"synthetic\"\ntrain = \"a.h5\"\n",
        "4:9: data.train: is ignored with data.kind = \"synthetic\" (it belongs to hdf5, idx, cifar10, "
@@ -285,7 +285,7 @@ TEST_CASE("parallel modes and what belongs to them") {
        "8:12: parallel.schedule: is ignored with parallel.mode = \"data\" (it belongs to pipeline)"},
       {parallel("mode = \"model\"\nmicrobatches = 2\n"),
        "9:16: parallel.microbatches: is ignored with parallel.mode = \"model\" (it belongs to data, pipeline)"},
-      {parallel("mode = \"pipeline\"\nchunks = 2\n"),
+      {parallel("mode = \"pipeline\"\nchunks = 3\n"),
        "9:10: parallel.chunks: is ignored with parallel.schedule = \"1f1b\" (it belongs to interleaved)"},
       {parallel("mode = \"model\"\npartition = \"even\"\n"),
        "9:13: parallel.partition: is \"even\" (must be \"auto\" or a list of unit names)"},

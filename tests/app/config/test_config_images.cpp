@@ -81,7 +81,7 @@ TEST_CASE("image keys that are wrong") {
         line + "13: data.crop_area: is ignored without \"crop\" in data.augment (add it there)");
   CHECK(refused("jitter = [0.1, 1, 1]\n") ==
         line + "10: data.jitter: is ignored without \"jitter\" in data.augment (add it there)");
-  CHECK(refused("augment = [\"crop\"]\ncrop_padding = 4\n") ==
+  CHECK(refused("augment = [\"crop\"]\ncrop_padding = 3\n") ==
         "a.toml:7:16: data.crop_padding: is ignored with data.kind = \"image_folder\" (it belongs to hdf5, idx, "
         "cifar10)");
   CHECK(refused("augment = [\"crop\"]\ncrop_area = [0, 1]\n") ==

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// x86-64: CPUID, by the compiler's built-in functions. Arm: the kernel's list (getauxval(3), AT_HWCAP).
+#include "layers/base/cpu_features.h"
+
+#ifdef __aarch64__
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
+
+namespace convoy {
+
+namespace {
+
+CpuFeatures find_features() {
+  CpuFeatures features;
+#if defined(__x86_64__)
+  features.crc32c = __builtin_cpu_supports("sse4.2") != 0;
+  features.avx2 = __builtin_cpu_supports("avx2") != 0;
+#elif defined(__aarch64__)
+  const unsigned long first = getauxval(AT_HWCAP), second = getauxval(AT_HWCAP2);
+  features.crc32c = (first & HWCAP_CRC32) != 0;
+  features.sve = (first & HWCAP_SVE) != 0;
+  features.bf16 = (second & HWCAP2_BF16) != 0;
+#endif
+  return features;
+}
+
+}  // namespace
+
+const CpuFeatures& cpu_features() {
+  static const CpuFeatures features = find_features();
+  return features;
+}
+
+std::string arm_instructions(const CpuFeatures& features) {
+  return std::string(features.sve ? "SVE" : "NEON") + (features.bf16 ? " with BF16" : "");
+}
+
+}  // namespace convoy
