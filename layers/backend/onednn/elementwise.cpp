@@ -175,6 +175,7 @@ void OnednnBackend::run(const ops::Scale& op) {
 }
 
 bool OnednnBackend::all_finite(const Tensor& x) {
+  if (rehearsing()) return true;
   const float* values = x.data<float>();
   return std::all_of(values, values + x.size(), [](float value) { return std::isfinite(value); });
 }
