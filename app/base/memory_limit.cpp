@@ -150,13 +150,14 @@ std::vector<HostMemoryLimit> memory_limits(const std::string& root) {
   return limits;
 }
 
+std::int64_t oom_kills(const MemoryCgroup& group) {
+  const std::string text = text_of(group.folder + (group.v2 ? "/memory.events" : "/memory.oom_control"));
+  return static_cast<std::int64_t>(keyed_number(text, "oom_kill"));
+}
+
 std::int64_t oom_kills(const std::string& root) {
-  for (const MemoryCgroup& group : memory_cgroups(root)) {
-    const double kills =
-        keyed_number(text_of(group.folder + (group.v2 ? "/memory.events" : "/memory.oom_control")), "oom_kill");
-    if (kills >= 0) return static_cast<std::int64_t>(kills);
-  }
-  return -1;
+  const std::vector<MemoryCgroup> groups = memory_cgroups(root);
+  return groups.empty() ? -1 : oom_kills(groups.front());
 }
 
 }  // namespace convoy

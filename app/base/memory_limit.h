@@ -36,7 +36,9 @@ struct MemoryCgroup {
 };
 [[nodiscard]] std::vector<MemoryCgroup> memory_cgroups(const std::string& root = "");
 
-/// How many processes the kernel has killed for memory in this process's cgroup and below; -1 where it cannot be told.
+/// How many processes the kernel has killed for memory in a cgroup (with version 2 also below it), or in that of this
+/// process; -1 where it cannot be told.
+[[nodiscard]] std::int64_t oom_kills(const MemoryCgroup& group);
 [[nodiscard]] std::int64_t oom_kills(const std::string& root = "");
 
 /// The number behind `key` in lines "KEY NUMBER" (memory.stat) or "KEY: NUMBER kB" (meminfo, in bytes then); -1: none.
