@@ -68,7 +68,7 @@ std::vector<MemoryCgroup> groups_of(const std::string& root, const Mount& mount,
   const char* limit = v2 ? "/memory.max" : "/memory.limit_in_bytes";
   for (;;) {
     while (path.ends_with('/')) path.pop_back();
-    const std::string folder = root + mount.point + path;
+    const std::string folder = fmt::format("{}{}{}", root, mount.point, path);
     if (file_text(folder + limit)) groups.push_back({folder, path.empty() ? "/" : path, v2});
     if (path.empty()) return groups;
     path.erase(path.find_last_of('/') == std::string::npos ? 0 : path.find_last_of('/'));
