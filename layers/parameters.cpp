@@ -5,6 +5,7 @@
 
 #include "layers/base/error.h"
 #include "layers/base/random.h"
+#include "layers/base/rehearsal.h"
 
 namespace convoy {
 
@@ -129,6 +130,7 @@ void ParameterStore::finalize_statistics() {
 }
 
 void ParameterStore::initialize(Parameter& parameter, std::uint64_t seed) {
+  if (rehearsing()) return;
   const std::uint64_t key = random_key(seed, parameter.name);
   std::vector<float> host(static_cast<std::size_t>(parameter.layout->shape().size()), parameter.init.scale);
   const double scale = parameter.init.scale;

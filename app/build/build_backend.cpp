@@ -25,6 +25,11 @@ DType compute_type(Precision precision) {
 
 }  // namespace
 
+std::unique_ptr<Backend> rehearsal_backend(const Config& config, const DeviceChoice& device) {
+  const DType compute = compute_type(config.train.precision);
+  return std::make_unique<OnednnBackend>(device.threads, compute == DType::kF16 ? DType::kBF16 : compute);
+}
+
 #ifdef CONVOY_CUDA
 
 std::unique_ptr<Backend> build_backend(const Config& config, const DeviceChoice& device) {

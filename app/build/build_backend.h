@@ -18,6 +18,9 @@ namespace convoy {
 
 [[nodiscard]] std::unique_ptr<Backend> build_backend(const Config& config, const DeviceChoice& device);
 
+/// For a rehearsal: a CPU backend with tensors as large as those of the device; only within a Rehearsal.
+[[nodiscard]] std::unique_ptr<Backend> rehearsal_backend(const Config& config, const DeviceChoice& device);
+
 /// What computes, as a text that is equal on ranks that compute alike: "oneDNN 2.6.3, AVX2".
 [[nodiscard]] std::string compute_library(const DeviceChoice& device);
 

@@ -116,15 +116,20 @@ StepRecording::Record recorder(Run& run) {
   return [&backend = *run.backend](const std::function<void()>& step) { return backend.record(step); };
 }
 
-void build_model(Run& run) {
+// Shapes only; the model has no memory yet.
+void cut_and_check(Run& run) {
   const Config& c = run.config;
-  const Shape input = microbatch_shape(*run.train, run.layout.microbatch(c.train.global_batch_size));
-  const auto infos = describe_model(c, *run.backend, *run.train, input[0]);
+  const auto infos = describe_model(c, *run.backend, *run.train, run.layout.microbatch(c.train.global_batch_size));
   if (!c.data.train_sizes.empty() && run.validation) {
     check_image_size(c, *run.backend, *run.validation, run.validation->sample_shape()[1], "data.image_size");
   }
   check_outputs(c, *run.train, infos.back().output);
   cut_model(run.layout, c, infos, run.device.memory_bytes);
+}
+
+void build_model(Run& run) {
+  const Config& c = run.config;
+  const Shape input = microbatch_shape(*run.train, run.layout.microbatch(c.train.global_batch_size));
   run.model = std::make_unique<Model>(*run.backend, build_units(c, *run.train), input, c.run.seed, run.reducer.get(),
                                       stage_chunks(run.layout.schedule, run.layout.partition, run.stage()));
 }
@@ -141,15 +146,8 @@ void build_runner(Run& run) {
   const Config& c = run.config;
   run.optimizer = make_optimizer(c.optimizer.update, *run.backend, run.model->parameters());
   run.loss_scaler = LossScaler(run.backend->compute_type() == DType::kF16);
-  if (c.parallel.mode == ParallelMode::kScatter) {
-    run.runner = std::make_unique<ScatterRunner>(*run.model, *run.optimizer, c.train.loss, normalization(c.data),
-                                                 *run.replicas, run.loss_scaler);
-    return;
-  }
-  run.runner = std::make_unique<Executor>(
-      *run.model, *run.optimizer, c.train.loss, normalization(c.data), run.layout.schedule,
-      Executor::Coordinates{run.stage(), run.stages.get(), run.replicas.get()},
-      Executor::Buckets{c.parallel.first_bucket_mb, c.parallel.bucket_mb}, run.loss_scaler, recorder(run));
+  run.runner = make_runner(c, run.layout, {run.stage(), run.stages.get(), run.replicas.get()}, *run.model,
+                           *run.optimizer, run.loss_scaler, recorder(run));
 }
 
 }  // namespace
@@ -190,10 +188,23 @@ std::unique_ptr<Run> build_run(const World& world, const RankGroup& ranks, Loade
     run->backend = std::make_unique<ProfileBackend>(*run->device_backend);
   }
   build_communicators(*run, ranks);
+  const MemoryRequest request{run->config,
+                              run->layout,
+                              all.rank(),
+                              data_shape(run->config, *run->train),
+                              run->validation ? std::optional(data_shape(run->config, *run->validation)) : std::nullopt,
+                              loaded.purpose,
+                              run->device,
+                              world.node_count() == 1 && !run->device.on_gpu()};
+  double measuring_peak = 0;
   if (needs_costs(*run)) {
+    measuring_peak = check_memory_of_measuring(request, all, run->host);
     const std::int64_t samples = run->layout.microbatch(run->config.train.global_batch_size);
     run->layout.costs = measure_costs(run->config, *run->train, samples, run->device, all);
   }
+  agree(
+      all, [&] { add_places(run->config, [&] { cut_and_check(*run); }); }, "cutting the model");
+  run->memory = check_memory(request, all, run->host, measuring_peak);
   agree(
       all, [&] { add_places(run->config, [&] { build_model(*run); }); }, "building the model");
   place_gradients(*run);
@@ -205,36 +216,47 @@ std::unique_ptr<Run> build_run(const World& world, const RankGroup& ranks, Loade
   return run;
 }
 
-LoaderOptions training_loader(const Run& run) {
+std::unique_ptr<StepRunner> make_runner(const Config& config, const Layout& layout,
+                                        const Executor::Coordinates& coordinates, Model& model, Optimizer& optimizer,
+                                        LossScaler& scaler, StepRecording::Record record) {
+  if (config.parallel.mode == ParallelMode::kScatter) {
+    return std::make_unique<ScatterRunner>(model, optimizer, config.train.loss, normalization(config.data),
+                                           *coordinates.replicas, scaler);
+  }
+  const Executor::Buckets buckets{config.parallel.first_bucket_mb, config.parallel.bucket_mb};
+  return std::make_unique<Executor>(model, optimizer, config.train.loss, normalization(config.data), layout.schedule,
+                                    coordinates, buckets, scaler, std::move(record));
+}
+
+LoaderOptions loader_options(const Config& config, const Layout& layout, int replica, int stage, int threads,
+                             bool evaluation) {
   LoaderOptions options;
-  options.global_batch = run.config.train.global_batch_size;
-  options.drop_last = run.config.data.drop_last;
-  options.replica = run.replica();
-  options.replicas = run.layout.mesh.replicas();
-  options.microbatches = run.layout.schedule.microbatches;
-  options.threads = run.device.loader_threads;
-  if (run.config.parallel.mode == ParallelMode::kScatter) {  // the root reads everything
+  options.global_batch = config.train.global_batch_size;
+  options.drop_last = config.data.drop_last && !evaluation;
+  options.evaluation = evaluation;
+  options.replica = replica;
+  options.replicas = layout.mesh.replicas();
+  options.microbatches = layout.schedule.microbatches;
+  options.threads = threads;
+  if (config.parallel.mode == ParallelMode::kScatter) {
+    if (evaluation) return options;                   // each rank evaluates its share
+    options.inputs = options.targets = replica == 0;  // the root reads everything
     options.replica = 0;
     options.replicas = 1;
-    options.inputs = options.targets = run.is_root();
     return options;
   }
-  const Schedule& schedule = run.layout.schedule;
-  options.inputs = schedule.stage_of(0) == run.stage();
-  options.targets = schedule.stage_of(schedule.virtual_stages() - 1) == run.stage();
+  const Schedule& schedule = layout.schedule;
+  options.inputs = schedule.stage_of(0) == stage;
+  options.targets = schedule.stage_of(schedule.virtual_stages() - 1) == stage;
   return options;
 }
 
+LoaderOptions training_loader(const Run& run) {
+  return loader_options(run.config, run.layout, run.replica(), run.stage(), run.device.loader_threads, false);
+}
+
 LoaderOptions evaluation_loader(const Run& run) {
-  LoaderOptions options = training_loader(run);
-  options.drop_last = false;
-  options.evaluation = true;
-  if (run.config.parallel.mode == ParallelMode::kScatter) {  // each rank evaluates its share
-    options.replica = run.replica();
-    options.replicas = run.layout.mesh.replicas();
-    options.inputs = options.targets = true;
-  }
-  return options;
+  return loader_options(run.config, run.layout, run.replica(), run.stage(), run.device.loader_threads, true);
 }
 
 }  // namespace convoy

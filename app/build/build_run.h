@@ -10,6 +10,8 @@
 
 #include "app/build/build_layout.h"
 #include "app/build/device_choice.h"
+#include "app/build/memory_check.h"
+#include "app/build/memory_prediction.h"
 #include "app/config/config.h"
 #include "io/data/dataset.h"
 #include "io/data/loader.h"
@@ -19,6 +21,7 @@
 #include "layers/optim/loss_scaler.h"
 #include "layers/optim/lr_schedule.h"
 #include "layers/optim/optimizer.h"
+#include "parallel/engine/executor.h"
 #include "parallel/engine/step_runner.h"
 #include "parallel/world/world.h"
 
@@ -29,6 +32,7 @@ struct LoadedConfig {
   Config config;
   std::unique_ptr<Communicator> communicator;
   bool stage_data = true;  ///< false: data is read where it is, even with data.stage_dir
+  RunPurpose purpose = RunPurpose::kTraining;
 };
 LoadedConfig load_config(const RankGroup& ranks, const std::string& path, const std::vector<std::string>& overrides);
 
@@ -51,6 +55,7 @@ struct Run {
   std::vector<std::string> notes;              ///< what was copied on this node, and about the data; for people
   std::string data_fingerprint;                ///< rank 0, once the run was restored
   std::string loaded_weights;                  ///< what model.weights gave, for people; empty: nothing
+  MemoryReport memory;                         ///< what was predicted before the model was made
   BatchPlan plan;
   std::int64_t total_steps = 0;
   LrSchedule lr;
@@ -71,7 +76,15 @@ enum class Instrument { kNone, kProfile };
 std::unique_ptr<Run> build_run(const World& world, const RankGroup& ranks, LoadedConfig loaded,
                                Instrument instrument = Instrument::kNone);
 
-/// What of every global batch this rank reads, from the start of the data.
+/// What runs the steps of this layout. Everything by reference outlives it.
+[[nodiscard]] std::unique_ptr<StepRunner> make_runner(const Config& config, const Layout& layout,
+                                                      const Executor::Coordinates& coordinates, Model& model,
+                                                      Optimizer& optimizer, LossScaler& scaler,
+                                                      StepRecording::Record record);
+
+/// What of every global batch a rank reads, from the start of the data.
+[[nodiscard]] LoaderOptions loader_options(const Config& config, const Layout& layout, int replica, int stage,
+                                           int threads, bool evaluation);
 LoaderOptions training_loader(const Run& run);
 LoaderOptions evaluation_loader(const Run& run);
 

@@ -4,12 +4,14 @@
 // in turn, so that what is compared was measured side by side.
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <ctime>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "app/base/error_report.h"
 #include "app/base/peak_memory.h"
 #include "app/base/version.h"
 #include "app/bench/bench_points.h"
@@ -87,6 +89,7 @@ void check_whole_batches(const Run& run) {
 /// Steps are timed at one size of images, the largest.
 LoadedConfig load_point(const RankGroup& ranks, const std::string& path, const std::vector<std::string>& overrides) {
   LoadedConfig loaded = load_config(ranks, path, overrides);
+  loaded.purpose = RunPurpose::kTiming;
   DataOptions& d = loaded.config.data;
   if (d.train_sizes.empty()) return loaded;
   d.train_sizes = {*std::max_element(d.train_sizes.begin(), d.train_sizes.end())};
@@ -129,6 +132,8 @@ Json time_steps(Run& run, const BenchArguments& arguments) {
   result["peak_memory_bytes"] = of_all_ranks(*run.communicator, peak_memory(*run.backend));
   result["backend_memory_bytes"] =
       of_all_ranks(*run.communicator, static_cast<std::int64_t>(run.backend->pool().peak_bytes()));
+  result["predicted_memory_bytes"] = of_all_ranks(*run.communicator, std::llround(run.memory.peak_bytes));
+  result["predicted_backend_memory_bytes"] = of_all_ranks(*run.communicator, std::llround(run.memory.backend_bytes));
   result["phases"] = phases_json(sum, data_wait, static_cast<double>(seconds.size()));
   if (run.layout.mesh.replicas() > 1 && run.config.parallel.mode != ParallelMode::kScatter) {
     const double waited = sum[Phase::kCommunicationWait] / static_cast<double>(seconds.size());
@@ -240,6 +245,7 @@ class Bench {
     overrides.insert(overrides.end(), point.overrides.begin(), point.overrides.end());
     reset_peak_memory();
     auto run = build_run(world_, ranks, load_point(ranks, arguments_.config, overrides));
+    if (run->is_root() && !run->memory.warning.empty()) print_warning(run->memory.warning);
     if (results_.empty() && run->is_root()) {
       document_["machine"] = machine_json(world_, *run);
       const bool device_varies = std::any_of(arguments_.sweeps.begin(), arguments_.sweeps.end(),

@@ -8,6 +8,8 @@
 #include "app/build/build_data.h"
 #include "app/build/build_layout.h"
 #include "app/build/build_model.h"
+#include "app/build/memory_check.h"
+#include "app/build/memory_prediction.h"
 #include "app/build/read_config.h"
 #include "app/commands/commands.h"
 #include "app/config/config_printer.h"
@@ -35,7 +37,13 @@ void print_stages(const Config& config) {
   std::cout << fmt::format("\n# {} stages, {}, {} microbatches of {} samples, one replica:\n", layout.schedule.stages,
                            layout.schedule.name, layout.schedule.microbatches, samples);
   const std::vector<std::string> stages = describe_stages(layout, infos);
-  for (std::size_t i = 0; i < stages.size(); ++i) std::cout << fmt::format("# stage {}: {}\n", i, stages[i]);
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    const MemoryPrediction memory =
+        predict_memory({config, layout, layout.mesh.world_rank(0, static_cast<int>(i)), data_shape(config, *data),
+                        std::nullopt, RunPurpose::kTraining, device});
+    std::cout << fmt::format("# stage {}: {}; predicted memory {} beside the program's own\n", i, stages[i],
+                             format_memory(memory.tensors + memory.host()));
+  }
 }
 
 }  // namespace

@@ -34,6 +34,7 @@ int eval_command(World& world, const EvalArguments& arguments) {
         "config has its newest)");
   }
   LoadedConfig loaded = load_config(world.ranks(), path, arguments.overrides);
+  loaded.purpose = RunPurpose::kEvaluation;
   DataOptions& read = loaded.config.data;  // as validation is, should it evaluate on the training data
   read.augment.clear();
   read.train_sizes.clear();
@@ -51,6 +52,7 @@ int eval_command(World& world, const EvalArguments& arguments) {
   const Dataset& data = held_out ? *run->validation : *run->train;
   const EvalResult result = evaluate(*run, data);
   if (!run->is_root()) return 0;
+  if (!run->memory.warning.empty()) print_warning(run->memory.warning);
   for (const std::string& note : run->notes) std::cout << note << "\n";
   for (const std::string& warning : result.warnings) print_warning(warning);
   std::cout << fmt::format("{} on {} of {}\n", file, counted(result.samples, "sample"),

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/base/examples.h"
+#include "app/base/memory_limit.h"
 #include "app/build/build_backend.h"
 #include "app/build/build_data.h"
 #include "app/build/build_model.h"
@@ -132,11 +133,12 @@ class Planner {
           arguments_.samples_per_rank > 0 ? arguments_.samples_per_rank * ranks : config_.train.global_batch_size;
       Config config = config_;
       config.train.global_batch_size = batch;
-      for (const Prediction& p : best_layouts(config, machine, ranks, batch, arguments_.top)) {
+      const LayoutMemory memory = rehearsed_memory(config, *data_, device_, process_memory().resident);
+      for (const Prediction& p : best_layouts(config, machine, ranks, batch, arguments_.top, memory)) {
         print_row(std::to_string(ranks), p);
         results.push_back(prediction_json(p, ranks, false));
       }
-      report_own(config, machine, ranks, results);
+      report_own(config, machine, ranks, memory, results);
     }
     if (arguments_.json.empty()) return;
     std::ofstream file(arguments_.json);
@@ -146,7 +148,8 @@ class Planner {
   }
 
   // The layout that the config itself asks for, when it suits that many ranks.
-  void report_own(const Config& config, const MachineModel& machine, int ranks, Json& results) {
+  void report_own(const Config& config, const MachineModel& machine, int ranks, const LayoutMemory& memory,
+                  Json& results) {
     if (config.parallel.mode == ParallelMode::kScatter) return;
     Layout layout;
     try {
@@ -160,7 +163,8 @@ class Planner {
       cut_model(layout, config, infos, device_.memory_bytes);
     }
     try {
-      const Prediction own = predict(std::move(layout), config, machine, config.train.global_batch_size);
+      Prediction own = predict(std::move(layout), config, machine, config.train.global_batch_size);
+      set_memory(own, memory(own.layout, own.global_batch));
       print_row("  config:", own);
       results.push_back(prediction_json(own, ranks, true));
       if (!arguments_.trace.empty()) write_timeline(arguments_.trace, own);

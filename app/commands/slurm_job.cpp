@@ -4,11 +4,14 @@
 // call it. It may run in a container that has no Slurm, so it prints the shell commands that requeue the job, and the
 // script runs them.
 #include <cctype>
+#include <csignal>
 #include <cstdlib>
 #include <iostream>
 
+#include "app/base/memory_limit.h"
 #include "app/build/read_config.h"
 #include "app/commands/commands.h"
+#include "app/launch/failure.h"
 #include "io/checkpoint/checkpoint_folder.h"
 #include "layers/base/counted.h"
 #include "layers/base/error.h"
@@ -30,6 +33,15 @@ std::string job_id() {
   const char* job = std::getenv("SLURM_JOB_ID");
   if (job == nullptr) fail_usage("slurm-job: there is no SLURM_JOB_ID in the environment (it runs in a Slurm job)");
   return job;
+}
+
+// A step of a job has a cgroup of its own, beside that of the script; that of the job counts for both (version 2).
+std::int64_t job_oom_kills() {
+  for (const MemoryCgroup& group : memory_cgroups()) {
+    const std::string name = group.path.substr(group.path.rfind('/') + 1);
+    if (group.v2 && name.starts_with("job_")) return oom_kills(group);
+  }
+  return -1;
 }
 
 // A job that is being cancelled is not requeued: either its user wants that, or Slurm requeues it by itself.
@@ -83,6 +95,9 @@ int slurm_job_command(const SlurmJobArguments& arguments) {
     case kNewestCheckpoint: std::cout << newest_checkpoint(arguments.train) << std::endl; break;
     case kSweepPoint: std::cout << sweep_point(arguments) << std::flush; break;
     case kEnd:
+      if (arguments.exit_code == 128 + SIGKILL) {
+        std::cerr << fmt::format("slurm: a rank was killed by signal 9{}\n", describe_oom(job_oom_kills()));
+      }
       if (arguments.exit_code != static_cast<int>(ExitCode::kStopped)) break;
       if (newest_checkpoint(arguments.train) == arguments.checkpoint_before) {
         std::cerr << fmt::format(

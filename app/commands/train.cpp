@@ -4,6 +4,7 @@
 #include <iostream>
 #include <optional>
 
+#include "app/base/error_report.h"
 #include "app/commands/commands.h"
 #include "app/config/config_printer.h"
 #include "app/train/run_lock.h"
@@ -66,7 +67,7 @@ void print_plan(Run& run, const RunState& state) {
                            c.train.global_batch_size / parts)
             << fmt::format("data       {}, {} an epoch, {} in all\n", counted(run.train->size(), "sample"),
                            counted(run.plan.steps_per_epoch(), "step"), counted(run.total_steps, "step"))
-            << fmt::format("run        {}\n", run_folder(c))
+            << fmt::format("memory     {}\n", run.memory.line) << fmt::format("run        {}\n", run_folder(c))
             << fmt::format("start      {}\n", state.source.empty()
                                                   ? "fresh"
                                                   : fmt::format("after step {}, from {}", state.step, state.source))
@@ -84,6 +85,7 @@ int train_command(World& world, const TrainArguments& arguments) {
   const auto lock = arguments.dry_run ? nullptr : lock_run_folder(*run);
   const RunState state = restore_run(*run, arguments.dry_run ? "" : run_folder(run->config) + "/log.txt");
   if (run->is_root()) print_plan(*run, state);
+  if (run->is_root() && !run->memory.warning.empty()) print_warning(run->memory.warning);
   if (arguments.dry_run) {
     if (run->is_root()) std::cout << "\n" << resolved_toml(run->config, true) << std::flush;
     return 0;

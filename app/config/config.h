@@ -38,6 +38,7 @@ struct RunOptions {
   std::uint64_t seed = 42;
   std::optional<std::chrono::seconds> max_time;
   std::vector<std::string> stop_signals = {"SIGUSR1", "SIGUSR2", "SIGTERM", "SIGINT"};
+  bool allow_over_memory = false;
 
   template <class Visitor, class Self>
   static void visit(Visitor& v, Self& o) {
@@ -46,6 +47,7 @@ struct RunOptions {
     v.key("seed", o.seed, at_least(0), "of the initial weights, the order of samples and synthetic data");
     v.key("max_time", o.max_time, anything(), "stop with a checkpoint after this time; \"\": no limit");
     v.key("stop_signals", o.stop_signals, one_of(signal_names()), "stop with a checkpoint on these");
+    v.key("allow_over_memory", o.allow_over_memory, anything(), "start even if the predicted memory is not there");
   }
   bool operator==(const RunOptions&) const = default;
 };

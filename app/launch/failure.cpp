@@ -42,6 +42,12 @@ std::string signal_name(int signal) {
   return name == nullptr ? fmt::format("signal {}", signal) : fmt::format("SIG{}", name);
 }
 
+std::string describe_oom(std::int64_t oom_kills) {
+  if (oom_kills == 0) return "";
+  return fmt::format("{} (docs/errors/out_of_memory.md)",
+                     oom_kills > 0 ? ": out of memory, says the kernel" : ", possibly out of memory");
+}
+
 std::string describe_end(const GenerationEnd& end, const std::string& launcher) {
   const ExitStatus& status = end.status;
   if (status.signal != 0) return fmt::format("{} was killed by {}", launcher, signal_name(status.signal));
@@ -49,7 +55,10 @@ std::string describe_end(const GenerationEnd& end, const std::string& launcher) 
   const int signal = rank_signal(status);
   const bool named = signal > 0 && ::sigabbrev_np(signal) != nullptr;
   if (named && is_crash(signal)) return fmt::format("a rank crashed with {}", signal_name(signal));
-  if (named) return fmt::format("a rank was killed by {}", signal_name(signal));
+  if (named) {
+    return fmt::format("a rank was killed by {}{}", signal_name(signal),
+                       signal == SIGKILL ? describe_oom(end.oom_kills) : "");
+  }
   if (!end.error.empty()) return fmt::format("exit code {}: {}", status.code, end.error);
   return fmt::format("{} ended with exit code {}", launcher, status.code);
 }

@@ -25,11 +25,15 @@ struct GenerationEnd {
   std::string error;    ///< what the program reported, if anything
   bool resize = false;  ///< launch had asked it to stop
   int stop_signal = 0;  ///< with which signal, when it had
+  /// Processes that the kernel has killed for memory meanwhile, in the cgroup of all ranks; -1: it cannot be told.
+  std::int64_t oom_kills = 0;
 };
 
 [[nodiscard]] EndKind classify(const GenerationEnd& end);
-/// "a rank was killed by SIGKILL", for people.
+/// "a rank was killed by SIGKILL", for people; with what is known of memory.
 [[nodiscard]] std::string describe_end(const GenerationEnd& end, const std::string& launcher);
+/// What a SIGKILL says of memory: ": out of memory (...)", ", possibly out of memory (...)", or nothing.
+[[nodiscard]] std::string describe_oom(std::int64_t oom_kills);
 /// "SIGKILL", or "signal 64".
 [[nodiscard]] std::string signal_name(int signal);
 

@@ -38,10 +38,12 @@ class Generation {
 
  private:
   void set_deadline(std::chrono::duration<double> limit);
+  [[nodiscard]] std::int64_t oom_kills_since_start() const;
 
   Launcher launcher_;
   HostList hosts_;
   std::string error_file_;
+  std::int64_t oom_kills_before_;
   std::unique_ptr<ChildProcess> child_;
   std::optional<Clock::time_point> deadline_;
   bool resize_ = false;

@@ -2,9 +2,11 @@
 #include "app/planning/predict.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "app/build/build_model.h"
 #include "app/build/config_checks.h"
+#include "app/build/memory_prediction.h"
 #include "layers/base/error.h"
 
 namespace convoy {
@@ -65,6 +67,12 @@ std::vector<ScheduleChoice> schedule_choices(int stages, int microbatches) {
 
 }  // namespace
 
+void set_memory(Prediction& prediction, std::vector<double> bytes) {
+  prediction.timeline.peak_bytes = std::move(bytes);
+  const std::vector<double>& peaks = prediction.timeline.peak_bytes;
+  prediction.peak_bytes = *std::max_element(peaks.begin(), peaks.end());
+}
+
 Prediction predict(Layout layout, const Config& config, const MachineModel& machine, std::int64_t global_batch) {
   const std::int64_t samples = layout.microbatch(global_batch);
   const double slots = config.optimizer.slots();
@@ -77,13 +85,30 @@ Prediction predict(Layout layout, const Config& config, const MachineModel& mach
   const CostModel model = cost_model(prediction.layout, machine, slots);
   prediction.timeline = simulate(prediction.layout.schedule, model);
   prediction.seconds = prediction.timeline.seconds;
-  const std::vector<double>& peaks = prediction.timeline.peak_bytes;
-  prediction.peak_bytes = *std::max_element(peaks.begin(), peaks.end());
+  set_memory(prediction, prediction.timeline.peak_bytes);
   return prediction;
 }
 
+LayoutMemory rehearsed_memory(const Config& config, const Dataset& data, const DeviceChoice& device,
+                              double host_bytes) {
+  const DataShape shape = data_shape(config, data);
+  return [&config, &device, shape, host_bytes](const Layout& layout, std::int64_t global_batch) {
+    Config planned = config;
+    planned.train.global_batch_size = global_batch;
+    planned.parallel.mode = layout.mesh.stages() > 1 ? ParallelMode::kPipeline : ParallelMode::kData;
+    std::vector<double> bytes;
+    for (int stage = 0; stage < layout.mesh.stages(); ++stage) {
+      const int rank = layout.mesh.world_rank(0, stage);  // replica 0 writes checkpoints
+      const MemoryPrediction p =
+          predict_memory({planned, layout, rank, shape, std::nullopt, RunPurpose::kTraining, device});
+      bytes.push_back(device.on_gpu() ? p.tensors : host_bytes + p.tensors - p.untouched + p.host());
+    }
+    return bytes;
+  };
+}
+
 std::vector<Prediction> best_layouts(const Config& config, const MachineModel& machine, int ranks,
-                                     std::int64_t global_batch, int top) {
+                                     std::int64_t global_batch, int top, const LayoutMemory& memory) {
   std::vector<Prediction> found;
   const int units = static_cast<int>(machine.sizes.front().units.size());
   for (int stages = 1; stages <= std::min(ranks, units); ++stages) {
@@ -100,7 +125,7 @@ std::vector<Prediction> best_layouts(const Config& config, const MachineModel& m
         layout.schedule = make_schedule(choice.name, choice.stages, choice.microbatches, choice.chunks);
         try {
           Prediction prediction = predict(std::move(layout), config, machine, global_batch);
-          if (machine.memory_bytes > 0 && prediction.peak_bytes > machine.memory_bytes) continue;
+          if (!memory && machine.memory_bytes > 0 && prediction.peak_bytes > machine.memory_bytes) continue;
           found.push_back(std::move(prediction));
         } catch (const Error& error) {
           if (error.code() != ExitCode::kUsage) throw;  // else: no cut fits in memory
@@ -108,12 +133,22 @@ std::vector<Prediction> best_layouts(const Config& config, const MachineModel& m
       }
     }
   }
+  std::stable_sort(found.begin(), found.end(),
+                   [](const Prediction& a, const Prediction& b) { return a.seconds < b.seconds; });
+  if (memory) {  // as many as are asked for: a rehearsal takes a good part of a second
+    std::vector<Prediction> fitting;
+    for (Prediction& prediction : found) {
+      if (static_cast<int>(fitting.size()) == top) break;
+      set_memory(prediction, memory(prediction.layout, global_batch));
+      if (machine.memory_bytes > 0 && prediction.peak_bytes > machine.memory_bytes) continue;
+      fitting.push_back(std::move(prediction));
+    }
+    found = std::move(fitting);
+  }
   if (found.empty()) {
     fail_usage("--ranks: no layout of {} ranks suits a batch of {} and {} units within {:.3g} GB a rank", ranks,
                global_batch, units, machine.memory_bytes / 1e9);
   }
-  std::stable_sort(found.begin(), found.end(),
-                   [](const Prediction& a, const Prediction& b) { return a.seconds < b.seconds; });
   if (static_cast<int>(found.size()) > top) found.resize(static_cast<std::size_t>(top));
   return found;
 }

@@ -3,7 +3,7 @@
 // Predicts layouts with the simulator and ranks them. Pure functions of config, units and machine model.
 #pragma once
 
-#include <optional>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -23,13 +23,24 @@ struct Prediction {
   [[nodiscard]] double bubble() const { return timeline.bubble() / seconds; }
 };
 
+/// Sets the peaks by stage.
+void set_memory(Prediction& prediction, std::vector<double> bytes);
+
 /// One layout, cut by the machine's costs (or as the config says, when `units` are given and it names them).
 [[nodiscard]] Prediction predict(Layout layout, const Config& config, const MachineModel& machine,
                                  std::int64_t global_batch);
 
+/// Bytes that a rank of each stage of a layout needs for a batch of that size.
+using LayoutMemory = std::function<std::vector<double>(const Layout& layout, std::int64_t global_batch)>;
+/// By rehearsal (app/build/memory_prediction.h), for a config, data and device that outlive it. host_bytes: what a
+/// process has before.
+[[nodiscard]] LayoutMemory rehearsed_memory(const Config& config, const Dataset& data, const DeviceChoice& device,
+                                            double host_bytes);
+
 /// The best `top` layouts for that many ranks: every number of stages, schedule and number of microbatches that suits
-/// the batch and the model and fits in memory; the fastest first. Throws a usage Error when there is none.
+/// the batch and the model and fits in memory; the fastest first. memory: checks them, in place of the sum of
+/// parameters and caches. Throws a usage Error when there is none.
 [[nodiscard]] std::vector<Prediction> best_layouts(const Config& config, const MachineModel& machine, int ranks,
-                                                   std::int64_t global_batch, int top);
+                                                   std::int64_t global_batch, int top, const LayoutMemory& memory = {});
 
 }  // namespace convoy

@@ -15,6 +15,11 @@ namespace convoy {
 
 namespace {
 
+constexpr int kSlots = 4;  // one in use, the others ready or being filled
+
+// Samples of the largest step.
+std::int64_t slot_capacity(const LoaderOptions& o) { return (o.global_batch + o.replicas - 1) / o.replicas; }
+
 LoaderOptions checked(const LoaderOptions& o, const Dataset& dataset, const Sampler& sampler) {
   if (o.global_batch < 1) fail_usage("loader: a global batch of {} samples", o.global_batch);
   if (o.threads < 1) fail_usage("loader: {} threads (at least 1)", o.threads);
@@ -32,6 +37,14 @@ std::size_t bytes_of(const Dataset& dataset, const Shape& sample) {
 }
 
 }  // namespace
+
+std::int64_t loader_bytes(const Shape& sample, DType dtype, std::int64_t target_size, const LoaderOptions& options) {
+  const std::int64_t input = sample.size() * static_cast<std::int64_t>(dtype_size(dtype));
+  const std::int64_t target = target_size > 0 ? target_size * std::int64_t{sizeof(float)} : sizeof(std::int64_t);
+  return kSlots * slot_capacity(options) * ((options.inputs ? input : 0) + (options.targets ? target : 0));
+}
+
+Loader::Slot& Loader::slot_of(std::int64_t number) { return slots_[static_cast<std::size_t>(number % kSlots)]; }
 
 Loader::Loader(const Dataset& dataset, const Sampler& sampler, const LoaderOptions& options)
     : dataset_(dataset),
@@ -73,7 +86,7 @@ Loader::~Loader() {
 }
 
 void Loader::allocate_slots() {
-  const std::int64_t capacity = (plan_.global_batch + options_.replicas - 1) / options_.replicas;
+  const std::int64_t capacity = slot_capacity(options_);
   chunk_ = std::max<std::int64_t>(1, capacity / (4 * options_.threads));
   slots_.resize(kSlots);
   for (auto& slot : slots_) {

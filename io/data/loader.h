@@ -46,6 +46,10 @@ struct LoaderStep {
   double wait_seconds = 0;          ///< that next() had to wait for the data
 };
 
+/// Bytes of the buffers of a Loader with these options.
+[[nodiscard]] std::int64_t loader_bytes(const Shape& sample, DType dtype, std::int64_t target_size,
+                                        const LoaderOptions& options);
+
 class Loader {
  public:
   /// `dataset` must outlive the loader.
@@ -60,8 +64,6 @@ class Loader {
   const LoaderStep& next();
 
  private:
-  static constexpr int kSlots = 4;  // one in use, the others ready or being filled
-
   struct FreeAligned {
     void operator()(std::byte* memory) const noexcept { ::operator delete (memory, std::align_val_t{64}); }
   };
@@ -84,7 +86,7 @@ class Loader {
     }
   };
 
-  Slot& slot_of(std::int64_t number) { return slots_[static_cast<std::size_t>(number % kSlots)]; }
+  Slot& slot_of(std::int64_t number);
   void allocate_slots();
   [[nodiscard]] bool can_take() const;
   void open_step();

@@ -78,7 +78,7 @@ void transpose_inner(const T* from, T* to, std::int64_t samples, std::int64_t a,
 
 // `image` is the shape [N, C, H, W] of either x or y.
 void transpose_image(const Tensor& x, const Tensor& y, const Shape& image, bool to_channels_first) {
-  if (y.size() == 0) return;
+  if (y.size() == 0 || rehearsing()) return;
   const std::int64_t channels = image[1], pixels = image[2] * image[3];
   const std::int64_t a = to_channels_first ? pixels : channels, b = to_channels_first ? channels : pixels;
   dispatch_activation(x.dtype(), [&](auto type) {
@@ -175,6 +175,7 @@ void OnednnBackend::run(const ops::Scale& op) {
 }
 
 bool OnednnBackend::all_finite(const Tensor& x) {
+  if (rehearsing()) return true;
   const float* values = x.data<float>();
   return std::all_of(values, values + x.size(), [](float value) { return std::isfinite(value); });
 }

@@ -6,6 +6,8 @@
 // Invariant: equal inputs, shapes and thread count give equal bits.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -53,8 +55,17 @@ class OnednnBackend final : public Backend {
 
   class HostMemory final : public RawMemory {
    public:
+    HostMemory();
+    ~HostMemory() override;
+    HostMemory(const HostMemory&) = delete;
+    HostMemory& operator=(const HostMemory&) = delete;
     void* allocate(std::size_t bytes) override;
     void release(void* data) noexcept override;
+
+   private:
+    bool reserves_;                          // made in a rehearsal
+    std::map<void*, std::size_t> reserved_;  // blocks that are no memory: bytes of address space, or 0
+    std::uintptr_t next_address_ = 4096;
   };
 
   int threads_;

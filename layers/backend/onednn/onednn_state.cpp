@@ -5,6 +5,7 @@
 
 #include "layers/backend/onednn/dnnl_compat.h"
 #include "layers/base/error.h"
+#include "layers/base/rehearsal.h"
 
 namespace convoy {
 
@@ -51,6 +52,7 @@ Tensor tensor_of(Backend& backend, const dnnl::memory::desc& md) {
 
 void reorder(OnednnState& state, const dnnl::memory::desc& from_md, void* from, const dnnl::memory::desc& to_md,
              void* to) {
+  if (rehearsing()) return;
   dnnl::memory source(from_md, state.engine, from);
   dnnl::memory destination(to_md, state.engine, to);
   dnnl::reorder(source, destination).execute(state.stream, source, destination);
@@ -59,6 +61,7 @@ void reorder(OnednnState& state, const dnnl::memory::desc& from_md, void* from, 
 
 void reorder_backward(OnednnState& state, const OnednnWeightLayout& layout, void* compute,
                       const dnnl::memory::desc& to_md, void* to) {
+  if (rehearsing()) return;
   if (!layout.rotated) {
     reorder(state, layout.compute, compute, to_md, to);
     return;

@@ -3,6 +3,7 @@
 
 #include "layers/backend/onednn/dnnl_compat.h"
 #include "layers/backend/onednn/onednn_state.h"
+#include "layers/base/rehearsal.h"
 
 namespace convoy {
 
@@ -51,6 +52,7 @@ void run_primitive(OnednnState& state, Backend& backend, BoundPrimitive& bound,
     scratchpad = backend.tensor({static_cast<std::int64_t>(bound.scratchpad_bytes)}, DType::kU8);
     bound.arguments.at(DNNL_ARG_SCRATCHPAD).set_data_handle(scratchpad.raw());
   }
+  if (rehearsing()) return;
   bound.primitive.execute(state.stream, bound.arguments);
   state.stream.wait();
 }

@@ -118,6 +118,11 @@ TEST_CASE("how generations end") {
   CHECK(kind(128 + SIGUSR2, 0, "", SIGUSR2) == EndKind::kStopped);
   CHECK(describe_end({{137, 0}, "", false, 0}, "mpirun") == "a rank was killed by SIGKILL");
   CHECK(describe_end({{137, 9}, "", false, 0}, "srun") == "srun was killed by SIGKILL");
+  CHECK(describe_end({{137, 0}, "", false, 0, 1}, "mpirun") ==
+        "a rank was killed by SIGKILL: out of memory, says the kernel (docs/errors/out_of_memory.md)");
+  CHECK(describe_end({{137, 0}, "", false, 0, -1}, "mpirun") ==
+        "a rank was killed by SIGKILL, possibly out of memory (docs/errors/out_of_memory.md)");
+  CHECK(describe_end({{143, 0}, "", false, 0, 1}, "mpirun") == "a rank was killed by SIGTERM");
   CHECK(describe_end({{139, 0}, "", false, 0}, "mpirun") == "a rank crashed with SIGSEGV");
   CHECK(describe_end({{255, 0}, "", false, 0}, "mpirun") == "mpirun ended with exit code 255");
   CHECK(describe_end({{1, 0}, "no space", false, 0}, "mpirun") == "exit code 1: no space");

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/build/memory_prediction.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "app/build/build_backend.h"
+#include "app/build/build_model.h"
+#include "app/build/build_run.h"
+#include "layers/base/rehearsal.h"
+#include "layers/optim/optimizer.h"
+#include "parallel/comm/rehearsal_communicator.h"
+#include "parallel/comm/statistics_reducer.h"
+
+namespace convoy {
+
+namespace {
+
+constexpr double kMib = 1 << 20;
+constexpr int kSteps = 3;           // after two the pool has every block that steps need
+constexpr int kWrittenCopies = 2;   // of the state: as tensors, and as the image of the file
+constexpr int kCopiesInFlight = 3;  // one more while the checkpoint before is still being written
+
+Shape batch_shape(const Shape& sample, std::int64_t samples) {
+  return sample.rank() == 3 ? Shape{samples, sample[0], sample[1], sample[2]} : Shape{samples, sample[0]};
+}
+
+// As many batches as a step has. Nothing reads what they point to.
+std::vector<Batch> batches_of(const DataShape& data, std::int64_t samples, int count) {
+  static constexpr std::int64_t kLabel = 0;
+  static constexpr float kTarget = 0;
+  Batch batch;
+  batch.samples = samples;
+  batch.input_shape = batch_shape(data.sample, samples);
+  batch.input_dtype = data.dtype;
+  batch.inputs = &kLabel;
+  batch.labels = data.target_size == 0 ? &kLabel : nullptr;
+  batch.targets = data.target_size == 0 ? nullptr : &kTarget;
+  batch.target_size = data.target_size;
+  return std::vector<Batch>(static_cast<std::size_t>(count), batch);
+}
+
+double tensor_bytes(const std::vector<TensorEntry>& entries) {
+  double bytes = 0;
+  for (const TensorEntry& entry : entries) {
+    bytes += static_cast<double>(entry.shape.size()) * static_cast<double>(dtype_size(entry.dtype));
+  }
+  return bytes;
+}
+
+// The model's tensors, and a tensor as large as each parameter for each slot.
+double state_bytes(const std::vector<UnitInfo>& units, double slots) {
+  double bytes = 0;
+  for (const UnitInfo& unit : units) {
+    bytes += tensor_bytes(unit.manifest) + slots * 4.0 * static_cast<double>(unit.parameters());
+  }
+  return bytes;
+}
+
+double checkpoint_bytes(const MemoryRequest& request, const std::vector<UnitInfo>& units) {
+  if (request.purpose != RunPurpose::kTraining) return 0;
+  const Mesh& mesh = request.layout.mesh;
+  const double slots = request.config.optimizer.slots();
+  if (request.rank == 0) {
+    return state_bytes(units, slots) * (request.config.checkpoint.async ? kCopiesInFlight : kWrittenCopies);
+  }
+  if (mesh.replica(request.rank) != 0) return 0;
+  std::vector<UnitInfo> own;
+  for (const UnitRange& range :
+       stage_chunks(request.layout.schedule, request.layout.partition, mesh.stage(request.rank))) {
+    own.insert(own.end(), units.begin() + range.first, units.begin() + range.end);
+  }
+  return state_bytes(own, slots);
+}
+
+// MPI adds gradients up in a buffer of its own: scatter's root all of them, replicas on several nodes a bucket.
+double communication_bytes(const MemoryRequest& r, double gradients) {
+  if (r.device.on_gpu() || r.layout.mesh.replicas() == 1) return 0;
+  if (r.config.parallel.mode == ParallelMode::kScatter) return r.rank == 0 ? gradients : 0;
+  return r.shares_gradients ? 0 : std::min(gradients, r.config.parallel.bucket_mb * kMib);
+}
+
+// Freed blocks of this size go back to the C library and not to the system (mallopt(3): DEFAULT_MMAP_THRESHOLD_MAX).
+double start_bytes(const ParameterStore& store) {
+  double largest = 0;
+  for (const auto& parameter : store.parameters()) {
+    largest = std::max(largest, sizeof(float) * static_cast<double>(parameter->layout->elements()));
+  }
+  return largest < 32 * kMib ? largest : 0;
+}
+
+double loaders_bytes(const MemoryRequest& r) {
+  const int stage = r.layout.mesh.stage(r.rank), replica = r.layout.mesh.replica(r.rank);
+  const auto bytes = [&](const DataShape& data, bool evaluation) {
+    const LoaderOptions options =
+        loader_options(r.config, r.layout, replica, stage, r.device.loader_threads, evaluation);
+    return static_cast<double>(loader_bytes(data.sample, data.dtype, data.target_size, options));
+  };
+  double sum = r.purpose == RunPurpose::kEvaluation ? 0 : bytes(r.train, false);
+  if (r.validation && r.purpose != RunPurpose::kTiming) sum += bytes(*r.validation, true);
+  return sum;
+}
+
+// A block for the flat gradients that belongs to no pool.
+struct SharedBlock {
+  Block block{};
+  Tensor tensor(const Shape& shape) {
+    block.data = this;
+    block.bytes = static_cast<std::size_t>(shape.size()) * sizeof(float);
+    block.references = 2;  // one of them here: it is never given back
+    return {&block, shape, DType::kF32};
+  }
+};
+
+}  // namespace
+
+DataShape data_shape(const Config& config, const Dataset& data) {
+  return {data.sample_shape(), data.input_dtype(), data.target_size(), output_size(config, data)};
+}
+
+MemoryPrediction predict_memory(const MemoryRequest& request) {
+  const Config& c = request.config;
+  const Layout& layout = request.layout;
+  const Mesh& mesh = layout.mesh;
+  const int stage = mesh.stage(request.rank), replica = mesh.replica(request.rank);
+  const bool scatters = c.parallel.mode == ParallelMode::kScatter;
+  const std::int64_t samples = layout.microbatch(c.train.global_batch_size);
+  MemoryPrediction prediction;
+
+  const Rehearsal rehearsal;
+  RehearsalCommunicator stages(stage, mesh.stages()), replicas(replica, mesh.replicas());
+  CommunicatorStatisticsReducer reducer(replicas);
+  SharedBlock shared;
+  const auto backend = rehearsal_backend(c, request.device);
+  Model model(*backend, build_units(c, request.train.outputs), batch_shape(request.train.sample, samples), c.run.seed,
+              c.parallel.sync_batch_norm && mesh.replicas() > 1 ? &reducer : nullptr,
+              stage_chunks(layout.schedule, layout.partition, stage));
+  if (request.shares_gradients && !scatters && mesh.replicas() > 1 && model.parameters().learned_values().size() > 0) {
+    model.parameters().place_gradients(shared.tensor(model.parameters().learned_values().shape()));
+    prediction.gradients = static_cast<double>(model.parameters().gradients().bytes());
+  }
+  const auto gradients = static_cast<double>(model.parameters().gradients().bytes());
+  const auto held = static_cast<double>(backend->pool().bytes_held());
+  const auto optimizer = make_optimizer(c.optimizer.update, *backend, model.parameters());
+  if (const auto slots = static_cast<double>(optimizer->slots().size()); slots > 0) {
+    const double buffers = slots + (prediction.gradients > 0 ? 1 : 2);  // slots, values, gradients
+    prediction.untouched = buffers * ((static_cast<double>(backend->pool().bytes_held()) - held) / slots - gradients);
+  }
+  LossScaler scaler(false);
+  const auto runner =
+      make_runner(c, layout, {stage, mesh.stages() > 1 ? &stages : nullptr, &replicas}, model, *optimizer, scaler, {});
+  const auto train = [&] {
+    const std::vector<Batch> batches = scatters ? batches_of(request.train, c.train.global_batch_size, 1)
+                                                : batches_of(request.train, samples, layout.schedule.microbatches);
+    static_cast<void>(runner->train_step(batches, c.train.global_batch_size, 0, 0, {}));
+  };
+  if (request.purpose != RunPurpose::kEvaluation) {
+    for (int step = 0; step < kSteps; ++step) train();
+  }
+  if (request.purpose != RunPurpose::kTiming && request.validation) {
+    static_cast<void>(runner->evaluate(batches_of(*request.validation, samples, layout.schedule.microbatches)));
+    if (request.purpose == RunPurpose::kTraining) train();
+  }
+  prediction.tensors = static_cast<double>(backend->pool().peak_bytes());
+  prediction.communication = communication_bytes(request, gradients);
+  prediction.start = start_bytes(model.parameters());
+  prediction.loader = loaders_bytes(request);
+  prediction.checkpoint = checkpoint_bytes(request, model.units());
+  return prediction;
+}
+
+double predict_measuring(const MemoryRequest& request) {
+  const Rehearsal rehearsal;
+  const auto backend = rehearsal_backend(request.config, request.device);
+  const std::int64_t samples = request.layout.microbatch(request.config.train.global_batch_size);
+  const Shape input = batch_shape(request.train.sample, samples);
+  const auto infos = describe_units(*backend, build_units(request.config, request.train.outputs), input);
+  std::vector<Unit> units = build_units(request.config, request.train.outputs);
+  std::vector<Candidate> candidates;
+  for (auto i = static_cast<std::size_t>(request.rank); i < units.size();
+       i += static_cast<std::size_t>(request.layout.mesh.ranks())) {
+    candidates.push_back(candidate(std::move(units[i]), infos, i));
+  }
+  static_cast<void>(measure_units(*backend, std::move(candidates)));
+  return static_cast<double>(backend->pool().peak_bytes());
+}
+
+}  // namespace convoy
