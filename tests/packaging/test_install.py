@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from programs import BUILD, MPI_AS_ROOT, ROOT
+from programs import BUILD, MPI_ENVIRONMENT, ROOT
 
 CONFIGS = os.path.join(ROOT, "app", "configs")
 
@@ -32,7 +32,7 @@ def convoy(prefix):
 
     def run(*words, status=0):
         result = subprocess.run(["convoy", *map(str, words)], capture_output=True, text=True, timeout=120,
-                                env={**os.environ, **MPI_AS_ROOT, "PATH": path})
+                                env={**os.environ, **MPI_ENVIRONMENT, "PATH": path})
         assert result.returncode == status, result.stdout + result.stderr
         return result
 
@@ -149,7 +149,7 @@ def test_batch_scripts_start_the_program_on_path(prefix, name):
     script = prefix / "share/convoy/slurm" / f"{name}.sbatch"
     if name != "elastic":  # convoy launch needs more of Slurm: that its script asks for the program is seen below
         result = subprocess.run(["bash", script, "toy"], capture_output=True, text=True, timeout=120,
-                                env={**os.environ, **MPI_AS_ROOT, **slurm, "PATH": path})
+                                env={**os.environ, **MPI_ENVIRONMENT, **slurm, "PATH": path})
         assert result.returncode == 0, result.stdout + result.stderr
         assert "finished after step 100" in result.stdout
     result = subprocess.run(["bash", script, "toy"], capture_output=True, text=True, timeout=60,
