@@ -137,13 +137,13 @@ class Soak:
         """The training's processes by kind: mpirun and ranks; those of the launch that runs now, or of all launches."""
         found = {"rank": [], "mpirun": []}
         parents = {}  # of all processes
-        for entry in os.listdir("/proc"):
+        for entry in filter(str.isdigit, os.listdir("/proc")):
             try:
                 with open(f"/proc/{entry}/cmdline", "rb") as file:
                     words = file.read().decode(errors="replace").split("\0")
                 with open(f"/proc/{entry}/stat") as file:
                     parent = int(file.read().rsplit(")", 1)[1].split()[1])
-            except (OSError, ValueError):
+            except OSError:
                 continue
             parents[int(entry)] = parent
             if f"run.dir={self.folder}" in words and words[1] == "train":
