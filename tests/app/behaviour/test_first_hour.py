@@ -218,7 +218,7 @@ MISTAKES = {
     "kernel": (["train", "layers.toml"],
                "layers.toml:7:15: model.layers[0] conv2d: kernel_size 20 is larger than its input of 15x15 (larger "
                "images, or a smaller kernel or stem)"),
-    "ignored": (["train", "net.toml", "--set", "optimizer.momentum=0.9"],
+    "ignored": (["train", "net.toml", "--set", "optimizer.momentum=0.8"],
                 "--set: optimizer.momentum: is ignored with optimizer.name = \"adamw\" (it belongs to sgd, lars)"),
     "value": (["train", "net.toml", "--set", "optimizer.lr=fast"],
               "--set: optimizer.lr: is a string (must be a number above 0)"),
