@@ -1,17 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Sourced by the scripts that try something on a bare Debian 12 in a folder. Needs root, debootstrap and unshare. Mirror,
+# Sourced by the scripts that try something on a bare Debian in a folder. Needs root, debootstrap and unshare. Mirror,
 # name service, certificates and proxy are those of this machine.
 
-# make_bare_debian FOLDER [PACKAGE,...]: a minimal Debian 12 with these packages, unless it is there already.
+# The first Debian mirror that this machine itself uses; empty if it uses none.
+debian_mirror() {
+  apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -m1 '/debian/\?$' || true
+}
+
+# make_bare_debian FOLDER [PACKAGE,... [RELEASE]]: a minimal Debian (RELEASE: bookworm) with these packages, unless it is
+# there already.
 make_bare_debian() {
-  local root=$1 mirror
-  # The first Debian mirror that the host itself uses.
-  mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -m1 '/debian/\?$' || true)
+  local root=$1 release=${3:-bookworm} mirror
+  mirror=$(debian_mirror)
   if [[ ! -e "$root/bin/bash" ]]; then
-    debootstrap --variant=minbase --include="ca-certificates${2:+,$2}" bookworm "$root" ${mirror:+"$mirror"}
+    debootstrap --variant=minbase --include="ca-certificates${2:+,$2}" "$release" "$root" ${mirror:+"$mirror"}
   fi
-  if [[ -n "$mirror" ]]; then echo "deb $mirror bookworm main" >"$root/etc/apt/sources.list"; fi
+  if [[ -n "$mirror" ]]; then echo "deb $mirror $release main" >"$root/etc/apt/sources.list"; fi
   cp -L /etc/resolv.conf /etc/hosts "$root/etc/"
   mkdir -p "$root/etc/ssl/certs"
   cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/ca-certificates.crt"  # a proxy of the host may have its own
@@ -33,6 +38,6 @@ in_bare_debian() {
     mount --rbind /sys "$root/sys"
     exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM=dumb LC_ALL=C.UTF-8 \
       PIP_CERT=/etc/ssl/certs/ca-certificates.crt ${http_proxy:+http_proxy="$http_proxy"} \
-      ${https_proxy:+https_proxy="$https_proxy"} ${CONVOY_BUILD_JOBS:+CONVOY_BUILD_JOBS="$CONVOY_BUILD_JOBS"} \
+      ${https_proxy:+https_proxy="$https_proxy"} ${CONVOY_MPI:+CONVOY_MPI="$CONVOY_MPI"} ${CXX:+CXX="$CXX"} ${CONVOY_BUILD_JOBS:+CONVOY_BUILD_JOBS="$CONVOY_BUILD_JOBS"} \
       chroot "$root" bash -c "cd /root/convoy 2>/dev/null || cd /root; exec \"\$@\"" bash "$@"' bash "$root" "$@"
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installs what convoy needs on Debian 12, Ubuntu 22.04 and Ubuntu 24.04, and only what is missing: when all is there
+# Installs what convoy needs on Debian 12 and 13, and only what is missing: when all is there
 # it asks dpkg once and ends. With --tests also what the tests and the lint checks need. With --cuda also the headers of
 # cuDNN's frontend, which no system has; CUDA itself comes from NVIDIA and is only looked for. Other systems: install
 # the packages below under their names there; nothing else here depends on apt.
@@ -20,6 +20,16 @@ python_packages=(tensorboard==2.12.3 protobuf==4.23.4 absl-py==1.4.0)
 # Headers alone; CMake looks for them in this folder, too.
 frontend_folder=build/cudnn-frontend
 frontend_package=nvidia-cudnn-frontend==1.32.0
+
+# CONVOY_MPI=mpich: MPICH in place of Open MPI.
+case "${CONVOY_MPI:-openmpi}" in
+  openmpi) ;;
+  mpich)
+    packages=("${packages[@]/#openmpi-bin/mpich}")
+    packages=("${packages[@]/#libopenmpi-dev/libmpich-dev}")
+    ;;
+  *) echo "install_deps: CONVOY_MPI is \"$CONVOY_MPI\" (openmpi or mpich)" >&2; exit 2 ;;
+esac
 
 with_tests=0 with_cuda=0
 usage="usage: scripts/install_deps.sh [--tests] [--cuda]"
@@ -65,7 +75,7 @@ apt_install() {  # apt_install required|optional PACKAGE...
   if ((${#absent[@]})); then
     echo "install_deps: apt has no package ${absent[*]} here" >&2
     if [[ "$kind" == required ]]; then
-      echo "install_deps: convoy cannot be built without it (on Ubuntu, enable the component: add-apt-repository universe)" >&2
+      echo "install_deps: convoy cannot be built without it" >&2
       exit 1
     fi
     echo "install_deps: the tests that need it will be skipped" >&2

@@ -9,6 +9,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/common.sh
+source scripts/bare_debian.sh
 
 usage="usage: scripts/test_aarch64.sh [FOLDER] [ctest's arguments]"
 case "${1:-}" in
@@ -16,7 +17,6 @@ case "${1:-}" in
   "" | -*) folder=${CONVOY_PLATFORMS:-${XDG_CACHE_HOME:-$HOME/.cache}/convoy/platforms}/arm64 ;;
   *) folder=$1; shift ;;
 esac
-mirror=${CONVOY_DEBIAN_MIRROR:-http://deb.debian.org/debian}
 
 skip() {
   echo "test_aarch64: skipped: $1"
@@ -67,7 +67,8 @@ if [[ "$(cat "$stamp" 2>/dev/null)" != "${wanted[*]}" ]]; then
   if [[ ! -e "$folder/bootstrapped" ]]; then
     rm -rf "$folder"
     mkdir -p "$folder"
-    debootstrap --arch=arm64 --variant=minbase --include=ca-certificates bookworm "$folder" "$mirror"
+    mirror=$(debian_mirror)
+    debootstrap --arch=arm64 --variant=minbase --include=ca-certificates bookworm "$folder" ${mirror:+"$mirror"}
     touch "$folder/bootstrapped"
   fi
   in_system apt-get update -q
