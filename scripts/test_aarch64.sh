@@ -82,5 +82,6 @@ folder=$(realpath "$folder")
 export CONVOY_SYSROOT=$folder QEMU_LD_PREFIX=$folder
 if ! grep -qxF "CONVOY_SYSROOT:PATH=$folder" build-aarch64/CMakeCache.txt 2>/dev/null; then rm -rf build-aarch64; fi
 build aarch64
+export OMP_WAIT_POLICY=passive  # threads that spin cost an emulated CPU the most
 allow_mpi_as_root
 exec ctest --preset aarch64 -L unit "$@"

@@ -108,13 +108,12 @@ std::vector<std::string_view> option_names() {
 template <class Visitor, class Choice>
 void visit_choice_name(Visitor& v, std::string_view key, Choice& choice, const Rule& rule, std::string_view help) {
   using Mutable = std::remove_const_t<Choice>;
-  const std::string before(choice_name(choice));
-  std::string name = before;
+  std::string name(choice_name(choice));
   Rule names = rule;
   names.names = kChoiceNames<Mutable>;
   v.key(key, name, names, help);
   if constexpr (!std::is_const_v<Choice>) {
-    if (name != before) choice = make_choice<Mutable>(name);
+    if (name != choice_name(choice)) choice = make_choice<Mutable>(name);
   }
 }
 

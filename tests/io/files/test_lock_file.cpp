@@ -105,7 +105,7 @@ TEST_CASE("a lock whose process has ended is taken over at once") {
   CHECK(attempt.poll());
 }
 
-TEST_CASE("a stopped owner on this machine keeps its lock") {
+TEST_CASE("a stopped owner on this machine keeps its lock" * doctest::test_suite("kernel")) {
   const TemporaryFolder folder;
   const std::string path = folder / "a.lock";
   const SharedMemory shared;
@@ -184,7 +184,7 @@ TEST_CASE("a lock in a folder that is not there is an Error") {
 }
 
 // Every racer becomes the owner once, dies without releasing, and so leaves a stale lock to the others.
-TEST_CASE("racers for stale locks: never two owners") {
+TEST_CASE("racers for stale locks: never two owners" * doctest::test_suite("kernel")) {
   const TemporaryFolder folder;
   const std::string path = folder / "a.lock";
   constexpr int kRounds = 40, kRacers = 6;

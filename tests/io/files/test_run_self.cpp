@@ -48,7 +48,7 @@ TEST_CASE("signals to all processes of a job do not end a child") {
   }
 }
 
-TEST_CASE("a child gets no more memory than its limit") {
+TEST_CASE("a child gets no more memory than its limit" * doctest::test_suite("kernel")) {
   exits_with(0, "map", "64");
   exits_with(1, "map", "512");
 }

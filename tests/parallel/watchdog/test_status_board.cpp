@@ -180,7 +180,7 @@ TEST_CASE("names of operations") {
   CHECK(OperationName{"send to rank 1", 0, "x", true, 1}.number_text() == "first contact");
 }
 
-TEST_CASE("the state of a process: asleep, stopped, gone, somebody else") {
+TEST_CASE("the state of a process: asleep, stopped, gone, somebody else" * doctest::test_suite("kernel")) {
   ProcessId process = own_process();
   CHECK(process.pid == getpid());
   CHECK(process_state(process) == ProcessState::kRunning);
