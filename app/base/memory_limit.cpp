@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
-#include <sstream>
 
 #include "layers/base/file_text.h"
 
@@ -27,56 +26,10 @@ std::optional<double> number_in(const std::string& path) {
   return static_cast<double>(value);
 }
 
-// One mount of cgroups: the part of the hierarchy that is seen, and where.
-struct Mount {
-  std::string point, top;
-};
+const char* limit_file(const Cgroup& group) { return group.v2 ? "/memory.max" : "/memory.limit_in_bytes"; }
 
-// mountinfo (proc_pid_mountinfo(5)): ID PARENT DEVICE ROOT POINT OPTIONS [TAGS...] - TYPE SOURCE SUPER_OPTIONS
-std::optional<Mount> cgroup_mount(const std::string& mountinfo, bool v2) {
-  std::istringstream lines(mountinfo);
-  for (std::string line; std::getline(lines, line);) {
-    std::istringstream words(line);
-    std::string skipped, word, type, source, options;
-    Mount mount;
-    words >> skipped >> skipped >> skipped >> mount.top >> mount.point;
-    while (words >> word && word != "-") {
-    }
-    words >> type >> source >> options;
-    const std::string listed = "," + options + ",";
-    if (v2 ? type == "cgroup2" : type == "cgroup" && listed.find(",memory,") != std::string::npos) return mount;
-  }
-  return std::nullopt;
-}
-
-// The path in the hierarchy, from /proc/self/cgroup: "0::/a/b", or "4:memory:/a/b" with version 1.
-std::optional<std::string> cgroup_path(const std::string& text, bool v2) {
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-    if (v2 ? controllers == ",," : controllers.find(",memory,") != std::string::npos) return line.substr(second + 1);
-  }
-  return std::nullopt;
-}
-
-// The group and those above it. Within a container the hierarchy may begin at a group of its own.
-std::vector<MemoryCgroup> groups_of(const std::string& root, const Mount& mount, std::string path, bool v2) {
-  if (mount.top != "/" && path.starts_with(mount.top)) path.erase(0, mount.top.size());
-  std::vector<MemoryCgroup> groups;
-  const char* limit = v2 ? "/memory.max" : "/memory.limit_in_bytes";
-  for (;;) {
-    while (path.ends_with('/')) path.pop_back();
-    const std::string folder = fmt::format("{}{}{}", root, mount.point, path);
-    if (file_text(folder + limit)) groups.push_back({folder, path.empty() ? "/" : path, v2});
-    if (path.empty()) return groups;
-    path.erase(path.find_last_of('/') == std::string::npos ? 0 : path.find_last_of('/'));
-  }
-}
-
-std::optional<double> free_in(const MemoryCgroup& group) {
-  const auto limit = number_in(group.folder + (group.v2 ? "/memory.max" : "/memory.limit_in_bytes"));
+std::optional<double> free_in(const Cgroup& group) {
+  const auto limit = number_in(group.folder + limit_file(group));
   if (!limit || *limit >= kUnlimited) return std::nullopt;
   const double used = number_in(group.folder + (group.v2 ? "/memory.current" : "/memory.usage_in_bytes")).value_or(0);
   const std::string stat = text_of(group.folder + "/memory.stat");
@@ -118,22 +71,17 @@ ProcessMemory process_memory(const std::string& root) {
   return {bytes("VmRSS"), bytes("VmSize"), bytes("VmData")};
 }
 
-std::vector<MemoryCgroup> memory_cgroups(const std::string& root) {
-  const std::string own = text_of(root + "/proc/self/cgroup"), mounts = text_of(root + "/proc/self/mountinfo");
-  std::vector<MemoryCgroup> all;
-  for (const bool v2 : {true, false}) {
-    const auto path = cgroup_path(own, v2);
-    const auto mount = cgroup_mount(mounts, v2);
-    if (!path || !mount) continue;
-    const std::vector<MemoryCgroup> groups = groups_of(root, *mount, *path, v2);
-    all.insert(all.end(), groups.begin(), groups.end());
-  }
-  return all;
+std::vector<Cgroup> memory_cgroups(const std::string& root) {
+  std::vector<Cgroup> groups =
+      cgroups_of("memory", [&root](const std::string& path) { return file_text(root + path); });
+  for (Cgroup& group : groups) group.folder = root + group.folder;
+  std::erase_if(groups, [](const Cgroup& group) { return !file_text(group.folder + limit_file(group)); });
+  return groups;
 }
 
 std::vector<HostMemoryLimit> memory_limits(const std::string& root) {
   std::vector<HostMemoryLimit> limits;
-  for (const MemoryCgroup& group : memory_cgroups(root)) {
+  for (const Cgroup& group : memory_cgroups(root)) {
     if (const auto free = free_in(group)) {
       limits.push_back({fmt::format("the memory limit of cgroup {}", group.path), "cgroup " + group.path, *free});
     }
@@ -150,13 +98,13 @@ std::vector<HostMemoryLimit> memory_limits(const std::string& root) {
   return limits;
 }
 
-std::int64_t oom_kills(const MemoryCgroup& group) {
+std::int64_t oom_kills(const Cgroup& group) {
   const std::string text = text_of(group.folder + (group.v2 ? "/memory.events" : "/memory.oom_control"));
   return static_cast<std::int64_t>(keyed_number(text, "oom_kill"));
 }
 
 std::int64_t oom_kills(const std::string& root) {
-  const std::vector<MemoryCgroup> groups = memory_cgroups(root);
+  const std::vector<Cgroup> groups = memory_cgroups(root);
   return groups.empty() ? -1 : oom_kills(groups.front());
 }
 

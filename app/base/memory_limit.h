@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "layers/base/cgroups.h"
+
 namespace convoy {
 
 struct HostMemoryLimit {
@@ -28,17 +30,12 @@ struct ProcessMemory {
 /// RLIMIT_DATA. Swap is not memory.
 [[nodiscard]] std::vector<HostMemoryLimit> memory_limits(const std::string& root = "");
 
-/// The folders of this process's memory cgroup and of the groups above it, the lowest first. Both versions.
-struct MemoryCgroup {
-  std::string folder;  ///< with `root`
-  std::string path;    ///< below the mount point, "/" at the top
-  bool v2 = true;
-};
-[[nodiscard]] std::vector<MemoryCgroup> memory_cgroups(const std::string& root = "");
+/// This process's memory cgroup and the groups above it that can have limits, the lowest first. Folders with `root`.
+[[nodiscard]] std::vector<Cgroup> memory_cgroups(const std::string& root = "");
 
 /// How many processes the kernel has killed for memory in a cgroup (with version 2 also below it), or in that of this
 /// process; -1 where it cannot be told.
-[[nodiscard]] std::int64_t oom_kills(const MemoryCgroup& group);
+[[nodiscard]] std::int64_t oom_kills(const Cgroup& group);
 [[nodiscard]] std::int64_t oom_kills(const std::string& root = "");
 
 /// The number behind `key` in lines "KEY NUMBER" (memory.stat) or "KEY: NUMBER kB" (meminfo, in bytes then); -1: none.

@@ -4,12 +4,14 @@
 // Starts no MPI: it reads the variables that launchers set, so that it also works where MPI cannot start.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <sstream>
 
+#include "app/base/memory_limit.h"
 #include "app/base/version.h"
 #include "app/commands/commands.h"
 #include "app/commands/doctor_cpus.h"
@@ -17,6 +19,7 @@
 #include "io/hdf5/hdf5.h"
 #include "layers/backend/onednn/onednn_backend.h"
 #include "layers/base/error.h"
+#include "layers/base/file_text.h"
 #include "parallel/world/world.h"
 
 namespace convoy {
@@ -28,15 +31,6 @@ namespace fs = std::filesystem;
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
-}
-
-/// The number after `key` in a file of "key: number kB" lines, in bytes; 0 when it is not there.
-std::int64_t meminfo(const std::string& key) {
-  std::ifstream file("/proc/meminfo");
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with(key + ":")) return std::strtoll(line.c_str() + key.size() + 1, nullptr, 10) * 1024;
-  }
-  return 0;
 }
 
 void check_versions(Report& report) {
@@ -54,15 +48,14 @@ void check_cpu(Report& report) {
 
 void check_memory(Report& report) {
   const double gib = 1024.0 * 1024.0 * 1024.0;
-  const double total = static_cast<double>(meminfo("MemTotal")) / gib,
-               free = static_cast<double>(meminfo("MemAvailable")) / gib;
+  const std::string meminfo = file_text("/proc/meminfo").value_or("");
+  const auto in_gib = [&](const char* key) { return std::max(0.0, keyed_number(meminfo, key)) / gib; };
+  const double total = in_gib("MemTotal"), free = in_gib("MemAvailable");
   const std::string text = fmt::format("{:.1f} GiB free of {:.1f} GiB", free, total);
-  std::string limit;
-  std::ifstream("/sys/fs/cgroup/memory.max") >> limit;
-  const bool limited = !limit.empty() && limit != "max";
-  const double allowed = limited ? std::strtod(limit.c_str(), nullptr) / gib : total;
-  const std::string where = limited ? fmt::format("{}, this job may use {:.1f} GiB", text, allowed) : text;
-  if (std::min(free, allowed) < 2) {
+  double allowed = free;
+  for (const HostMemoryLimit& limit : memory_limits()) allowed = std::min(allowed, limit.free / gib);
+  const std::string where = allowed < free ? fmt::format("{}, this job may use {:.1f} GiB", text, allowed) : text;
+  if (allowed < 2) {
     report.warn("memory", where + ": ResNets at 224x224 may not fit; use a smaller train.global_batch_size");
   } else {
     report.ok("memory", where);

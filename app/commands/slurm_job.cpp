@@ -37,7 +37,7 @@ std::string job_id() {
 
 // A step of a job has a cgroup of its own, beside that of the script; that of the job counts for both (version 2).
 std::int64_t job_oom_kills() {
-  for (const MemoryCgroup& group : memory_cgroups()) {
+  for (const Cgroup& group : memory_cgroups()) {
     const std::string name = group.path.substr(group.path.rfind('/') + 1);
     if (group.v2 && name.starts_with("job_")) return oom_kills(group);
   }

@@ -7,8 +7,9 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
+
+#include "layers/base/cgroups.h"
 
 namespace convoy {
 
@@ -22,9 +23,9 @@ struct CpuQuota {
 /// The limit of this process.
 [[nodiscard]] CpuQuota cpu_quota();
 
-/// Where cpu_quota() looks, for tests: the content of a file (nothing: it is not there), and a number for a folder.
+/// Where cpu_quota() looks, for tests: files, and a number for a folder.
 struct CgroupFiles {
-  std::function<std::optional<std::string>(const std::string& path)> read;
+  FileReader read;
   std::function<std::uint64_t(const std::string& folder)> identify;
 };
 [[nodiscard]] CpuQuota cpu_quota(const CgroupFiles& files);
