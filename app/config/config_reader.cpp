@@ -44,24 +44,43 @@ std::vector<std::string_view> replaced_selectors(const ConfigSource& source) {
 
 using Keys = std::set<std::string, std::less<>>;
 
-/// A visitor that collects the keys of a file that mean something there, whatever their values are worth.
-class MeaningfulKeys {
+/// What visitors of a source share: the section that they are in.
+class SourceVisitor {
  public:
-  explicit MeaningfulKeys(const ConfigSource& source) : source_(source), values_(source, InputFiles::kTrust) {}
-
   void section(std::string_view name, std::string_view /*help*/) {
     prefix_ = name;
     table_ = source_.root()[name].as_table();
   }
+  /// What the field holds unless the file says otherwise.
   template <class T>
   void fallback(T& field, const std::type_identity_t<T>& value) {
     field = value;
   }
+
+ protected:
+  SourceVisitor(const ConfigSource& source, InputFiles files) : source_(source), values_(source, files) {}
+  /// The key's value; null when the source has none.
+  [[nodiscard]] const toml::node* find(std::string_view name) const {
+    return table_ == nullptr ? nullptr : table_->get(name);
+  }
+  [[nodiscard]] std::string path_of(std::string_view name) const { return fmt::format("{}.{}", prefix_, name); }
+
+  const ConfigSource& source_;
+  ValueReader values_;
+  std::string prefix_;                  ///< "section" or "model.layers[2]"
+  const toml::table* table_ = nullptr;  ///< null when the source has no such section
+};
+
+/// Collects the keys of a file that mean something there, whatever their values are worth.
+class MeaningfulKeys : public SourceVisitor {
+ public:
+  explicit MeaningfulKeys(const ConfigSource& source) : SourceVisitor(source, InputFiles::kTrust) {}
+
   template <class T>
   void key(std::string_view name, T& field, const Rule& rule, std::string_view /*help*/) {
-    const toml::node* node = table_ == nullptr ? nullptr : table_->get(name);
+    const toml::node* node = find(name);
     if (node == nullptr || !rule.applies) return;
-    const std::string path = fmt::format("{}.{}", prefix_, name);
+    const std::string path = path_of(name);
     keys.insert(path);
     try {
       values_.read(*node, field, rule, path);
@@ -71,39 +90,22 @@ class MeaningfulKeys {
   }
   template <class T>
   void tables(std::string_view name, std::vector<T>& /*items*/, const Rule& rule, std::string_view /*help*/) {
-    if (table_ != nullptr && table_->contains(name) && rule.applies) keys.insert(fmt::format("{}.{}", prefix_, name));
+    if (find(name) != nullptr && rule.applies) keys.insert(path_of(name));
   }
 
   Keys keys;
-
- private:
-  const ConfigSource& source_;
-  ValueReader values_;
-  std::string prefix_;
-  const toml::table* table_ = nullptr;
 };
 
-class Reader {
+class Reader : public SourceVisitor {
  public:
   /// meaningful: the keys that mean something in the file without the overrides; only of files with replaced selectors.
   Reader(const ConfigSource& source, InputFiles files, Keys meaningful, Config& config)
-      : source_(source), values_(source, files), meaningful_(std::move(meaningful)), config_(config) {}
-
-  void section(std::string_view name, std::string_view /*help*/) {
-    prefix_ = name;
-    table_ = source_.root()[name].as_table();
-  }
-
-  /// What the field holds unless the file says otherwise.
-  template <class T>
-  void fallback(T& field, const std::type_identity_t<T>& value) {
-    field = value;
-  }
+      : SourceVisitor(source, files), meaningful_(std::move(meaningful)), config_(config) {}
 
   template <class T>
   void key(std::string_view name, T& field, const Rule& rule, std::string_view /*help*/) {
-    const std::string path = fmt::format("{}.{}", prefix_, name);
-    const toml::node* node = table_ == nullptr ? nullptr : table_->get(name);
+    const std::string path = path_of(name);
+    const toml::node* node = find(name);
     if (node == nullptr) {
       if (rule.must_be_there && rule.applies) {
         values_.refuse(path, fmt::format("missing (must be {})", describe<T>(rule)));
@@ -121,9 +123,9 @@ class Reader {
   /// Each item is called by its index unless it says otherwise.
   template <class T>
   void tables(std::string_view name, std::vector<T>& items, const Rule& rule, std::string_view /*help*/) {
-    const toml::node* node = table_ == nullptr ? nullptr : table_->get(name);
+    const toml::node* node = find(name);
     if (node == nullptr) return;
-    const std::string path = fmt::format("{}.{}", prefix_, name);
+    const std::string path = path_of(name);
     const toml::array& list = *node->as_array();
     if (!rule.applies) {
       if (!list.empty()) set_aside(path, rule);
@@ -175,13 +177,9 @@ class Reader {
     set_aside_.push_back(path);
   }
 
-  const ConfigSource& source_;
-  ValueReader values_;
   Keys meaningful_;
   Config& config_;
   std::vector<std::string> set_aside_;
-  std::string prefix_;                  ///< "section" or "model.layers[2]"
-  const toml::table* table_ = nullptr;  ///< null when the file has no such section
 };
 
 }  // namespace
