@@ -94,11 +94,11 @@ Launcher choose_launcher(const std::string& word, bool slurm, const MpiLibrary& 
   }
   const std::string manager = word == "srun" || (word == "auto" && slurm) ? srun_manager(mpi.family) : "";
   if (word == "srun" || !manager.empty()) {
-    launcher.kind = LauncherKind::kSrun;
-    launcher.srun_manager = manager.empty() ? srun_managers(mpi.family).front() : manager;
-    if (capture({"srun", "--version"}, std::chrono::seconds(20)).status.code == 127) {
+    if (manager.empty() && capture({"srun", "--version"}, std::chrono::seconds(20)).status.code == 127) {
       fail_usage("launch: there is no srun in PATH (install it, or load its module)");
     }
+    launcher.kind = LauncherKind::kSrun;
+    launcher.srun_manager = manager.empty() ? srun_managers(mpi.family).front() : manager;
     return launcher;
   }
   launcher.mpirun = find_mpirun(mpi);
