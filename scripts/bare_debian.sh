@@ -3,6 +3,20 @@
 # Sourced by the scripts that try something on a bare Debian in a folder. Needs root, debootstrap and unshare. Mirror,
 # name service, certificates and proxy are those of this machine.
 
+# Where systems are kept between runs.
+platforms_folder() { echo "${CONVOY_PLATFORMS:-${XDG_CACHE_HOME:-$HOME/.cache}/convoy/platforms}"; }
+
+skip() {
+  echo "$(basename "$0" .sh): skipped: $1"
+  exit 77
+}
+
+# need_debootstrap: skips where no system can be made.
+need_debootstrap() {
+  [[ $(id -u) -eq 0 ]] || skip "not root, which debootstrap and chroot need"
+  command -v debootstrap >/dev/null || skip "there is no debootstrap (apt install debootstrap)"
+}
+
 # The first Debian mirror that this machine itself uses; empty if it uses none.
 debian_mirror() {
   apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -m1 '/debian/\?$' || true

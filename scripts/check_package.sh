@@ -18,9 +18,7 @@ while (($#)); do
     *) echo "check_package: unknown argument '$1' (usage: check_package.sh [--root FOLDER] [FILE.deb])" >&2; exit 2 ;;
   esac
 done
-skip() { echo "check_package: skipped, $1"; exit 77; }
-[[ $(id -u) -eq 0 ]] || skip "it needs root (chroot, mount)"
-command -v debootstrap >/dev/null || skip "it needs debootstrap (apt install debootstrap)"
+need_debootstrap
 
 if [[ -z "$package" ]]; then
   build package

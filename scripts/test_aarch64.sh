@@ -14,14 +14,9 @@ source scripts/bare_debian.sh
 usage="usage: scripts/test_aarch64.sh [FOLDER] [ctest's arguments]"
 case "${1:-}" in
   -h | --help) echo "$usage"; exit 0 ;;
-  "" | -*) folder=${CONVOY_PLATFORMS:-${XDG_CACHE_HOME:-$HOME/.cache}/convoy/platforms}/arm64 ;;
+  "" | -*) folder=$(platforms_folder)/arm64 ;;
   *) folder=$1; shift ;;
 esac
-
-skip() {
-  echo "test_aarch64: skipped: $1"
-  exit 77
-}
 
 # Arm programs start by themselves: the installation of packages into the system and tests that start programs need it.
 register_qemu() {
@@ -32,10 +27,10 @@ register_qemu() {
 }
 
 [[ $(uname -m) == x86_64 ]] || skip "this machine is no x86-64 (on Arm, run scripts/test.sh)"
-[[ $(id -u) -eq 0 ]] || skip "not root, which debootstrap and chroot need"
-for program in debootstrap qemu-aarch64-static aarch64-linux-gnu-g++; do
+need_debootstrap
+for program in qemu-aarch64-static aarch64-linux-gnu-g++; do
   command -v "$program" >/dev/null || [[ -x /usr/sbin/$program ]] ||
-    skip "there is no $program (apt install debootstrap qemu-user-static g++-aarch64-linux-gnu)"
+    skip "there is no $program (apt install qemu-user-static g++-aarch64-linux-gnu)"
 done
 register_qemu || skip "the kernel does not start Arm programs with qemu, and cannot be told to (binfmt_misc)"
 

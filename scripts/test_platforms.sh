@@ -12,7 +12,7 @@ source scripts/bare_debian.sh
 
 systems=(debian12-gcc debian12-clang debian12-mpich debian13-gcc debian13-clang aarch64)
 usage="usage: scripts/test_platforms.sh [--folder FOLDER] [--quick] [${systems[*]}]"
-folder=${CONVOY_PLATFORMS:-${XDG_CACHE_HOME:-$HOME/.cache}/convoy/platforms}
+folder=$(platforms_folder)
 tests=(scripts/test.sh --all --label-exclude '^lint$')
 wanted=()
 while (($#)); do
@@ -29,9 +29,7 @@ while (($#)); do
 done
 if ((${#wanted[@]})); then systems=("${wanted[@]}"); fi
 
-skip() { echo "test_platforms: skipped: $1"; exit 77; }
-[[ $(id -u) -eq 0 ]] || skip "not root, which debootstrap and chroot need"
-command -v debootstrap >/dev/null || skip "there is no debootstrap (apt install debootstrap)"
+need_debootstrap
 mkdir -p "$folder"
 
 # on_debian NAME: both README commands in a bare system; the committed tree is copied into it.

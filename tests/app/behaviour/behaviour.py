@@ -111,12 +111,7 @@ class Folder:
 
     def run(self, ranks, *arguments, timeout=60, **options):
         """The exit code, or None when it had to be killed; outputs are in self.stdout and self.stderr."""
-        process = self.start(ranks, *arguments, **options)
-        try:
-            code = process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            kill_tree(process)
-            code = None
+        code = wait_or_kill(self.start(ranks, *arguments, **options), timeout)
         self.read_outputs()
         return code
 
@@ -192,6 +187,15 @@ def kill_tree(process):
     deadline = time.time() + 10
     while any(os.path.exists(f"/proc/{pid}") and not zombie(pid) for pid in doomed) and time.time() < deadline:
         time.sleep(0.01)
+
+
+def wait_or_kill(process, seconds):
+    """The exit code; None when the process had to be killed, with all below it."""
+    try:
+        return process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        kill_tree(process)
+        return None
 
 
 def error_lines(text):

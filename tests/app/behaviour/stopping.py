@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of runs that stop share: waiting for a step and for the end."""
-import subprocess
 import time
 
 import pytest
 
-from behaviour import kill_tree, processes_in
+from behaviour import kill_tree, processes_in, wait_or_kill
 
 LONG = 100000  # steps: never reached
 STOPPED = 75   # exit code
@@ -24,11 +23,7 @@ def wait_for_step(folder, process, step, seconds=60):
 
 def ended(folder, process, code, seconds=30):
     """The run ends with `code`, or one of several, and leaves no process."""
-    try:
-        found = process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        kill_tree(process)
-        found = None
+    found = wait_or_kill(process, seconds)
     folder.read_outputs()
     assert found in (code if isinstance(code, tuple) else (code,)), f"exit code {found}\n{folder.stdout[-500:]}\n{folder.stderr[-1500:]}"
     deadline = time.time() + 5
