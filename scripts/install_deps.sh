@@ -14,12 +14,9 @@ packages=(g++ cmake ninja-build ccache git openmpi-bin libopenmpi-dev libhdf5-de
 test_packages=(python3 python3-pip python3-pytest python3-numpy python3-h5py python3-matplotlib python3-torch python3-torchvision clang-format clang-tidy
                slurm-wlm munge)
 test_packages+=(man-db zsh fish)  # man pages and completion
-# tensorboard has no Debian package. These versions import without TensorFlow and with the distribution's numpy.
 python_folder=build/python
-python_packages=(tensorboard==2.12.3 protobuf==4.23.4 absl-py==1.4.0)
 # Headers alone; CMake looks for them in this folder, too.
 frontend_folder=build/cudnn-frontend
-frontend_package=nvidia-cudnn-frontend==1.32.0
 
 # CONVOY_MPI=mpich: MPICH in place of Open MPI.
 case "${CONVOY_MPI:-openmpi}" in
@@ -86,6 +83,12 @@ apt_install() {  # apt_install required|optional PACKAGE...
   fi
 }
 
+# pip_install FILE FOLDER: wheels of scripts/requirements/FILE, whose hashes must be those in it.
+pip_install() {
+  /usr/bin/python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --no-deps --only-binary=:all: \
+    --require-hashes --requirement "scripts/requirements/$1" --target "$2"
+}
+
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
   echo "install_deps: this system has no apt; install the equivalents of: ${packages[*]}" >&2
   exit 1
@@ -101,12 +104,11 @@ if ((${#need[@]} + ${#need_tests[@]})); then
 fi
 
 if ((with_tests)); then
-  wanted="${python_packages[*]}"
+  wanted=$(sha256sum <scripts/requirements/tests.txt)
   if [[ "$(cat "$python_folder/.installed" 2>/dev/null)" != "$wanted" ]]; then
-    echo "install_deps: installing $wanted into $python_folder"
+    echo "install_deps: installing scripts/requirements/tests.txt into $python_folder"
     rm -rf "$python_folder"
-    if /usr/bin/python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --no-deps \
-        --target "$python_folder" "${python_packages[@]}"; then
+    if pip_install tests.txt "$python_folder"; then
       echo "$wanted" >"$python_folder/.installed"
     else
       echo "install_deps: pip could not install them; the test that reads TensorBoard files will be skipped" >&2
@@ -136,13 +138,12 @@ sys.exit(not any(os.path.exists(os.path.join(path, "include", "cudnn_frontend.h"
   }
   if ! has_frontend && available libcudnn-frontend-dev; then apt_install required libcudnn-frontend-dev; fi
   if ! has_frontend; then
-    echo "install_deps: installing $frontend_package into $frontend_folder"
+    echo "install_deps: installing scripts/requirements/cuda.txt into $frontend_folder"
     mapfile -t need < <(missing python3 python3-pip)
     if ((${#need[@]})); then apt_install required "${need[@]}"; fi
-    if ! /usr/bin/python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --no-deps \
-        --only-binary=:all: --target "$frontend_folder" "$frontend_package"; then
-      echo "install_deps: pip could not install $frontend_package: get https://github.com/NVIDIA/cudnn-frontend and" \
-        "name its folder include with cmake -DCUDNN_FRONTEND_INCLUDE_DIR=DIR" >&2
+    if ! pip_install cuda.txt "$frontend_folder"; then
+      echo "install_deps: pip could not install it: get https://github.com/NVIDIA/cudnn-frontend and name its folder" \
+        "include with cmake -DCUDNN_FRONTEND_INCLUDE_DIR=DIR" >&2
       exit 1
     fi
   fi
