@@ -38,6 +38,7 @@ on_debian() {
   export CXX=g++ CONVOY_MPI=openmpi
   if [[ "$1" == debian13-* ]]; then release=trixie; fi
   case "$1" in
+    debian12-clang) CXX=clang++-16 extra=git,clang-16,libomp-16-dev ;;  # its clang is 14, which has no std::source_location
     *-clang) CXX=clang++ extra=git,clang,libomp-dev ;;
     *-mpich) CONVOY_MPI=mpich ;;
   esac
