@@ -19,8 +19,9 @@ constexpr std::uint8_t kPaper = 255, kInk = 0;
 
 std::string short_label(const GridTile& tile) {
   std::string text = printable(tile.label);
-  if (text.size() > kMaxCharacters) text = text.substr(0, kMaxCharacters - 2) + "..";
-  return text;
+  if (text.size() <= kMaxCharacters) return text;
+  text.resize(kMaxCharacters - 2);
+  return text.append("..");
 }
 
 class Canvas {
