@@ -84,32 +84,41 @@ trap 'rm -rf "$work"' EXIT
 root=$work/convoy-bundle
 mkdir -p "$root"/{bin,etc,libexec/tests,lib/{openmpi,pmix,program,gcc},share/{pmix,licences},tests/{run,app},app}
 
-cp "$bindir/orterun" "$bindir/orted" "$root/libexec/"
+origins=$work/origins  # of what others wrote: FILE in the bundle, tab, the file on this machine
+copy() {  # copy FILE... FOLDER or copy FILE NEW_FILE
+  local file to=${*: -1} copied
+  cp "$@"
+  for file in "${@:1:$#-1}"; do
+    copied=$to
+    if [[ -d "$to" ]]; then copied=${to%/}/${file##*/}; fi
+    printf '%s\t%s\n' "${copied#"$root"/}" "$(readlink -f "$file")" >>"$origins"
+  done
+}
+
+copy "$bindir/orterun" "$bindir/orted" "$root/libexec/"
 for file in "${programs[@]}"; do
   case "$file" in
     */app/convoy) cp "$file" "$root/libexec/convoy" ;;
     *) cp "$file" "$root/libexec/tests/" ;;
   esac
 done
-cp "${components[@]}" "$root/lib/openmpi/"
-if ((${#pmix_components[@]})); then cp "${pmix_components[@]}" "$root/lib/pmix/"; fi
+copy "${components[@]}" "$root/lib/openmpi/"
+if ((${#pmix_components[@]})); then copy "${pmix_components[@]}" "$root/lib/pmix/"; fi
 chmod u+w -R "$root"
 if command -v strip >/dev/null; then strip --strip-unneeded "$root/libexec/convoy" "$root"/libexec/tests/*; fi
 
 # --- libraries
-sources=()  # of what was copied, for its licences
 copy_libraries() {  # copy_libraries FOLDER < "NAME PATH"...
   local name path real
   while read -r name path; do
     [[ "$path" == /* ]] || stop "$name, which the build needs, is not on this machine"
     [[ -e "$root/lib/$name" ]] && continue
     real=$(readlink -f "$path")
-    sources+=("$real")
     if [[ "$name" =~ $gcc ]]; then
-      cp "$real" "$root/lib/gcc/"  # its file name has its version
+      copy "$real" "$root/lib/gcc/"  # its file name has its version
       if [[ "${real##*/}" != "$name" ]]; then ln -sf "${real##*/}" "$root/lib/gcc/$name"; fi
     else
-      cp "$real" "$1/$name"
+      copy "$real" "$1/$name"
     fi
   done
 }
@@ -158,7 +167,11 @@ export PMIX_PREFIX="$root" PMIX_LIBDIR="$root/lib" PMIX_PKGLIBDIR="$root/lib/pmi
 export HWLOC_PLUGINS_PATH="$root/lib/hwloc"
 if [[ ":$PATH:" != *":$root/bin:"* ]]; then export PATH="$root/bin:$PATH"; fi
 
+# Only absolute folders: an empty or relative one means whatever folder the program is started in.
 IFS=: read -ra library_path <<<"${LD_LIBRARY_PATH:-}"
+for index in "${!library_path[@]}"; do
+  if [[ "${library_path[index]}" != /* ]]; then unset "library_path[index]"; fi
+done
 
 # first_with NAME FOLDER...: sets `folder` to the first that has this file; fails if none has.
 first_with() {
@@ -194,9 +207,11 @@ python_folders() {
   local python
   for python in "${PYTHON:-}" python3; do
     [[ -n "$python" ]] || continue
-    "$python" -c 'import glob, sys
+    "$python" -c 'import sys
+sys.path = [path for path in sys.path if path.startswith("/")]  # not the folder that it is started in
+import glob
 for path in sys.path:
-    for folder in sorted(glob.glob((path or ".") + "/nvidia/*/lib")): print(folder)' 2>/dev/null
+    for folder in sorted(glob.glob(path + "/nvidia/*/lib")): print(folder)' 2>/dev/null
   done
 }
 
@@ -242,7 +257,8 @@ if [[ "$1" == program ]]; then
   before=:$root/lib/program$(gcc_folder)
   after=$(cuda_folders) || exit 1
 fi
-export LD_LIBRARY_PATH="$root/lib$before${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}$after"
+theirs=$(IFS=: && echo "${library_path[*]}")
+export LD_LIBRARY_PATH="$root/lib$before${theirs:+:$theirs}$after"
 END
 
 cp -r app/configs "$root/app/"
@@ -260,8 +276,7 @@ if command -v dpkg-query >/dev/null; then
     if [[ -e "/usr/share/doc/$package/copyright" ]]; then
       cp "/usr/share/doc/$package/copyright" "$root/share/licences/$package"
     fi
-  done < <({ printf '%s\n' "${sources[@]}" "${sources[@]#/usr}" "$(readlink -f "$bindir/orterun")" |
-             xargs dpkg-query -S 2>/dev/null || true; } | sed 's/[:,].*//' | sort -u)
+  done < <({ cut -f 2 "$origins" | sed 'p; s|^/usr||' | xargs dpkg-query -S 2>/dev/null || true; } | sed 's/[:,].*//' | sort -u)
 fi
 
 glibc_needed=$(find "$root" -type f \( -name '*.so*' -o -path '*/libexec/*' -not -name '*.sh' \) -exec readelf -V {} + 2>/dev/null |
@@ -271,9 +286,14 @@ glibc_needed=$(find "$root" -type f \( -name '*.so*' -o -path '*/libexec/*' -not
   echo "machine   $(uname -s) $(uname -m), glibc ${glibc_needed#GLIBC_} or newer"
   if [[ -s "$root/etc/cuda_libraries" ]]; then echo "of CUDA   $(paste -sd ' ' "$root/etc/cuda_libraries")"; fi
 } >"$root/VERSION"
+if command -v python3 >/dev/null; then
+  python3 scripts/sbom.py "$root" "$("$build/app/convoy" --version | awk 'NR == 1 {print $2}')" <"$origins" >"$work/sbom.spdx.json"
+  mv "$work/sbom.spdx.json" "$root/share/"
+fi
 
 tar -C "$work" --sort=name --owner=0 --group=0 --numeric-owner -c convoy-bundle | xz -7 -T0 >"$out.part"
 mv "$out.part" "$out"
+(cd "$(dirname "$out")" && sha256sum "${out##*/}" >"${out##*/}.sha256")
 bytes=$(stat -c %s "$out")
 cat "$root/VERSION"
 echo "bundle: $out, $((bytes / 1048576)).$((bytes % 1048576 * 10 / 1048576)) MiB, $(find "$root" -type f | wc -l) files," \
