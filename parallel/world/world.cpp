@@ -15,6 +15,7 @@
 #include "layers/base/error.h"
 #include "parallel/base/mpi_check.h"
 #include "parallel/base/mpi_leaks.h"
+#include "parallel/base/pipe_reader.h"
 #include "parallel/comm/mpi_operation.h"
 #include "parallel/watchdog/launcher_watchdog.h"
 #include "parallel/watchdog/watchdog.h"
@@ -108,6 +109,7 @@ World::~World() {
 }
 
 void World::abort(int code) const noexcept {
+  wait_for_pipe_reader(STDERR_FILENO, std::chrono::milliseconds(500));
   MPI_Abort(MPI_COMM_WORLD, code);
   std::_Exit(code);
 }
