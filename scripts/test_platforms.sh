@@ -48,19 +48,21 @@ on_debian() {
   in_bare_debian "$root" scripts/quickstart.sh && in_bare_debian "$root" "${tests[@]}"
 }
 
-results=() failed=0
-for system in "${systems[@]}"; do
-  log=$folder/$system.log
-  echo "test_platforms: $system (log: $log)"
-  start=$SECONDS
-  if [[ "$system" == aarch64 ]]; then
-    scripts/test_aarch64.sh "$folder/arm64" >"$log" 2>&1 && code=0 || code=$?
-  else
-    on_debian "$system" >"$log" 2>&1 && code=0 || code=$?
-  fi
-  summary=$(grep -E '^[0-9]+% tests passed' "$log" | tail -n 1 || true)
-  results+=("$(printf '%-16s exit code %-4s %5s s  %s' "$system" "$code" "$((SECONDS - start))" "${summary:-$(tail -n 1 "$log")}")")
-  if ((code != 0)); then failed=1; fi
-done
-printf '%s\n' "${results[@]}"
-exit "$failed"
+{  # read as a whole: the script may change while it runs
+  results=() failed=0
+  for system in "${systems[@]}"; do
+    log=$folder/$system.log
+    echo "test_platforms: $system (log: $log)"
+    start=$SECONDS
+    if [[ "$system" == aarch64 ]]; then
+      scripts/test_aarch64.sh "$folder/arm64" >"$log" 2>&1 && code=0 || code=$?
+    else
+      on_debian "$system" >"$log" 2>&1 && code=0 || code=$?
+    fi
+    summary=$(grep -E '^[0-9]+% tests passed' "$log" | tail -n 1 || true)
+    results+=("$(printf '%-16s exit code %-4s %5s s  %s' "$system" "$code" "$((SECONDS - start))" "${summary:-$(tail -n 1 "$log")}")")
+    if ((code != 0)); then failed=1; fi
+  done
+  printf '%s\n' "${results[@]}"
+  exit "$failed"
+}
