@@ -182,8 +182,9 @@ CheckpointCheck examine_checkpoint(const std::string& path) {
     return check;
   } catch (const Error& error) {
     // A file whose trailer holds is undamaged: what fails afterwards, its content aside, is the reading.
-    const bool damaged = parsing || (trailer.trailer == Trailer::kNone && read_problem(path).empty());
-    return {damaged ? CheckpointState::kInvalid : CheckpointState::kUnreadable, error.what(), ""};
+    const bool refused = parsing || error.code() == ExitCode::kUsage;
+    const bool invalid = refused || (trailer.trailer == Trailer::kNone && read_problem(path).empty());
+    return {invalid ? CheckpointState::kInvalid : CheckpointState::kUnreadable, error.what(), ""};
   }
 }
 
