@@ -5,18 +5,36 @@
 #include <utility>
 
 #include "app/base/examples.h"
+#include "app/base/input_path.h"
 #include "app/build/config_checks.h"
+#include "app/build/run_record.h"
 #include "layers/base/error.h"
 #include "layers/base/option_error.h"
 #include "layers/model.h"
 
 namespace convoy {
 
+namespace {
+
+// A run needs the file that it was to resume from for its first start only (resume_choice.h).
+void check_resume_file(const Config& config, const std::string& path) {
+  const std::string& file = config.checkpoint.resume;
+  if (std::find(kResumeNames.begin(), kResumeNames.end(), file) != kResumeNames.end()) return;
+  if (has_run_record(run_folder(config))) return;
+  const InputPath found = find_input(file, path, InputForm::kFile);
+  if (!found.problem.empty()) fail_option("checkpoint.resume", "{}", found.problem);
+}
+
+}  // namespace
+
 Config parse_config(std::string_view text, const std::string& path, const std::vector<std::string>& overrides,
                     InputFiles files) {
   ParsedConfig parsed = parse_keys(text, path, overrides, files);
   parsed.config.place = std::move(parsed.place);
-  add_places(parsed.config, [&] { check_config(parsed.config); });
+  add_places(parsed.config, [&] {
+    check_config(parsed.config);
+    if (files == InputFiles::kLookFor) check_resume_file(parsed.config, path);
+  });
   return std::move(parsed.config);
 }
 

@@ -8,6 +8,8 @@
 #include "app/base/version.h"
 #include "app/build/data_fingerprint.h"
 #include "app/build/pipeline_state.h"
+#include "app/build/read_config.h"
+#include "app/build/resume_choice.h"
 #include "app/config/config_changes.h"
 #include "app/config/config_printer.h"
 #include "io/log/run_log.h"
@@ -38,19 +40,20 @@ std::string listed(const std::vector<ConfigChange>& changes, bool (*wanted)(cons
 // Throws a usage Error, in one line, unless the tensors of the file are those of this model, whose config differs in
 // `changes`. The list of what does not fit goes to `log`, unless that is empty.
 void check_tensors(const Run& run, const Checkpoint& checkpoint, const std::string& file, const std::string& changes,
-                   const std::string& log) {
+                   bool named, const std::string& log) {
   std::string list;
   try {
     static_cast<void>(match_manifest(run.model->manifest(), checkpoint.model, file));
-    if (changes.empty() || run.config.checkpoint.resume != "auto") return;
+    if (changes.empty() || named) return;
   } catch (const Error& error) {
     if (!log.empty()) {
       RunLog(log).warn(error.what());
       list = "; log.txt lists the tensors";
     }
   }
-  fail_usage("{}: holds another model: {}{} ({}, or start over with checkpoint.resume = \"never\")", file,
-             changes.empty() ? "its tensors are not those of this one" : changes, list, kOtherFolder);
+  fail_usage("{}: holds another model: {}{} ({}, or delete {} to start over)", file,
+             changes.empty() ? "its tensors are not those of this one" : changes, list, kOtherFolder,
+             run_folder(run.config));
 }
 
 void check_optimizer_state(const Run& run, const Checkpoint& checkpoint, const std::string& file) {
@@ -60,8 +63,8 @@ void check_optimizer_state(const Run& run, const Checkpoint& checkpoint, const s
                                     [&, &slot = name](const auto& entry) { return entry.first == slot; });
     if (found == checkpoint.optimizer.end()) {
       fail_usage(
-          "{}: has no optimizer state \"{}\": it was written with another optimizer.name (use that one, or start "
-          "over from its weights with model.weights and checkpoint.resume = \"never\")",
+          "{}: has no optimizer state \"{}\": it was written with another optimizer.name (use that one, or start a run "
+          "of another run.name from its weights with model.weights)",
           file, name);
     }
     static_cast<void>(match_manifest(only_parameters(run.model->manifest()), found->second,
@@ -74,16 +77,13 @@ void check_optimizer_state(const Run& run, const Checkpoint& checkpoint, const s
 }
 
 // Throws a usage Error unless the checkpoint is one of this run: its model and optimizer, and, unless the user names
-// the file, its data and loss.
+// the file (`named`), its data and loss.
 void check_checkpoint(const Run& run, const Checkpoint& checkpoint, const std::string& file,
-                      const std::vector<ConfigChange>& changes, const std::string& log) {
+                      const std::vector<ConfigChange>& changes, bool named, const std::string& log) {
   if (checkpoint.seed != run.config.run.seed) {
-    fail_usage(
-        "{}: was written with run.seed = {}, this run has {} (use the same seed, or checkpoint.resume = "
-        "\"never\")",
-        file, checkpoint.seed, run.config.run.seed);
+    fail_usage("{}: was written with run.seed = {}, this run has {} (use the same seed, or {})", file, checkpoint.seed,
+               run.config.run.seed, kOtherFolder);
   }
-  const bool named = run.config.checkpoint.resume != "auto";
   const std::string remedy =
       fmt::format("{}, or resume all the same with --set checkpoint.resume={}", kOtherFolder, file);
   const std::string model =
@@ -92,18 +92,10 @@ void check_checkpoint(const Run& run, const Checkpoint& checkpoint, const std::s
     fail_usage("{}: was written with other training data: {}; data.train has {} ({})", file, checkpoint.data,
                run.data_fingerprint, remedy);
   }
-  check_tensors(run, checkpoint, file, model, log);
+  check_tensors(run, checkpoint, file, model, named, log);
   const std::string loss = listed(changes, [](const std::string& key) { return key == "train.loss"; });
   if (!named && !loss.empty()) fail_usage("{}: was written with another loss: {} ({})", file, loss, remedy);
   check_optimizer_state(run, checkpoint, file);
-}
-
-std::string file_to_resume(const Run& run) {
-  const CheckpointOptions& c = run.config.checkpoint;
-  if (c.resume == "never") return "";
-  if (c.resume != "auto") return c.resume;
-  const auto found = find_newest_checkpoint(checkpoint_folder(run.config), print_warning);
-  return found ? found->string() : "";
 }
 
 /// The name of the last layer's parameters ("fc."), which model.reset_head leaves fresh.
@@ -150,6 +142,11 @@ void load_weights(Run& run, const std::string& file, const std::string& skip) {
 
 }  // namespace
 
+std::string RunState::describe_start() const {
+  if (source.empty()) return "fresh";
+  return fmt::format("after step {}, from {}{}", step, source, reason.empty() ? "" : fmt::format(" ({})", reason));
+}
+
 bool is_finished(const Config& config, const RunState& state) {
   return config.train.steps ? state.step >= *config.train.steps : state.epoch >= *config.train.epochs;
 }
@@ -171,6 +168,7 @@ Checkpoint capture_checkpoint(Run& run, const RunState& state, Checkpoint reuse)
   checkpoint.mode = to_string(run.config.parallel.mode);
   checkpoint.created = utc_time();
   checkpoint.ranks = run.communicator->size();
+  checkpoint.run = state.record.id;
   return checkpoint;
 }
 
@@ -179,11 +177,17 @@ RunState restore_run(Run& run, const std::string& log) {
   StateTensors tensors;
   const auto load = [&]() -> std::string {
     run.data_fingerprint = data_fingerprint(run.config, *run.train);
-    const std::string file = file_to_resume(run);
+    ResumeChoice choice;
+    add_places(run.config, [&] { choice = choose_checkpoint(run.config, print_warning); });
+    const std::string file = choice.file;
+    state.in_folder = choice.in_folder;
+    state.reason = std::move(choice.reason);
+    state.record = std::move(choice.record);
+    run.notes.insert(run.notes.end(), choice.notes.begin(), choice.notes.end());
     if (file.empty()) return "";
     Checkpoint checkpoint = read_checkpoint(file);
     const std::vector<ConfigChange> changes = config_changes(checkpoint.config, run.config);
-    check_checkpoint(run, checkpoint, file, changes, log);
+    check_checkpoint(run, checkpoint, file, changes, choice.named, log);
     for (const ConfigChange& change : changes) state.changes.push_back(change.str());
     if (!checkpoint.data.empty() && checkpoint.data != run.data_fingerprint) {
       state.changes.push_back(fmt::format("training data: {} -> {}", checkpoint.data, run.data_fingerprint));

@@ -10,16 +10,24 @@
 #include <vector>
 
 #include "app/build/build_run.h"
+#include "app/build/run_record.h"
 #include "io/checkpoint/checkpoint.h"
 
 namespace convoy {
 
 struct RunState {
-  std::int64_t step = 0;             ///< optimizer updates done
-  std::int64_t epoch = 0;            ///< epochs done
-  std::int64_t samples_seen = 0;     ///< of this epoch
-  std::string source;                ///< the checkpoint it was restored from; empty for a fresh start
-  std::vector<std::string> changes;  ///< rank 0: in what the config and data differ from it, "optimizer.lr 0.05 -> 0.2"
+  std::int64_t step = 0;          ///< optimizer updates done
+  std::int64_t epoch = 0;         ///< epochs done
+  std::int64_t samples_seen = 0;  ///< of this epoch
+  std::string source;             ///< the checkpoint it was restored from; empty for a fresh start
+  // rank 0:
+  std::vector<std::string> changes;  ///< in what the config and data differ from it, "optimizer.lr 0.05 -> 0.2"
+  bool in_folder = false;            ///< `source` is one of the checkpoints in the run's folder of them
+  std::string reason;                ///< why `source`, where that is not obvious; for people
+  RunRecord record;                  ///< what the run is, to be written when training begins
+
+  /// "fresh", or where it resumes, and why; for people.
+  [[nodiscard]] std::string describe_start() const;
 };
 
 /// Whether the epochs or steps that the config asks for are done.
@@ -29,9 +37,10 @@ struct RunState {
 /// result whose memory is reused.
 Checkpoint capture_checkpoint(Run& run, const RunState& state, Checkpoint reuse = {});
 
-/// Finds the checkpoint according to checkpoint.resume, loads it on rank 0 and distributes it. Starts from scratch when
-/// there is none. Prints warnings about damaged files to stderr (rank 0). Throws a usage Error if the checkpoint is one
-/// of another model, data set or loss; the list of tensors goes to the file `log`, unless that is empty.
+/// Chooses a checkpoint (resume_choice.h), loads it on rank 0 and distributes it. Starts from scratch when there is
+/// none and never was one. Prints warnings about damaged files to stderr (rank 0). Throws a usage Error if the
+/// checkpoint is one of another model, data set or loss; the list of tensors goes to the file `log`, unless that is
+/// empty.
 RunState restore_run(Run& run, const std::string& log);
 
 /// Loads only the model's parameters and buffers of this file.

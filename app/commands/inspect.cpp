@@ -46,7 +46,7 @@ void print_attributes(const File& file) {
   }
   if (const auto seed = file.uint_attribute("/", "seed")) line("seed", std::to_string(*seed));
   if (const auto scale = file.double_attribute("/", "loss_scale")) line("loss_scale", fmt::format("{}", *scale));
-  for (const char* name : {"mode", "program_version", "created"}) {
+  for (const char* name : {"mode", "program_version", "created", "run"}) {
     if (const auto value = file.string_attribute("/", name)) line(name, *value);
   }
   if (const auto config = file.string_attribute("/", "config")) fmt::print("\nconfig:\n{}\n", *config);

@@ -3,6 +3,7 @@
 // convoy slurm-job: what the batch scripts in slurm/ need of the program. It is not in --help, since only those scripts
 // call it. It may run in a container that has no Slurm, so it prints the shell commands that requeue the job, and the
 // script runs them.
+#include <algorithm>
 #include <cctype>
 #include <csignal>
 #include <cstdlib>
@@ -58,7 +59,7 @@ fi
       job);
 }
 
-// "NAME-lr-0.1-precision-bf16", then an override a line.
+// "NAME-lr-0.1-precision-bf16", then an override a line. A checkpoint.dir gets a folder for each run.
 std::string sweep_point(const SlurmJobArguments& arguments) {
   std::int64_t points = 1;
   for (const Sweep& sweep : arguments.sweeps) points *= static_cast<std::int64_t>(sweep.values.size());
@@ -66,7 +67,8 @@ std::string sweep_point(const SlurmJobArguments& arguments) {
     fail_usage("slurm-job: the sweep has {}, numbered from 0: there is no point {} (submit with --array=0-{})",
                counted(points, "point"), arguments.task, points - 1);
   }
-  std::string name = read_config(arguments.train.config, arguments.train.overrides).run.name, overrides;
+  const Config config = read_config(arguments.train.config, arguments.train.overrides);
+  std::string name = config.run.name, overrides;
   std::int64_t stride = points, rest = arguments.task;
   for (const Sweep& sweep : arguments.sweeps) {
     stride /= static_cast<std::int64_t>(sweep.values.size());
@@ -79,6 +81,11 @@ std::string sweep_point(const SlurmJobArguments& arguments) {
     }
     name += fmt::format("-{}-{}", sweep.key.substr(sweep.key.rfind('.') + 1), plain);
     overrides += fmt::format("{}={}\n", sweep.key, value);
+  }
+  const bool swept = std::any_of(arguments.sweeps.begin(), arguments.sweeps.end(),
+                                 [](const Sweep& sweep) { return sweep.key == "checkpoint.dir"; });
+  if (!config.checkpoint.dir.empty() && !swept) {
+    overrides += fmt::format("checkpoint.dir={}/{}\n", config.checkpoint.dir, name);
   }
   return name + "\n" + overrides;
 }

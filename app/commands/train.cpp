@@ -68,10 +68,7 @@ void print_plan(Run& run, const RunState& state) {
             << fmt::format("data       {}, {} an epoch, {} in all\n", counted(run.train->size(), "sample"),
                            counted(run.plan.steps_per_epoch(), "step"), counted(run.total_steps, "step"))
             << fmt::format("memory     {}\n", run.memory.line) << fmt::format("run        {}\n", run_folder(c))
-            << fmt::format("start      {}\n", state.source.empty()
-                                                  ? "fresh"
-                                                  : fmt::format("after step {}, from {}", state.step, state.source))
-            << std::flush;
+            << fmt::format("start      {}\n", state.describe_start()) << std::flush;
 }
 
 }  // namespace
@@ -82,7 +79,7 @@ int train_command(World& world, const TrainArguments& arguments) {
   std::optional<StopRequest> stop;  // from here on: a signal while the run is being built is none to die of
   if (!arguments.dry_run) stop.emplace(loaded.config.run.stop_signals, loaded.config.run.max_time);
   const auto run = build_run(world, world.ranks(), std::move(loaded));
-  const auto lock = arguments.dry_run ? nullptr : lock_run_folder(*run);
+  const RunLocks locks = arguments.dry_run ? RunLocks() : lock_run_folders(*run);
   const RunState state = restore_run(*run, arguments.dry_run ? "" : run_folder(run->config) + "/log.txt");
   if (run->is_root()) print_plan(*run, state);
   if (run->is_root() && !run->memory.warning.empty()) print_warning(run->memory.warning);
@@ -93,9 +90,9 @@ int train_command(World& world, const TrainArguments& arguments) {
   if (is_finished(run->config, state) && !state.source.empty()) {
     if (run->is_root()) {
       std::cout << fmt::format(
-          "already finished: {} holds step {} (more epochs or steps, or --set checkpoint.resume=never "
-          "to start over)\n",
-          state.source, state.step);
+          "already finished: {} holds step {} (train more epochs or steps; to start over, delete {} or choose another "
+          "run.name)\n",
+          state.source, state.step, run_folder(run->config));
     }
     return 0;
   }

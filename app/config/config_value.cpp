@@ -91,7 +91,7 @@ void ValueReader::find_file(std::string& field, const Rule& rule, const std::str
   }
   const std::string near = did_you_mean(field, rule.names);
   if (!near.empty()) refuse(path, fmt::format("unknown name \"{}\" (did you mean \"{}\"?)", field, near));
-  refuse(path, found.problem);
+  if (!rule.file_may_be_gone) refuse(path, found.problem);
 }
 
 void ValueReader::read(const toml::node& node, std::array<double, 2>& field, const Rule& rule,

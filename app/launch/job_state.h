@@ -32,8 +32,7 @@ struct JobState {
   int exit_code = 0;   ///< of the launch, when it is over
   int generation = 0;  ///< number of the last one
   int restarts = 0;
-  bool has_checkpoint = false;  ///< written by one of its own generations
-  std::string leader;           ///< who wrote this: host, and the token of its lock
+  std::string leader;  ///< who wrote this: host, and the token of its lock
   std::vector<GenerationRecord> generations;
 };
 

@@ -55,7 +55,7 @@ int Supervisor::supervise() {
   for (;;) {
     HostList chosen;
     if (const auto ended = wait_for_hosts(chosen)) return finish(*ended);
-    Generation generation(launcher(), chosen, options_.folder + "/error.txt");
+    Generation generation(options_.launcher, chosen, options_.folder + "/error.txt");
     begin_generation(generation);
     const GenerationEnd end = watch(generation);
     if (const auto ended = end_generation(end, chosen)) return finish(*ended);
@@ -65,10 +65,7 @@ int Supervisor::supervise() {
 // A launch that was killed left its last generation open; one that ended in order begins a new count.
 void Supervisor::take_up_state() {
   state_ = read_job_state(options_.folder + "/state.json");
-  if (state_.status != JobStatus::kRunning) {
-    state_.restarts = 0;
-    state_.has_checkpoint = false;
-  }
+  if (state_.status != JobStatus::kRunning) state_.restarts = 0;
   policy_ = RestartPolicy(options_.max_restarts, state_.restarts);
   if (state_.status == JobStatus::kRunning && !state_.generations.empty()) {
     GenerationRecord& last = record();
@@ -79,7 +76,6 @@ void Supervisor::take_up_state() {
       progress_.take_up(last.starts_before);
       if (progress_.start_step()) last.step_at_start = *progress_.start_step();
       last.step_at_end = progress_.newest_checkpoint();
-      if (progress_.start_step() && last.step_at_end > last.step_at_start) state_.has_checkpoint = true;
       const auto idle = std::chrono::duration<double>(progress_.seconds_since_last_line());
       down_since_ = Clock::now() - std::chrono::duration_cast<Clock::duration>(idle);
     }
@@ -192,7 +188,6 @@ std::optional<Supervisor::Ended> Supervisor::end_generation(const GenerationEnd&
   last.exit = describe_end(end, options_.launcher.name());
   if (progress_.start_step()) last.step_at_start = *progress_.start_step();
   last.step_at_end = progress_.newest_checkpoint();
-  if (progress_.start_step() && last.step_at_end > last.step_at_start) state_.has_checkpoint = true;
   last.program_error = kind == EndKind::kProgramError;
   if (progress_.last_seen_at()) {
     down_since_ = progress_.last_seen_at();
@@ -271,16 +266,6 @@ void Supervisor::save() {
     if (!unsaved_) journal_.write(fmt::format("the state is not kept: {}", error.what()));
     unsaved_ = true;
   }
-}
-
-// Once the job has a checkpoint of its own, it resumes from there, whatever it began from.
-Launcher Supervisor::launcher() const {
-  Launcher launcher = options_.launcher;
-  if (state_.has_checkpoint) {
-    launcher.program.emplace_back("--set");
-    launcher.program.emplace_back("checkpoint.resume=auto");
-  }
-  return launcher;
 }
 
 }  // namespace convoy

@@ -68,7 +68,6 @@ class Supervisor {
   std::optional<Ended> after_failure(const HostList& hosts);
   int finish(const Ended& ended);
   void save();
-  [[nodiscard]] Launcher launcher() const;
   [[nodiscard]] GenerationRecord& record() { return state_.generations.back(); }
 
   const SupervisorOptions options_;

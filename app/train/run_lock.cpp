@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "app/base/error_report.h"
+#include "app/build/run_record.h"
 #include "layers/base/error.h"
 #include "parallel/comm/agree.h"
 
@@ -14,6 +15,9 @@ namespace convoy {
 
 namespace {
 
+namespace fs = std::filesystem;
+
+constexpr const char* kRunLock = "run.lock";
 constexpr std::chrono::seconds kWait{20};  // a stale heartbeat shows after 15
 constexpr std::chrono::milliseconds kTellAfter{300};
 constexpr std::chrono::milliseconds kRound{400}, kPause{50};  // a round is far below any parallel.timeout
@@ -23,18 +27,24 @@ constexpr std::chrono::milliseconds kRound{400}, kPause{50};  // a round is far 
   std::_Exit(static_cast<int>(ExitCode::kFailure));
 }
 
-[[noreturn]] void refuse(const std::string& folder, const std::string& path, const LockOwner& holder) {
+// A folder to lock.
+struct LockedFolder {
+  std::string folder;
+  const char* lock;    // name of the file
+  const char* key;     // that names the folder
+  const char* remedy;  // how to give a run another one
+};
+
+[[noreturn]] void refuse(const LockedFolder& what, const std::string& path, const LockOwner& holder) {
   fail_usage(
-      "run.dir: another training writes to {}: {} (stop that one first, or give this one its own folder with --set "
-      "run.name=...; the lock is {})",
-      folder, holder.to_string(), path);
+      "{}: another training writes to {}: {} (stop that one first, or give this one its own folder with --set {}=...; "
+      "the lock is {})",
+      what.key, what.folder, holder.to_string(), what.remedy, path);
 }
 
-}  // namespace
-
-std::unique_ptr<LockFile> lock_run_folder(Run& run) {
-  const std::string folder = run_folder(run.config);
-  const std::string path = folder + "/run.lock";
+std::unique_ptr<LockFile> lock_folder(Run& run, const LockedFolder& what) {
+  const std::string& folder = what.folder;
+  const std::string path = folder + "/" + what.lock;
   LockAttempt attempt(path);
   std::unique_ptr<LockFile> lock;
   const auto start = std::chrono::steady_clock::now();
@@ -43,7 +53,7 @@ std::unique_ptr<LockFile> lock_run_folder(Run& run) {
     std::error_code error;
     std::filesystem::create_directories(folder, error);
     if (error) {
-      fail_usage("run.dir: cannot write to {}: {} (choose another folder with --set run.dir=...)", folder,
+      fail_usage("{0}: cannot write to {1}: {2} (choose another folder with --set {0}=...)", what.key, folder,
                  error.message());
     }
     const auto round_start = std::chrono::steady_clock::now();
@@ -55,7 +65,7 @@ std::unique_ptr<LockFile> lock_run_folder(Run& run) {
             fmt::format("another training has locked {}: {}; waiting up to {} s for it to end or to prove stale",
                         folder, attempt.holder().to_string(), kWait.count()));
       }
-      if (now - start > kWait) refuse(folder, path, attempt.holder());
+      if (now - start > kWait) refuse(what, path, attempt.holder());
       if (now - round_start > kRound) return "wait";
       std::this_thread::sleep_for(kPause);
     }
@@ -64,6 +74,41 @@ std::unique_ptr<LockFile> lock_run_folder(Run& run) {
   while (!on_root(*run.communicator, one_round, "locking the run's folder").empty()) {
   }
   return lock;
+}
+
+// The checkpoints of another run are in its folder, which has no lock for them alone.
+void refuse_folder_of_another_run(const std::string& dir) {
+  for (fs::path parent = fs::path(dir).parent_path(); parent.has_relative_path(); parent = parent.parent_path()) {
+    std::error_code ignored;
+    if (!has_run_record(parent.string()) && !fs::exists(parent / kRunLock, ignored)) continue;
+    fail_usage("checkpoint.dir: {} lies in the folder of another run, {} (give this run one of its own)", dir,
+               parent.string());
+  }
+}
+
+}  // namespace
+
+RunLocks lock_run_folders(Run& run) {
+  RunLocks locks;
+  const std::string folder = run_folder(run.config), dir = checkpoint_folder(run.config);
+  locks.folder = lock_folder(run, {folder, kRunLock, "run.dir", "run.name"});
+  const auto outside = [&]() -> std::string {
+    const std::string real_dir = canonical_path(dir);
+    if (lies_in(real_dir, canonical_path(folder))) return "";
+    refuse_folder_of_another_run(real_dir);
+    std::error_code ignored;
+    if (!fs::exists(real_dir, ignored) && read_run_record(folder).checkpoints == real_dir) {
+      fail(
+          "{}: is not there, but this run has written checkpoints to it (is its file system mounted? nothing was "
+          "changed; to start over, delete {} or choose another run.name)",
+          dir, folder);
+    }
+    return "outside";
+  };
+  if (!on_root(*run.communicator, outside, "looking at the folder of checkpoints").empty()) {
+    locks.checkpoints = lock_folder(run, {dir, "checkpoints.lock", "checkpoint.dir", "checkpoint.dir"});
+  }
+  return locks;
 }
 
 }  // namespace convoy

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Prevents two training runs from writing to one run folder: rank 0 holds RUNFOLDER/run.lock during the run. Relies on
-// io/files/lock_file.h. Invariant: the lock is held while checkpoints are searched and while files of the run are
-// written.
+// Prevents two training runs from writing to one folder: rank 0 holds RUNFOLDER/run.lock during the run, and
+// checkpoints.lock in a checkpoint.dir outside the run's folder. Relies on io/files/lock_file.h. Invariant: the locks
+// are held while checkpoints are searched and while files of the run are written.
 #pragma once
 
 #include <memory>
@@ -12,8 +12,14 @@
 
 namespace convoy {
 
+/// Null on ranks other than 0.
+struct RunLocks {
+  std::unique_ptr<LockFile> folder;
+  std::unique_ptr<LockFile> checkpoints;  ///< null too when they are in the run's folder
+};
+
 /// Waits up to 20 s for a previous run whose ranks are still ending, then throws a collective usage Error that names
-/// it. Null on ranks other than 0. If the lock is lost later, the process reports it and exits with code 1. Collective.
-[[nodiscard]] std::unique_ptr<LockFile> lock_run_folder(Run& run);
+/// it. If a lock is lost later, the process reports it and exits with code 1. Collective.
+[[nodiscard]] RunLocks lock_run_folders(Run& run);
 
 }  // namespace convoy

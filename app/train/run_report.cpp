@@ -53,12 +53,11 @@ RunReport::RunReport(const Run& run, const RunState& state)
                   {"parameters", run.model->parameter_count()},
                   {"total_steps", run.total_steps},
                   {"resumed_from", state.source},
+                  {"run", state.record.id},
                   {"changes", state.changes}});
-  log_.info(
-      fmt::format("start on {} ({} x {}), {}, {}, {}", counted(run.communicator->size(), "rank"),
-                  counted(run.layout.mesh.replicas(), "replica"), counted(run.layout.mesh.stages(), "stage"),
-                  run.backend->description(), run.cpus,
-                  state.source.empty() ? "fresh" : fmt::format("after step {}, from {}", state.step, state.source)));
+  log_.info(fmt::format("start on {} ({} x {}), {}, {}, {}", counted(run.communicator->size(), "rank"),
+                        counted(run.layout.mesh.replicas(), "replica"), counted(run.layout.mesh.stages(), "stage"),
+                        run.backend->description(), run.cpus, state.describe_start()));
 }
 
 void RunReport::step(const StepFacts& s) {

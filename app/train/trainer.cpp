@@ -63,11 +63,7 @@ void Trainer::open_files() {
   report_ = std::make_unique<RunReport>(run_, state_);
   for (const std::string& change : state_.changes) report_->message("differs from the checkpoint: " + change);
   for (const std::string& line : run_.notes) report_->message(line);
-  // Checkpoints of another past of this run, which a later resume = auto would take for its own.
-  const std::int64_t kept_step = state_.source.empty() ? -1 : state_.step;
-  for (const std::string& moved : set_aside_checkpoints_after(checkpoint_folder(c), kept_step)) {
-    report_->message(fmt::format("set aside  {} (of a later step than this run starts from)", moved));
-  }
+  set_aside_other_past();
   writer_ =
       std::make_unique<CheckpointWriter>(checkpoint_folder(c), static_cast<int>(c.checkpoint.keep), c.checkpoint.async);
   warn_of_disk_space();
@@ -76,6 +72,32 @@ void Trainer::open_files() {
     stop_.set_job_end(*left);
     report_->message(fmt::format("time limit {} from now (the job's end); the run stops with a checkpoint before it",
                                  format_duration(std::chrono::duration_cast<std::chrono::seconds>(*left))));
+  }
+}
+
+// Checkpoints of another past of this run, which its next start would take for its own. Only then is it on record that
+// the run resumed from a file that the config names: a kill in between has the next start do this again.
+void Trainer::set_aside_other_past() {
+  const std::int64_t kept_step = state_.in_folder ? state_.step : -1;
+  if (!state_.source.empty()) {
+    for (const std::string& moved : set_aside_checkpoints_after(checkpoint_folder(run_.config), kept_step)) {
+      report_->message(fmt::format("set aside  {} (not of the past of {})", moved, state_.source));
+    }
+  }
+  const std::string folder = run_folder(run_.config);
+  if (read_run_record(folder) != state_.record) write_run_record(folder, state_.record);
+}
+
+// That there are checkpoints is on record, so that the run does not start over when their folder has gone.
+void Trainer::record_checkpoints() {
+  RunRecord record = state_.record;
+  record.checkpoints = canonical_path(checkpoint_folder(run_.config));
+  if (record == state_.record) return;
+  try {
+    write_run_record(run_folder(run_.config), record);
+    state_.record = record;
+  } catch (const Error& error) {
+    report_->warning(fmt::format("{} (tried again with the next checkpoint)", error.what()));
   }
 }
 
@@ -270,6 +292,7 @@ void Trainer::drain_checkpoints() {
       failed_writes_ = 0;
       stop_.observe_checkpoint(StopRequest::Seconds(written.seconds));
       report_->checkpoint(written);
+      record_checkpoints();
     }
   } catch (const Error& error) {
     not_written(error);

@@ -32,6 +32,8 @@ class Trainer {
   enum class Stop { kNo, kSignal, kMaxTime };
 
   void open_files();
+  void set_aside_other_past();
+  void record_checkpoints();
   /// One step; returns what the ranks have agreed on about stopping.
   Stop step();
   void warn_of_disk_space();

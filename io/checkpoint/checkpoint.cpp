@@ -63,8 +63,7 @@ hdf5::Trust trust_of(const TrailerCheck& check) {
 }
 
 // A file with a wrong trailer never reaches HDF5. One without a trailer was edited, or comes from another program.
-hdf5::File open_checked(const std::string& path) {
-  const TrailerCheck check = check_trailer(path);
+hdf5::File open_checked(const std::string& path, const TrailerCheck& check) {
   if (check.trailer == Trailer::kBroken) fail("{}: {}", path, check.problem);
   return hdf5::File(path, trust_of(check));
 }
@@ -97,6 +96,7 @@ Checkpoint read_header(const hdf5::File& file) {
   c.mode = text("mode");
   c.created = text("created");
   c.data = file.string_attribute("/", "data").value_or("");
+  c.run = file.string_attribute("/", "run").value_or("");
   for (const char* group : {"/model", "/optimizer"}) {
     if (!file.has(group) || file.is_dataset(group)) fail("{}: group {} is missing", file.path(), group);
   }
@@ -130,6 +130,7 @@ void write_checkpoint(const std::string& path, const Checkpoint& checkpoint, hdf
   image.write_attribute("/", "ranks", std::int64_t{checkpoint.ranks});
   image.write_attribute("/", "mode", checkpoint.mode);
   image.write_attribute("/", "created", checkpoint.created.empty() ? utc_time() : checkpoint.created);
+  image.write_attribute("/", "run", checkpoint.run);
   image.write_attribute("/", "complete", std::int64_t{1});
   const auto bytes = image.bytes();
   const std::string trailer = trailer_for(bytes);
@@ -137,8 +138,9 @@ void write_checkpoint(const std::string& path, const Checkpoint& checkpoint, hdf
 }
 
 Checkpoint read_checkpoint(const std::string& path) {
+  const TrailerCheck trailer = check_trailer(path);  // an error here is one of the storage, not of the file
   return hdf5::input_errors([&] {
-    const hdf5::File file = open_checked(path);
+    const hdf5::File file = open_checked(path, trailer);
     Checkpoint checkpoint = read_header(file);
     checkpoint.model = read_group(file, "/model");
     for (const auto& slot : file.groups("/optimizer")) {
@@ -150,7 +152,7 @@ Checkpoint read_checkpoint(const std::string& path) {
 
 std::vector<HostTensor> read_model_weights(const std::string& path) {
   return hdf5::input_errors([&] {
-    const hdf5::File file = open_checked(path);
+    const hdf5::File file = open_checked(path, check_trailer(path));
     if (!file.has("/model") || file.is_dataset("/model")) {
       fail("{}: no group /model, which holds the weights under torchvision's names with '.' as '/'", path);
     }
@@ -160,18 +162,33 @@ std::vector<HostTensor> read_model_weights(const std::string& path) {
   });
 }
 
-std::string checkpoint_problem(const std::string& path) {
+CheckpointCheck examine_checkpoint(const std::string& path) {
+  TrailerCheck trailer;
   try {
-    const hdf5::File file = open_checked(path);
-    (void)read_header(file);
-    for (const auto& info : file.datasets()) {
-      file.verify(info);
-    }
-    return "";
+    trailer = check_trailer(path);
   } catch (const Error& error) {
-    return error.what();
+    return {CheckpointState::kUnreadable, error.what(), ""};
+  }
+  if (trailer.trailer == Trailer::kBroken) {
+    return {CheckpointState::kInvalid, fmt::format("{}: {}", path, trailer.problem), ""};
+  }
+  bool parsing = false;  // the content, and not what the storage gives of it
+  try {
+    const hdf5::File file(path, trust_of(trailer));
+    parsing = true;
+    CheckpointCheck check{CheckpointState::kValid, "", read_header(file).run};
+    parsing = false;
+    for (const auto& info : file.datasets()) file.verify(info);
+    return check;
+  } catch (const Error& error) {
+    // A file whose trailer holds is undamaged: what fails afterwards, its content aside, is the reading.
+    const bool refused = parsing || error.code() == ExitCode::kUsage;
+    const bool invalid = refused || (trailer.trailer == Trailer::kNone && read_problem(path).empty());
+    return {invalid ? CheckpointState::kInvalid : CheckpointState::kUnreadable, error.what(), ""};
   }
 }
+
+std::string checkpoint_problem(const std::string& path) { return examine_checkpoint(path).problem; }
 
 std::vector<DatasetCheck> check_datasets(const std::string& path) {
   const TrailerCheck trailer = check_trailer(path);

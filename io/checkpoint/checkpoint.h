@@ -33,6 +33,7 @@ struct Checkpoint {
   std::string program_version;
   std::string mode;
   std::string created;  ///< time of writing, ISO 8601; filled in by write_checkpoint() when empty
+  std::string run;      ///< identity of the run that wrote it, a UUID; empty: of an earlier version
   int ranks = 1;
 };
 
@@ -41,12 +42,26 @@ struct Checkpoint {
 /// together in `memory`, if given, which whoever writes many of them keeps.
 void write_checkpoint(const std::string& path, const Checkpoint& checkpoint, hdf5::FileImageBuffer* memory = nullptr);
 
-/// Reads and verifies format, version, completeness and every checksum. An Error says what is wrong with which file.
+/// Reads and verifies format, version, completeness and every checksum. An Error says what is wrong with which file; it
+/// is a usage Error unless the file cannot be read.
 [[nodiscard]] Checkpoint read_checkpoint(const std::string& path);
 
 /// Only the `/model` group of any HDF5 file, a checkpoint or not (config key model.weights); checksums are looked at
 /// where there are any.
 [[nodiscard]] std::vector<HostTensor> read_model_weights(const std::string& path);
+
+/// kInvalid: what was read is damaged, incomplete, or no checkpoint that this program knows. kUnreadable: the storage
+/// did not give the file (EIO, EACCES, ESTALE, a link to nowhere), so nothing is known about it.
+enum class CheckpointState { kValid, kInvalid, kUnreadable };
+
+struct CheckpointCheck {
+  CheckpointState state = CheckpointState::kValid;
+  std::string problem;  ///< what is wrong, in a sentence that names the file; empty when it is valid
+  std::string run;      ///< Checkpoint::run, when it is valid
+};
+
+/// Reads all of it.
+[[nodiscard]] CheckpointCheck examine_checkpoint(const std::string& path);
 
 /// What is wrong with this checkpoint, in a sentence; empty when it is valid. Reads all of it.
 [[nodiscard]] std::string checkpoint_problem(const std::string& path);

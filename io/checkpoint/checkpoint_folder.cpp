@@ -69,22 +69,42 @@ std::vector<CheckpointFile> list_checkpoints(const std::string& dir) {
   return files;
 }
 
-std::optional<std::filesystem::path> find_newest_checkpoint(const std::string& dir, const WarnCallback& warn) {
-  std::optional<fs::path> found;
-  std::vector<std::string> problems;
-  const auto files = list_checkpoints(dir);
-  for (auto file = files.rbegin(); file != files.rend() && !found; ++file) {
-    std::string problem = checkpoint_problem(file->path);
-    if (problem.empty()) {
-      found = file->path;
-    } else {
-      problems.push_back(std::move(problem));
+CheckpointSearch search_checkpoints(const std::string& dir) {
+  CheckpointSearch search;
+  auto files = list_checkpoints(dir);
+  std::reverse(files.begin(), files.end());
+  for (auto file = files.begin(); file != files.end(); ++file) {
+    CheckpointCheck check = examine_checkpoint(file->path);
+    if (check.state == CheckpointState::kInvalid) {
+      search.invalid.push_back(std::move(check.problem));
+      continue;
     }
+    if (check.state == CheckpointState::kValid) {
+      search.found = *file;
+      search.run = std::move(check.run);
+    } else {
+      search.unreadable = std::move(check.problem);
+      search.older.assign(file + 1, files.end());
+    }
+    break;
   }
-  const std::string instead =
-      found ? fmt::format("using {} instead", found->string()) : "no earlier checkpoint is valid, so none is used";
-  for (const auto& problem : problems) warn(fmt::format("checkpoint skipped: {}; {}", problem, instead));
-  return found;
+  return search;
+}
+
+void warn_of_skipped(const CheckpointSearch& search, const WarnCallback& warn) {
+  const std::string instead = search.found ? fmt::format("using {} instead", search.found->path)
+                                           : "no earlier checkpoint is valid, so none is used";
+  for (const auto& problem : search.invalid) warn(fmt::format("checkpoint skipped: {}; {}", problem, instead));
+}
+
+std::optional<std::filesystem::path> find_newest_checkpoint(const std::string& dir, const WarnCallback& warn) {
+  const CheckpointSearch search = search_checkpoints(dir);
+  if (!search.unreadable.empty()) {
+    fail("{} (the newest checkpoint cannot be read; name an older one to use that)", search.unreadable);
+  }
+  warn_of_skipped(search, warn);
+  if (!search.found) return std::nullopt;
+  return search.found->path;
 }
 
 void rotate_checkpoints(const std::string& dir, int keep, std::int64_t newest_step) {
@@ -107,8 +127,10 @@ std::vector<std::string> set_aside_checkpoints_after(const std::string& dir, std
   std::vector<std::string> renamed;
   for (const auto& file : list_checkpoints(dir)) {
     if (file.step <= step) continue;
-    const std::string name = file.path + ".superseded";
+    const std::string plain = file.path + ".superseded";
+    std::string name = plain;
     std::error_code error;
+    for (int number = 1; fs::exists(name, error); ++number) name = fmt::format("{}.{}", plain, number);
     fs::rename(file.path, name, error);
     if (error) fail("cannot rename {} to {}: {}", file.path, name, error.message());
     renamed.push_back(name);

@@ -30,7 +30,8 @@ struct CheckpointOptions {
     v.key("every_epochs", o.every_epochs, between(0, kMaxCount), "0: not by epochs");
     v.key("every_steps", o.every_steps, between(0, kMaxCount), "0: not by steps");
     v.key("keep", o.keep, between(1, 1e6), "how many; older ones are deleted");
-    v.key("resume", o.resume, input_file(kResumeNames), "auto: from the newest valid checkpoint of the run");
+    v.key("resume", o.resume, input_file(kResumeNames).or_gone(),
+          "auto: from the newest valid checkpoint of the run; never or a file: for the first start of a run");
     v.key("async", o.async, anything(), "write in the background");
   }
   bool operator==(const CheckpointOptions&) const = default;

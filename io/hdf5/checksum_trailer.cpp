@@ -91,4 +91,15 @@ TrailerCheck check_trailer(const std::string& path) {
   return {Trailer::kBroken, "damaged: the checksum over the file does not hold"};
 }
 
+std::string read_problem(const std::string& path) {
+  try {
+    Reader file(path);
+    while (!file.read(kBufferBytes).empty()) {
+    }
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
 }  // namespace convoy

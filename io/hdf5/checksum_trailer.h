@@ -23,7 +23,10 @@ struct TrailerCheck {
   std::string problem;  ///< when it is invalid: "truncated: ..." or "damaged: ..."
 };
 
-/// Reads the entire file if it has a trailer. Throws an Error if it cannot be read.
+/// Reads the entire file if it has a trailer. Throws an Error if, and only if, it cannot be read.
 [[nodiscard]] TrailerCheck check_trailer(const std::string& path);
+
+/// Reads the entire file. Why that fails, in a sentence; empty if all of it can be read.
+[[nodiscard]] std::string read_problem(const std::string& path);
 
 }  // namespace convoy

@@ -75,6 +75,7 @@ struct Rule {
   bool open_maximum = false;
   bool must_be_there = false;
   bool names_file = false;                    ///< a string that names a file to read; empty: none
+  bool file_may_be_gone = false;              ///< who reads it finds out
   InputForm form = InputForm::kFile;          ///< of what it names
   std::size_t least_items = 0;                ///< of a list
   std::span<const std::string_view> names{};  ///< the strings that are allowed (or, for a file, that name none)
@@ -89,6 +90,10 @@ struct Rule {
   }
   [[nodiscard]] Rule of_form(InputForm wanted) const {
     return changed([&](Rule& r) { r.form = wanted; });
+  }
+  /// The file need not be there any more.
+  [[nodiscard]] Rule or_gone() const {
+    return changed([](Rule& r) { r.file_may_be_gone = true; });
   }
   /// The option belongs here only if `condition`.
   [[nodiscard]] Rule only_if(bool condition, std::string_view otherwise) const {

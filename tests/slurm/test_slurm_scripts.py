@@ -11,7 +11,7 @@ import subprocess
 
 import pytest
 
-from programs import ROOT
+from programs import CONVOY, ROOT
 
 EXPECTED = {"train", "train_mpirun", "elastic", "array_sweep", "container"}
 OPTIONS = ("--job-name=", "--output=", "--open-mode=append", "--requeue", "--signal=")
@@ -67,6 +67,19 @@ def test_has_a_marked_place_for_the_site(text):
     for option in ("##SBATCH --account=", "##SBATCH --partition=", "##SBATCH --time=", "##SBATCH --mem-per-cpu=", "# module load "):
         assert option in place
     assert place not in active(text), "it is for the user to uncomment"
+
+
+@pytest.mark.parametrize("dir_key, expected", (
+    ("", []), ('dir = "/disk/checkpoints"', ["checkpoint.dir=/disk/checkpoints/run-lr-0.05"])))
+def test_each_run_of_a_sweep_has_a_folder_of_checkpoints(tmp_path, dir_key, expected):
+    """checkpoint.dir would be the same for all of them."""
+    (tmp_path / "run.toml").write_text(
+        "model.name = \"toy\"\ndata = {kind = \"synthetic\", features = 10, targets = 5}\n[train]\nsteps = 5\n"
+        "global_batch_size = 20\nloss = \"mse\"\n[checkpoint]\n" + dir_key + "\n")
+    result = subprocess.run([CONVOY, "slurm-job", "sweep-point", "1", "optimizer.lr=0.1,0.05", "run.toml"],
+                            capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines() == ["run-lr-0.05", "optimizer.lr=0.05", *expected]
 
 
 @pytest.mark.skipif(not shutil.which("shellcheck"), reason="no shellcheck")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """convoy pack, and training from what it has packed."""
-import os
+import shutil
 
 from behaviour import config
 
@@ -15,9 +15,7 @@ def packed(folder, *words, code=0, **options):
 def losses(folder, net, ranks=1, **data):
     """Of one whole epoch from this data, in its shuffled order."""
     folder.configure(config(net, data={"kind": "hdf5", "validation": None, **data},
-                            train={"steps": None, "epochs": 1, "global_batch_size": 8}, checkpoint={"resume": "never"}))
-    log = folder.file("runs", "run", "metrics.jsonl")
-    if os.path.exists(log):
-        os.remove(log)
+                            train={"steps": None, "epochs": 1, "global_batch_size": 8}))
+    shutil.rmtree(folder.file("runs"), ignore_errors=True)
     folder.train(ranks)
     return folder.losses(str)

@@ -59,7 +59,7 @@ def test_another_model_is_refused_in_one_line(trained):
     assert line.startswith("runs/run/checkpoints/step-00000004.h5: holds another model: model.name \"mlp\" -> "
                            "\"sequential\""), line
     assert line.endswith("; log.txt lists the tensors (give this run a folder of its own with --set run.name=..., or "
-                         "start over with checkpoint.resume = \"never\")"), line
+                         "delete runs/run to start over)"), line
     assert "missing: conv.weight" in log(trained)
     assert resolved(trained) == before
 

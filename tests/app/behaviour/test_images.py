@@ -58,7 +58,7 @@ def test_broken_files_are_named_once_and_end_the_run_when_too_many():
         for where, text in (("stderr", folder.stderr), ("log.txt", open(folder.file("runs/run/log.txt")).read())):
             lines = [line for line in text.splitlines() if name in line and "warning" in line]
             assert len(lines) == 2, f"warnings about {name} in {where}: {lines}"
-    folder.configure({**settings(max_broken=0.05), "checkpoint": {"resume": "never"}})
+    folder.configure({**settings(max_broken=0.05), "run": {"name": "fewer", "seed": 3}})
     code = folder.run(1)
     errors = error_lines(folder.stderr)
     assert code == FAILURE and len(errors) == 1

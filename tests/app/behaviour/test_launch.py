@@ -181,26 +181,38 @@ def test_a_second_control_c_ends_all_ranks_at_once():
         launch.nothing_left(5)
 
 
-def test_begins_again_only_once():
-    """checkpoint.resume = "never" is for the first generation: those after it resume."""
-    folder = Folder("never", config(SMALL_NET, train={"steps": 300, "eval_every_epochs": 0}))
-    folder.train(2)
-    folder.configure({**ENDLESS, "checkpoint": {**OFTEN, "resume": "never"}})
+def test_never_is_for_the_first_start_under_launch():
+    """checkpoint.resume = "never" is for the first start of a run: later generations and launches resume."""
+    folder = Folder("never", {**ENDLESS, "checkpoint": {**OFTEN, "resume": "never"}})
     with Launch(folder, *RANKS) as launch:
-        wait_for("it begins again", lambda: len(folder.events("start")) == 2)
         launch.reached(250)  # so the checkpoint of step 100 is written: that of 200 waits for it
-        kill(launch.process.pid)  # the state remembers
+        kill(launch.process.pid)
         launch.wait()
+    os.remove(folder.file("runs", "run", "launch", "state.json"))  # the run remembers, whatever launch does
     with Launch(folder, *RANKS) as launch:
+        launch.generation(2)
+        starts = [event["step"] for event in folder.events("start")]
+        assert starts[0] == 0 and starts[1] >= 100
+        kill(launch.ranks()[0])
         launch.generation(3)
         starts = [event["step"] for event in folder.events("start")]
-        assert starts[:2] == [0, 0] and starts[2] >= 100
-        kill(launch.ranks()[0])
-        launch.generation(4)
-        starts = [event["step"] for event in folder.events("start")]
-        assert starts[3] >= starts[2]
+        assert starts[2] >= starts[1]
         kill(launch.process.pid, signal.SIGTERM)
         launch.ends_with(75)
+
+
+def test_checkpoints_that_cannot_be_read_are_tried_again():
+    """Exit code 1, and not 2: launch restarts the ranks, and the run continues once the folder is there again."""
+    folder = Folder("unmounted", config(SMALL_NET, train={"steps": 300, "eval_every_epochs": 0}, checkpoint=OFTEN))
+    folder.train()
+    folder.configure(config(SMALL_NET, train={"steps": 400, "eval_every_epochs": 0}, checkpoint=OFTEN))
+    checkpoints, away = folder.file("runs", "run", "checkpoints"), folder.file("away")
+    os.rename(checkpoints, away)
+    with Launch(folder, *RANKS) as launch:
+        wait_for("a failed start", lambda: "has no checkpoint, but this run has written some" in launch.stderr())
+        os.rename(away, checkpoints)
+        launch.ends_with(0)
+    assert [event["step"] for event in folder.events("start")] == [0, 300]
 
 
 # ---- one at a time

@@ -19,7 +19,7 @@ PADDING = 400 << 20  # bytes behind a data file, a hole of the disk: HDF5 does n
 
 def configure(folder, **data):
     sources = {"train": "digits.h5:/train", "validation": "digits.h5:/validation"}
-    folder.configure(config(data={**sources, **data}, train=STEPS, checkpoint={"resume": "never"}))
+    folder.configure(config(data={**sources, **data}, train=STEPS))
 
 
 def digits(name="run", padding=0, stage_dir="stage"):

@@ -263,7 +263,6 @@ TEST_CASE("the state file keeps everything, and refuses what is none") {
   state.exit_code = 75;
   state.generation = 2;
   state.restarts = 1;
-  state.has_checkpoint = true;
   state.leader = "a 123";
   state.generations = {{1, 2, "a:2", "start", "s", "e", 0.0, 0, 40, 0, "killed \xff", true},
                        {2, 4, "a:2 b:2", "hosts", "s2", "", 1.5, 40, 80, 1, "", false}};
@@ -273,7 +272,6 @@ TEST_CASE("the state file keeps everything, and refuses what is none") {
   CHECK(read.exit_code == 75);
   CHECK(read.generation == 2);
   CHECK(read.restarts == 1);
-  CHECK(read.has_checkpoint);
   CHECK(read.leader == "a 123");
   REQUIRE(read.generations.size() == 2);
   CHECK(read.generations[0].program_error);

@@ -225,6 +225,65 @@ TEST_CASE("each kind of damage falls back to the checkpoint before, with one war
   CHECK(contains(newest(dir).warnings[0], "no earlier checkpoint is valid"));
 }
 
+TEST_CASE("a checkpoint that cannot be read is not a damaged one") {
+  const TemporaryFolder folder;
+  const std::string& dir = folder.path();
+  write_steps(dir, {5, 20, 100});
+  const std::string last = checkpoint_path(dir, 100);
+  CHECK(examine_checkpoint(last).state == CheckpointState::kValid);
+  fs::rename(last, folder / "kept.h5");
+  std::string reason;
+  SUBCASE("a folder") {
+    fs::create_directory(last);
+    reason = "Is a directory";
+  }
+  SUBCASE("a file whose reading fails") {
+    fs::create_symlink("/proc/self/mem", last);
+    reason = "Input/output error";
+  }
+  SUBCASE("a link to nowhere") {
+    fs::create_symlink(folder / "nowhere", last);
+    reason = "No such file or directory";
+  }
+  SUBCASE("a link to itself") {
+    fs::create_symlink(last, last);
+    reason = "Too many levels of symbolic links";
+  }
+  const std::string problem = "cannot read " + last + ": " + reason;
+  CHECK(examine_checkpoint(last).state == CheckpointState::kUnreadable);
+  CHECK(examine_checkpoint(last).problem == problem);
+  ExitCode code{};
+  CHECK(contains(error_of([&] { (void)newest(dir); }, &code), problem));
+  CHECK(code == ExitCode::kFailure);
+  CHECK(error_of([&] { (void)read_checkpoint(last); }, &code) == problem);
+  CHECK(code == ExitCode::kFailure);
+  const CheckpointSearch search = search_checkpoints(dir);
+  CHECK(!search.found);
+  CHECK(search.unreadable == problem);
+  REQUIRE(search.older.size() == 2);
+  CHECK(search.older[0].step == 20);
+
+  // Not so once it is known to be damaged, and one that is older than a valid one is not looked at.
+  fs::remove(last);
+  write_text(last, "x");
+  CHECK(examine_checkpoint(last).state == CheckpointState::kInvalid);
+  fs::remove(checkpoint_path(dir, 5));
+  fs::create_directory(checkpoint_path(dir, 5));
+  CHECK(newest(dir).name == "step-00000020.h5");
+  CHECK(search_checkpoints(dir).invalid.size() == 1);
+}
+
+TEST_CASE("a checkpoint carries the identity of its run") {
+  const TemporaryFolder folder;
+  Checkpoint written = sample_checkpoint(7);
+  written.run = "0b2f9c1e-5d4a-4c3b-9f8e-7a6b5c4d3e2f";
+  write_checkpoint(checkpoint_path(folder.path(), 7), written);
+  CHECK(read_checkpoint(checkpoint_path(folder.path(), 7)).run == written.run);
+  CHECK(search_checkpoints(folder.path()).run == written.run);
+  write_text(folder / "old.h5", read_text(CONVOY_TEST_DATA "/fletcher32.h5"));
+  CHECK(read_checkpoint(folder / "old.h5").run.empty());
+}
+
 TEST_CASE("other files and temporary ones are no checkpoints") {
   const TemporaryFolder folder;
   const std::string& dir = folder.path();
@@ -262,6 +321,9 @@ TEST_CASE("checkpoints of an abandoned course are set aside") {
   CHECK(set_aside_checkpoints_after(dir, 10).size() == 2);
   CHECK(newest(dir).name == "step-00000010.h5");
   CHECK(fs::exists(folder / "step-00000030.h5.superseded"));
+  write_text(checkpoint_path(dir, 30), "the second");
+  CHECK(set_aside_checkpoints_after(dir, 10) == std::vector<std::string>{folder / "step-00000030.h5.superseded.1"});
+  CHECK(read_text(folder / "step-00000030.h5.superseded") != "the second");
 }
 
 TEST_CASE("what is no checkpoint is said to be none") {
