@@ -176,7 +176,7 @@ std::unique_ptr<Run> build_run(const World& world, const RankGroup& ranks, Loade
   run->communicator = std::move(loaded.communicator);
   Communicator& all = *run->communicator;
   DataPlaces data{run->config.data.train, run->config.data.validation, {}};
-  if (loaded.stage_data) data = stage_data(run->config, world, all);
+  if (loaded.stage_data) data = stage_data(run->config, world, all, loaded.check_stop);
   run->notes = data.lines;
   validate_data(run->config, data, all);
   agree(
@@ -200,7 +200,7 @@ std::unique_ptr<Run> build_run(const World& world, const RankGroup& ranks, Loade
   if (needs_costs(*run)) {
     measuring_peak = check_memory_of_measuring(request, all, run->host);
     const std::int64_t samples = run->layout.microbatch(run->config.train.global_batch_size);
-    run->layout.costs = measure_costs(run->config, *run->train, samples, run->device, all);
+    run->layout.costs = measure_costs(run->config, *run->train, samples, run->device, all, loaded.check_stop);
   }
   agree(
       all, [&] { add_places(run->config, [&] { cut_and_check(*run); }); }, "cutting the model");

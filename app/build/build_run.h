@@ -33,6 +33,7 @@ struct LoadedConfig {
   std::unique_ptr<Communicator> communicator;
   bool stage_data = true;  ///< false: data is read where it is, even with data.stage_dir
   RunPurpose purpose = RunPurpose::kTraining;
+  CheckStop check_stop;  ///< of long work while the run is built
 };
 LoadedConfig load_config(const RankGroup& ranks, const std::string& path, const std::vector<std::string>& overrides);
 
