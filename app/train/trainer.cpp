@@ -249,8 +249,8 @@ void Trainer::evaluate_now() {
 }
 
 void Trainer::save() {
-  if (saved_step_ == state_.step) return;
   saved_step_ = state_.step;
+  if (run_.replay) run_.replay->check_state(state_.step);
   note_activity("copying out the state for a checkpoint");
   const trace::Span span(trace::Track::kCheckpoint, "state copied out");
   const auto start = Clock::now();
@@ -291,7 +291,9 @@ void Trainer::drain_checkpoints() {
 }
 
 void Trainer::finish() {
-  save();
+  // Rank 0 alone knows whether the checkpoint of this step could be written.
+  const auto missing = [&] { return std::string(saved_step_ == state_.step ? "" : "missing"); };
+  if (!on_root(*run_.communicator, missing, "the last checkpoint").empty()) save();
   if (run_.config.log.trace) write_trace(run_, run_folder(run_.config) + "/trace.json");
   if (!run_.is_root()) return;
   note_activity("writing the last checkpoint");
