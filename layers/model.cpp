@@ -140,13 +140,13 @@ std::int64_t Model::chunk_begin(int chunk) const {
   return chunk + 1 < static_cast<int>(chunks_.size()) ? chunk_end(chunk + 1) : 0;
 }
 
-Tensor Model::forward(const Tensor& x, Cache& cache, Mode mode, int chunk, const Progress& progress) {
+Tensor Model::forward(const Tensor& x, Cache& cache, Mode mode, int chunk, const UnitOutput& unit_output) {
   Tensor y = x;
   for (std::size_t i = first_unit(chunk); i <= last_unit(chunk); ++i) {
     const ProfileRange range(units_[i].name.c_str());
     // Below the lowest that learns nothing is kept for a backward that never comes.
     y = units_[i].layer->forward(y, cache, static_cast<int>(i) < lowest_ ? Mode::kEvaluation : mode);
-    if (progress) progress();
+    if (unit_output) unit_output(i, y);
   }
   return y;
 }

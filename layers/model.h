@@ -68,6 +68,8 @@ class Model {
  public:
   /// Called between units: progresses communication.
   using Progress = std::function<void()>;
+  /// The same in a forward, with the unit and its output.
+  using UnitOutput = std::function<void(std::size_t unit, const Tensor& y)>;
   /// Called between units of a weight gradient: of the flat gradient buffer, this chunk's range up to element n will
   /// not change any more in this microbatch.
   using UnitDone = std::function<void(std::int64_t n)>;
@@ -84,7 +86,7 @@ class Model {
   void set_position(Cache& cache, std::int64_t update, std::int64_t first_sample);
   /// x: the chunk's input in compute type, any batch and image size. Evaluation leaves the cache empty and uses the
   /// running statistics.
-  Tensor forward(const Tensor& x, Cache& cache, Mode mode, int chunk = 0, const Progress& progress = {});
+  Tensor forward(const Tensor& x, Cache& cache, Mode mode, int chunk = 0, const UnitOutput& unit_output = {});
   /// Both backwards, unit by unit from the last down to the lowest that learns, and unit_done() after each. Returns the
   /// gradient of the chunk's input, empty unless a unit before it learns.
   Tensor backward(const Tensor& dy, Cache& cache, const UnitDone& unit_done, int chunk = 0);

@@ -152,11 +152,16 @@ void ParameterStore::begin_step() {
 
 void ParameterStore::update_running_statistics() {
   if (statistics_.size() == 0) return;
+  average_statistics(running_);
+  for (auto& bn : batch_norms_) bn->batches += bn->frozen ? 0 : 1;
+}
+
+void ParameterStore::average_statistics(const Tensor& running) {
+  if (statistics_.size() == 0) return;
   // running += momentum * (step - running), in one pass over the flat buffers
-  const Tensor learned = running_.view(0, statistics_.shape());
+  const Tensor learned = running.view(0, statistics_.shape());
   backend_.run(ops::Axpy{-kMomentum, learned, learned});
   backend_.run(ops::Axpy{kMomentum, statistics_, learned});
-  for (auto& bn : batch_norms_) bn->batches += bn->frozen ? 0 : 1;
 }
 
 void ParameterStore::refresh_learned() {
@@ -177,6 +182,27 @@ void ParameterStore::refresh_compute() {
     return;
   }
   for (auto& parameter : parameters_) backend_.refresh_compute(parameter->weight);
+}
+
+std::vector<ParameterStore::Piece> ParameterStore::value_pieces() const {
+  std::vector<Piece> pieces;
+  for (const auto& p : parameters_) pieces.push_back({p->name, p->offset, p->layout->elements()});
+  std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return a.offset < b.offset; });
+  return pieces;
+}
+
+std::vector<ParameterStore::Piece> ParameterStore::running_pieces() const {
+  std::vector<Piece> pieces;
+  std::int64_t at = 0;
+  for (const bool frozen : {false, true}) {  // as finalize_statistics() lays them out
+    for (const auto& bn : batch_norms_) {
+      if (bn->frozen != frozen) continue;
+      pieces.push_back({bn->name + ".running_mean", at, bn->channels});
+      pieces.push_back({bn->name + ".running_var", at + bn->channels, bn->channels});
+      at += 2 * bn->channels;
+    }
+  }
+  return pieces;
 }
 
 std::vector<std::int64_t> ParameterStore::batch_counts() const {

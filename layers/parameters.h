@@ -71,6 +71,8 @@ class ParameterStore {
   void begin_step();
   /// One update of every running statistic from the step's sums (torch.nn.BatchNorm2d, momentum 0.1).
   void update_running_statistics();
+  /// The same update of `running`, as long as running(), in place of them; no batch is counted.
+  void average_statistics(const Tensor& running);
   /// After the optimizer: the compute-type copies of the weights that learn.
   void refresh_learned();
   /// The compute-type copies of all weights.
@@ -86,6 +88,15 @@ class ParameterStore {
   [[nodiscard]] const Tensor& statistics() const { return statistics_; }
   /// Running means and variances, float32, flat.
   [[nodiscard]] const Tensor& running() const { return running_; }
+  /// A named part of a flat buffer.
+  struct Piece {
+    std::string name;
+    std::int64_t offset = 0, elements = 0;
+  };
+  /// The parameters within values(), and of those that learn within gradients(), and the statistics within running(),
+  /// by offset.
+  [[nodiscard]] std::vector<Piece> value_pieces() const;
+  [[nodiscard]] std::vector<Piece> running_pieces() const;
   [[nodiscard]] std::vector<std::int64_t> batch_counts() const;
   void set_batch_counts(const std::vector<std::int64_t>& counts);
   /// Of the parameters that learn.

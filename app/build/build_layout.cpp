@@ -41,7 +41,7 @@ Layout plan_layout(const Config& config, int ranks) {
 }
 
 std::vector<UnitCost> measure_units(const Config& config, const Dataset& data, std::int64_t samples,
-                                    const DeviceChoice& device, int first, int step) {
+                                    const DeviceChoice& device, int first, int step, const CheckStop& check_stop) {
   const auto infos = describe_model(config, *build_backend(config, device), data, samples);
   std::vector<Unit> units = build_units(config, data);
   std::vector<Candidate> candidates;
@@ -49,14 +49,17 @@ std::vector<UnitCost> measure_units(const Config& config, const Dataset& data, s
     candidates.push_back(candidate(std::move(units[i]), infos, i));
   }
   const auto backend = build_backend(config, device);  // the units' memory goes with it
-  return measure_units(*backend, std::move(candidates));
+  return measure_units(*backend, std::move(candidates), [&] {
+    if (check_stop) check_stop("measuring the units");
+  });
 }
 
 std::vector<UnitCost> measure_costs(const Config& config, const Dataset& data, std::int64_t samples,
-                                    const DeviceChoice& device, Communicator& all) {
+                                    const DeviceChoice& device, Communicator& all, const CheckStop& check_stop) {
   std::vector<UnitCost> own;
   agree(
-      all, [&] { own = measure_units(config, data, samples, device, all.rank(), all.size()); }, "measuring the units");
+      all, [&] { own = measure_units(config, data, samples, device, all.rank(), all.size(), check_stop); },
+      "measuring the units");
   std::vector<std::vector<UnitCost>> by_rank;
   std::size_t count = 0;
   for (const std::string& text : all.all_gather(pack_costs(own), "unit costs")) {

@@ -3,6 +3,7 @@
 // How ranks share a model: mesh, schedule and cut, from the [parallel] section; for "auto", from measured costs.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -32,13 +33,20 @@ struct Layout {
 /// when they do not suit the config. Pure.
 [[nodiscard]] Layout plan_layout(const Config& config, int ranks);
 
+/// Throws an Error with exit code 75 if this rank has been told to stop while `doing` ("staging the data"). Long work
+/// calls it after each unit of it, where agree() takes it to all ranks. May be empty.
+using CheckStop = std::function<void(const std::string& doing)>;
+
 /// Costs of one microbatch of `samples` through units first, first + step, ..., measured on this rank's device.
+/// check_stop is called after each round.
 [[nodiscard]] std::vector<UnitCost> measure_units(const Config& config, const Dataset& data, std::int64_t samples,
-                                                  const DeviceChoice& device, int first, int step);
+                                                  const DeviceChoice& device, int first, int step,
+                                                  const CheckStop& check_stop = {});
 
 /// The same of all units, which the ranks share among them. Every rank calls it.
 [[nodiscard]] std::vector<UnitCost> measure_costs(const Config& config, const Dataset& data, std::int64_t samples,
-                                                  const DeviceChoice& device, Communicator& all);
+                                                  const DeviceChoice& device, Communicator& all,
+                                                  const CheckStop& check_stop = {});
 
 /// Cuts the model as the config says; `costs` are used for "auto" only, and memory_bytes, what a rank has, where the
 /// config does not say it.

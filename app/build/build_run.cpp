@@ -8,6 +8,7 @@
 #include "app/build/build_backend.h"
 #include "app/build/build_data.h"
 #include "app/build/build_model.h"
+#include "app/build/config_checks.h"
 #include "app/build/data_staging.h"
 #include "app/build/read_config.h"
 #include "app/build/run_state.h"
@@ -75,6 +76,7 @@ void build_basics(Run& run, const World& world, int ranks, const DataPlaces& dat
   run.layout = plan_layout(c, ranks);
   run.host = world.host();
   run.device = choose_device(c, rank_place(world));
+  check_replay(c, run.device.on_gpu());
   run.contention = std::make_unique<ContentionMonitor>(c.device.wait_policy);
   run.backend = build_backend(c, run.device);
   run.train = build_dataset(c, data.train, "data.train");
@@ -146,8 +148,9 @@ void build_runner(Run& run) {
   const Config& c = run.config;
   run.optimizer = make_optimizer(c.optimizer.update, *run.backend, run.model->parameters());
   run.loss_scaler = LossScaler(run.backend->compute_type() == DType::kF16);
+  run.replay = make_replay(c, *run.model, *run.optimizer, *run.communicator, run.stage());
   run.runner = make_runner(c, run.layout, {run.stage(), run.stages.get(), run.replicas.get()}, *run.model,
-                           *run.optimizer, run.loss_scaler, recorder(run));
+                           *run.optimizer, run.loss_scaler, recorder(run), run.replay.get());
 }
 
 }  // namespace
@@ -176,7 +179,7 @@ std::unique_ptr<Run> build_run(const World& world, const RankGroup& ranks, Loade
   run->communicator = std::move(loaded.communicator);
   Communicator& all = *run->communicator;
   DataPlaces data{run->config.data.train, run->config.data.validation, {}};
-  if (loaded.stage_data) data = stage_data(run->config, world, all);
+  if (loaded.stage_data) data = stage_data(run->config, world, all, loaded.check_stop);
   run->notes = data.lines;
   validate_data(run->config, data, all);
   agree(
@@ -200,7 +203,7 @@ std::unique_ptr<Run> build_run(const World& world, const RankGroup& ranks, Loade
   if (needs_costs(*run)) {
     measuring_peak = check_memory_of_measuring(request, all, run->host);
     const std::int64_t samples = run->layout.microbatch(run->config.train.global_batch_size);
-    run->layout.costs = measure_costs(run->config, *run->train, samples, run->device, all);
+    run->layout.costs = measure_costs(run->config, *run->train, samples, run->device, all, loaded.check_stop);
   }
   agree(
       all, [&] { add_places(run->config, [&] { cut_and_check(*run); }); }, "cutting the model");
@@ -218,14 +221,20 @@ std::unique_ptr<Run> build_run(const World& world, const RankGroup& ranks, Loade
 
 std::unique_ptr<StepRunner> make_runner(const Config& config, const Layout& layout,
                                         const Executor::Coordinates& coordinates, Model& model, Optimizer& optimizer,
-                                        LossScaler& scaler, StepRecording::Record record) {
+                                        LossScaler& scaler, StepRecording::Record record, Replay* replay) {
   if (config.parallel.mode == ParallelMode::kScatter) {
     return std::make_unique<ScatterRunner>(model, optimizer, config.train.loss, normalization(config.data),
                                            *coordinates.replicas, scaler);
   }
   const Executor::Buckets buckets{config.parallel.first_bucket_mb, config.parallel.bucket_mb};
   return std::make_unique<Executor>(model, optimizer, config.train.loss, normalization(config.data), layout.schedule,
-                                    coordinates, buckets, scaler, std::move(record));
+                                    coordinates, buckets, scaler, std::move(record), replay);
+}
+
+std::unique_ptr<Replay> make_replay(const Config& config, Model& model, Optimizer& optimizer, Communicator& all,
+                                    int stage) {
+  if (config.run.replay_every == 0) return nullptr;
+  return std::make_unique<Replay>(config.run.replay_every, model, optimizer, all, stage);
 }
 
 LoaderOptions loader_options(const Config& config, const Layout& layout, int replica, int stage, int threads,

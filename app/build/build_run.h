@@ -33,6 +33,7 @@ struct LoadedConfig {
   std::unique_ptr<Communicator> communicator;
   bool stage_data = true;  ///< false: data is read where it is, even with data.stage_dir
   RunPurpose purpose = RunPurpose::kTraining;
+  CheckStop check_stop;  ///< of long work while the run is built
 };
 LoadedConfig load_config(const RankGroup& ranks, const std::string& path, const std::vector<std::string>& overrides);
 
@@ -61,7 +62,8 @@ struct Run {
   LrSchedule lr;
   std::unique_ptr<Model> model;  ///< this stage's chunks
   std::unique_ptr<Optimizer> optimizer;
-  LossScaler loss_scaler;  ///< enabled in float16
+  LossScaler loss_scaler;          ///< enabled in float16
+  std::unique_ptr<Replay> replay;  ///< null without run.replay_every
   std::unique_ptr<StepRunner> runner;
 
   [[nodiscard]] int replica() const { return layout.mesh.replica(communicator->rank()); }
@@ -80,7 +82,11 @@ std::unique_ptr<Run> build_run(const World& world, const RankGroup& ranks, Loade
 [[nodiscard]] std::unique_ptr<StepRunner> make_runner(const Config& config, const Layout& layout,
                                                       const Executor::Coordinates& coordinates, Model& model,
                                                       Optimizer& optimizer, LossScaler& scaler,
-                                                      StepRecording::Record record);
+                                                      StepRecording::Record record, Replay* replay = nullptr);
+
+/// For run.replay_every; null without it.
+[[nodiscard]] std::unique_ptr<Replay> make_replay(const Config& config, Model& model, Optimizer& optimizer,
+                                                  Communicator& all, int stage);
 
 /// What of every global batch a rank reads, from the start of the data.
 [[nodiscard]] LoaderOptions loader_options(const Config& config, const Layout& layout, int replica, int stage,

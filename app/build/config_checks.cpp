@@ -199,9 +199,21 @@ void check_parallel(const Config& c) {
 
 }  // namespace
 
+void check_replay(const Config& c, bool on_gpu) {
+  if (c.run.replay_every == 0) return;
+  refuse_if(c.parallel.mode == ParallelMode::kScatter, "run.replay_every",
+            "{} does not work with parallel.mode = \"scatter\" (use \"data\", or 0)", c.run.replay_every);
+  refuse_if(
+      on_gpu && !c.device.deterministic, "run.replay_every",
+      "{} on a GPU needs device.deterministic = true: without it equal inputs need not give equal bits (set it, or "
+      "0)",
+      c.run.replay_every);
+}
+
 void check_config(const Config& config) {
   check_run(config);
   check_device(config);
+  check_replay(config, config.device.kind == DeviceKind::kCuda);
   check_layers(config);
   check_weights(config);
   check_freeze(config);

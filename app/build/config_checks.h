@@ -11,4 +11,7 @@ namespace convoy {
 /// Throws an OptionError about the first thing wrong.
 void check_config(const Config& config);
 
+/// The same about run.replay_every alone, for a run on a GPU or not.
+void check_replay(const Config& config, bool on_gpu);
+
 }  // namespace convoy

@@ -37,6 +37,10 @@ std::string line_of(const Staged& s) {
   return fmt::format("staged     {} to {}: {:.1f} s", what, s.files->folder(), s.seconds);
 }
 
+bool all_there(const std::vector<Staged>& sets) {
+  return std::all_of(sets.begin(), sets.end(), [](const Staged& set) { return set.there; });
+}
+
 // For about a slice of time.
 void copy(std::vector<Staged>& sets, double slice) {
   for (Staged& set : sets) {
@@ -50,7 +54,7 @@ void copy(std::vector<Staged>& sets, double slice) {
 
 }  // namespace
 
-DataPlaces stage_data(const Config& config, const World& world, Communicator& all) {
+DataPlaces stage_data(const Config& config, const World& world, Communicator& all, const CheckStop& check_stop) {
   const DataOptions& d = config.data;
   DataPlaces places{d.train, d.validation, {}};
   if (d.stage_dir.empty()) return places;
@@ -87,9 +91,10 @@ DataPlaces stage_data(const Config& config, const World& world, Communicator& al
           named([&] {
             if (copies) copy(sets, slice);
           });
+          if (check_stop && copies && !all_there(sets)) check_stop(kWhat);
         },
         kWhat);
-    left = copies && std::any_of(sets.begin(), sets.end(), [](const Staged& set) { return !set.there; }) ? 1 : 0;
+    left = copies && !all_there(sets) ? 1 : 0;
     all.all_reduce(std::span(&left, 1), ReduceOp::kMax, kWhat);
   }
   if (copies) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "app/build/build_layout.h"
 #include "app/config/config.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/world/world.h"
@@ -20,7 +21,9 @@ struct DataPlaces {
   std::vector<std::string> lines;  ///< what was copied on this node, for people
 };
 
-/// Without data.stage_dir nothing is copied. Every rank of `all`, the first ranks of `world`, calls it.
-[[nodiscard]] DataPlaces stage_data(const Config& config, const World& world, Communicator& all);
+/// Without data.stage_dir nothing is copied. Every rank of `all`, the first ranks of `world`, calls it. check_stop is
+/// called after each slice of the copy; what it leaves is removed when the files are staged again.
+[[nodiscard]] DataPlaces stage_data(const Config& config, const World& world, Communicator& all,
+                                    const CheckStop& check_stop = {});
 
 }  // namespace convoy

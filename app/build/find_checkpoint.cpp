@@ -23,28 +23,27 @@ std::string newest_of(const std::string& checkpoints) {
   return found->string();
 }
 
-// The score of each evaluated step, the higher the better.
-std::map<std::int64_t, double> scores_of(const std::string& metrics) {
+// The score of each evaluated step of a run, the higher the better; NaN where the loss was.
+std::map<std::int64_t, double> scores_of(const std::string& run) {
   std::map<std::int64_t, double> scores;
-  std::ifstream file(metrics);
+  std::ifstream file(run + "/metrics.jsonl");
   std::string text;
   MetricsLine line;
   while (std::getline(file, text)) {
     if (!line.parse(text) || line.text("event") != "eval") continue;
-    const auto step = line.integer("step");
     const double score = std::isnan(line.number("top1")) ? -line.number("loss") : line.number("top1");
-    if (step && !std::isnan(score)) scores[*step] = score;
+    if (const auto step = line.integer("step")) scores[*step] = score;
   }
   return scores;
 }
 
 std::string best_of(const std::string& run, const std::string& checkpoints) {
-  const std::map<std::int64_t, double> scores = scores_of(run + "/metrics.jsonl");
+  const std::map<std::int64_t, double> scores = scores_of(run);
   std::string best;
   double best_score = -INFINITY;
   for (const CheckpointFile& file : list_checkpoints(checkpoints)) {
     const auto score = scores.find(file.step);
-    if (score == scores.end() || score->second < best_score) continue;
+    if (score == scores.end() || !(score->second >= best_score)) continue;
     best_score = score->second;
     best = file.path;
   }
@@ -79,6 +78,8 @@ std::string find_checkpoint(const std::string& named, const std::string& run, co
   }
   return named;  // who reads it says what is wrong
 }
+
+bool was_evaluated(const std::string& run, std::int64_t step) { return scores_of(run).contains(step); }
 
 bool is_run_folder(const std::string& path) {
   std::error_code ignored;

@@ -3,6 +3,7 @@
 // Checkpoints by the names that users give them: a file, "newest" or "best", or a run's folder.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace convoy {
@@ -13,6 +14,9 @@ namespace convoy {
 /// `run` are. Throws a usage Error if there is none.
 [[nodiscard]] std::string find_checkpoint(const std::string& named, const std::string& run,
                                           const std::string& checkpoints);
+
+/// Whether the metrics of the run folder `run` have an evaluation of this step.
+[[nodiscard]] bool was_evaluated(const std::string& run, std::int64_t step);
 
 /// Whether `path` is a run's folder, by what is in it.
 [[nodiscard]] bool is_run_folder(const std::string& path);

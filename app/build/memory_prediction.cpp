@@ -147,8 +147,10 @@ MemoryPrediction predict_memory(const MemoryRequest& request) {
     prediction.untouched = buffers * ((static_cast<double>(backend->pool().bytes_held()) - held) / slots - gradients);
   }
   LossScaler scaler(false);
-  const auto runner =
-      make_runner(c, layout, {stage, mesh.stages() > 1 ? &stages : nullptr, &replicas}, model, *optimizer, scaler, {});
+  RehearsalCommunicator all(request.rank, mesh.ranks());
+  const auto replay = make_replay(c, model, *optimizer, all, stage);
+  const auto runner = make_runner(c, layout, {stage, mesh.stages() > 1 ? &stages : nullptr, &replicas}, model,
+                                  *optimizer, scaler, {}, replay.get());
   const auto train = [&] {
     const std::vector<Batch> batches = scatters ? batches_of(request.train, c.train.global_batch_size, 1)
                                                 : batches_of(request.train, samples, layout.schedule.microbatches);

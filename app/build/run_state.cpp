@@ -7,6 +7,7 @@
 #include "app/base/error_report.h"
 #include "app/base/version.h"
 #include "app/build/data_fingerprint.h"
+#include "app/build/find_checkpoint.h"
 #include "app/build/pipeline_state.h"
 #include "app/build/read_config.h"
 #include "app/build/resume_choice.h"
@@ -162,6 +163,7 @@ Checkpoint capture_checkpoint(Run& run, const RunState& state, Checkpoint reuse)
   checkpoint.lr_step = state.step;
   checkpoint.seed = run.config.run.seed;
   checkpoint.loss_scale = run.loss_scaler.scale();
+  checkpoint.evaluation_due = state.evaluation_due;
   checkpoint.config = resolved_toml(run.config, false);
   checkpoint.data = run.data_fingerprint;
   checkpoint.program_version = program_version();
@@ -193,14 +195,17 @@ RunState restore_run(Run& run, const std::string& log) {
       state.changes.push_back(fmt::format("training data: {} -> {}", checkpoint.data, run.data_fingerprint));
     }
     tensors = {std::move(checkpoint.model), std::move(checkpoint.optimizer)};
-    return fmt::format("{} {} {} {} {}", checkpoint.step, checkpoint.epoch, checkpoint.samples_seen,
-                       checkpoint.loss_scale, file);
+    // The log says what has happened since: the checkpoint was written before the evaluation.
+    const bool evaluates = checkpoint.evaluation_due && run.validation != nullptr &&
+                           !was_evaluated(run_folder(run.config), checkpoint.step);
+    return fmt::format("{} {} {} {} {:d} {}", checkpoint.step, checkpoint.epoch, checkpoint.samples_seen,
+                       checkpoint.loss_scale, evaluates, file);
   };
   const std::string found = on_root(*run.communicator, load, "resuming from a checkpoint");
   if (found.empty()) return state;
   std::istringstream text(found);
   double loss_scale = 1;
-  text >> state.step >> state.epoch >> state.samples_seen >> loss_scale >> std::ws;
+  text >> state.step >> state.epoch >> state.samples_seen >> loss_scale >> state.evaluation_due >> std::ws;
   run.loss_scaler.restore(loss_scale);
   std::getline(text, state.source);
   scatter_state(run, tensors, state.source);

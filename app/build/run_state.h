@@ -19,6 +19,7 @@ struct RunState {
   std::int64_t step = 0;          ///< optimizer updates done
   std::int64_t epoch = 0;         ///< epochs done
   std::int64_t samples_seen = 0;  ///< of this epoch
+  bool evaluation_due = false;    ///< an evaluation of this step is still to be made
   std::string source;             ///< the checkpoint it was restored from; empty for a fresh start
   // rank 0:
   std::vector<std::string> changes;  ///< in what the config and data differ from it, "optimizer.lr 0.05 -> 0.2"

@@ -21,10 +21,12 @@
 #include "app/build/build_run.h"
 #include "app/commands/commands.h"
 #include "app/train/batch_feed.h"
+#include "app/train/stop.h"
 #include "layers/base/clock.h"
 #include "layers/base/counted.h"
 #include "layers/base/error.h"
 #include "layers/base/median.h"
+#include "parallel/comm/agree.h"
 #include "parallel/engine/batch_transfer.h"
 
 namespace convoy {
@@ -87,9 +89,11 @@ void check_whole_batches(const Run& run) {
 }
 
 /// Steps are timed at one size of images, the largest.
-LoadedConfig load_point(const RankGroup& ranks, const std::string& path, const std::vector<std::string>& overrides) {
+LoadedConfig load_point(const RankGroup& ranks, const std::string& path, const std::vector<std::string>& overrides,
+                        const StopRequest& stop) {
   LoadedConfig loaded = load_config(ranks, path, overrides);
   loaded.purpose = RunPurpose::kTiming;
+  loaded.check_stop = [&stop](const std::string& doing) { stop.check(doing); };
   DataOptions& d = loaded.config.data;
   if (d.train_sizes.empty()) return loaded;
   d.train_sizes = {*std::max_element(d.train_sizes.begin(), d.train_sizes.end())};
@@ -107,15 +111,21 @@ Json reduction_json(Run& run, double step_wait) {
   return json;
 }
 
+/// Throws a collective Error with exit code 75 if a rank has been told to stop. Waits for all ranks.
+void take_stop(Run& run, const StopRequest& stop) {
+  agree(
+      *run.communicator, [&] { stop.check("timing steps"); }, "bench step");
+}
+
 /// Times one point; the result is complete on every rank that takes part.
-Json time_steps(Run& run, const BenchArguments& arguments) {
+Json time_steps(Run& run, const BenchArguments& arguments, const StopRequest& stop) {
   check_whole_batches(run);
   BatchFeed feed = whole_batches(run, arguments.warmup + arguments.steps);
   std::vector<double> seconds;
   Phases sum;
   double data_wait = 0;
   for (std::int64_t i = 0; i < arguments.warmup + arguments.steps; ++i) {
-    run.communicator->barrier("bench step");
+    take_stop(run, stop);
     const auto start = std::chrono::steady_clock::now();
     const LoaderStep batch = feed.next();
     run.runner->train_step(batch.microbatches, batch.global_samples, run.lr.at(i), i, [&] { feed.fetch_ahead(); });
@@ -145,7 +155,8 @@ Json time_steps(Run& run, const BenchArguments& arguments) {
 
 /// The same of reading alone: as fast as the loader's threads can, without steps in between. Batches that were read
 /// ahead before the clock started come back at its end, when as many more have been read.
-Json time_data(Run& run, const BenchArguments& arguments) {
+Json time_data(Run& run, const BenchArguments& arguments, const StopRequest& stop) {
+  take_stop(run, stop);
   check_whole_batches(run);
   const LoaderOptions options = training_loader(run);
   const auto loader = whole_batch_loader(run);
@@ -236,7 +247,8 @@ void print_head(const World& world, const Run& run, bool data, bool device_varie
 
 class Bench {
  public:
-  Bench(World& world, const BenchArguments& arguments) : world_(world), arguments_(arguments) {}
+  Bench(World& world, const BenchArguments& arguments, const StopRequest& stop)
+      : world_(world), arguments_(arguments), stop_(stop) {}
 
   void run_point(const BenchPoint& point, std::int64_t repeat) {
     const RankGroup ranks = point.ranks == 0 ? world_.ranks() : world_.ranks().first(point.ranks);
@@ -244,7 +256,7 @@ class Bench {
     std::vector<std::string> overrides = arguments_.overrides;
     overrides.insert(overrides.end(), point.overrides.begin(), point.overrides.end());
     reset_peak_memory();
-    auto run = build_run(world_, ranks, load_point(ranks, arguments_.config, overrides));
+    auto run = build_run(world_, ranks, load_point(ranks, arguments_.config, overrides, stop_));
     if (run->is_root() && !run->memory.warning.empty()) print_warning(run->memory.warning);
     if (results_.empty() && run->is_root()) {
       document_["machine"] = machine_json(world_, *run);
@@ -259,7 +271,7 @@ class Bench {
     for (const std::string& item : point.overrides) {
       result["overrides"][item.substr(0, item.find('='))] = item.substr(item.find('=') + 1);
     }
-    result.update(arguments_.data ? time_data(*run, arguments_) : time_steps(*run, arguments_));
+    result.update(arguments_.data ? time_data(*run, arguments_, stop_) : time_steps(*run, arguments_, stop_));
     if (run->is_root() && arguments_.data) print_data_row(point, repeat, result);
     if (run->is_root() && !arguments_.data) print_row(point, repeat, result);
     if (run->is_root() && result.contains("reduction")) print_reduction(result["reduction"]);
@@ -280,7 +292,8 @@ class Bench {
 
  private:
   void profile_point(const RankGroup& ranks, const std::vector<std::string>& overrides, Json& result) {
-    const auto run = build_run(world_, ranks, load_point(ranks, arguments_.config, overrides), Instrument::kProfile);
+    const auto run =
+        build_run(world_, ranks, load_point(ranks, arguments_.config, overrides, stop_), Instrument::kProfile);
     const StepProfile profile = profile_steps(*run, std::min(arguments_.steps, kProfiledSteps));
     if (!run->is_root()) return;
     std::cout << "\n" << profile_report(profile) << "\n" << std::flush;
@@ -289,6 +302,7 @@ class Bench {
 
   World& world_;
   const BenchArguments& arguments_;
+  const StopRequest& stop_;
   Json document_{{"program_version", program_version()}};
   Json results_ = Json::array();
 };
@@ -298,7 +312,8 @@ class Bench {
 int bench_command(World& world, const BenchArguments& arguments) {
   const auto all = world.ranks().communicator(kIdleTimeout, "bench");
   const std::vector<BenchPoint> points = bench_points(arguments.cases, arguments.sweeps, world.size());
-  Bench bench(world, arguments);
+  const StopRequest stop(RunOptions().stop_signals, std::nullopt);
+  Bench bench(world, arguments, stop);
   for (std::int64_t repeat = 0; repeat < arguments.repeat; ++repeat) {
     for (const BenchPoint& point : points) {
       // Rank 0 takes part in every point: what went wrong in one for all of its ranks ends the others, too.
@@ -307,14 +322,14 @@ int bench_command(World& world, const BenchArguments& arguments) {
         bench.run_point(point, repeat);
       } catch (const Error& error) {
         if (!error.collective()) throw;
-        problem = std::to_string(static_cast<int>(error.code())) + error.what();
+        problem = std::string(1, static_cast<char>(error.code())) + error.what();
       }
       problem = all->broadcast(problem, 0, "the end of a point");
       if (problem.empty()) {
         bench.write();  // what was measured stays, whatever comes after
         continue;
       }
-      Error error(problem.substr(1), static_cast<ExitCode>(problem.front() - '0'));
+      Error error(problem.substr(1), static_cast<ExitCode>(problem.front()));
       error.set_collective();
       throw error;
     }

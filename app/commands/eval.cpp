@@ -3,6 +3,7 @@
 // convoy eval: validation loss, top-1 and top-5 of a checkpoint, or of any HDF5 file with a /model group.
 #include <cmath>
 #include <iostream>
+#include <memory>
 #include <utility>
 
 #include "app/base/error_report.h"
@@ -11,6 +12,7 @@
 #include "app/build/run_state.h"
 #include "app/commands/commands.h"
 #include "app/train/evaluate.h"
+#include "app/train/progress.h"
 #include "layers/base/counted.h"
 #include "layers/base/error.h"
 #include "parallel/comm/agree.h"
@@ -50,7 +52,15 @@ int eval_command(World& world, const EvalArguments& arguments) {
   load_model(*run, file);
   const bool held_out = run->validation != nullptr;
   const Dataset& data = held_out ? *run->validation : *run->train;
-  const EvalResult result = evaluate(*run, data);
+  std::unique_ptr<Progress> progress;
+  if (run->is_root()) progress = std::make_unique<Progress>(run->config.log.progress, 0, 1);
+  const bool shows = progress && progress->mode() == ProgressMode::kBar;  // lines would be among the results
+  const auto after_batch = [&](std::int64_t done, std::int64_t batches) {
+    if (shows) progress->evaluating(0, 0, done, batches);
+    return true;
+  };
+  const EvalResult result = *evaluate(*run, data, after_batch);
+  if (shows) progress->clear();
   if (!run->is_root()) return 0;
   if (!run->memory.warning.empty()) print_warning(run->memory.warning);
   for (const std::string& note : run->notes) std::cout << note << "\n";

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "app/base/examples.h"
 #include "app/base/memory_limit.h"
@@ -17,6 +18,7 @@
 #include "app/planning/calibrate.h"
 #include "app/planning/predict.h"
 #include "app/planning/stated_machine.h"
+#include "app/train/stop.h"
 #include "io/log/trace_file.h"
 #include "layers/base/error.h"
 #include "parallel/comm/agree.h"
@@ -80,6 +82,7 @@ class Planner {
     LoadedConfig loaded = load_config(world.ranks(), arguments.config, arguments.overrides);
     config_ = std::move(loaded.config);
     all_ = std::move(loaded.communicator);
+    stop_.emplace(config_.run.stop_signals, std::nullopt);
     const auto open_data = [&] { data_ = build_dataset(config_, config_.data.train, "data.train"); };
     agree(*all_, open_data, "opening the data");
     agree(
@@ -102,7 +105,7 @@ class Planner {
     const std::string file = arguments_.costs.empty() ? run_folder(config_) + "/costs.json" : arguments_.costs;
     MachineModel machine;
     if (arguments_.calibrate) {
-      machine = calibrate(config_, *data_, device_, world_.ranks(), *all_);
+      machine = calibrate(config_, *data_, device_, world_.ranks(), *all_, check_stop_);
       const auto keep = [&] {
         if (world_.rank() != 0) return;
         const std::filesystem::path folder = std::filesystem::path(file).parent_path();
@@ -128,13 +131,14 @@ class Planner {
     std::cout << machine.name << "\n";
     print_head();
     Json results = Json::array();
+    const auto after_layout = [this] { check_stop_("planning"); };
     for (const int ranks : arguments_.ranks) {
       const std::int64_t batch =
           arguments_.samples_per_rank > 0 ? arguments_.samples_per_rank * ranks : config_.train.global_batch_size;
       Config config = config_;
       config.train.global_batch_size = batch;
       const LayoutMemory memory = rehearsed_memory(config, *data_, device_, process_memory().resident);
-      for (const Prediction& p : best_layouts(config, machine, ranks, batch, arguments_.top, memory)) {
+      for (const Prediction& p : best_layouts(config, machine, ranks, batch, arguments_.top, memory, after_layout)) {
         print_row(std::to_string(ranks), p);
         results.push_back(prediction_json(p, ranks, false));
       }
@@ -179,6 +183,8 @@ class Planner {
   Config config_;
   DeviceChoice device_;
   std::unique_ptr<Communicator> all_;
+  std::optional<StopRequest> stop_;
+  CheckStop check_stop_ = [this](const std::string& doing) { stop_->check(doing); };
   std::unique_ptr<Dataset> data_;
 };
 

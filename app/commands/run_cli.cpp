@@ -40,7 +40,8 @@ int run_with_world(Body&& body) {
   } catch (const Error& error) {
     const int code = static_cast<int>(error.code());
     if (error.collective()) {
-      if (world.rank() == 0) report_error(error.what());
+      if (world.rank() == 0 && error.code() == ExitCode::kStopped) std::cout << error.what() << "\n" << std::flush;
+      if (world.rank() == 0 && error.code() != ExitCode::kStopped) report_error(error.what());
       return code;
     }
     report_error(error.what() + where(world));

@@ -77,7 +77,10 @@ int train_command(World& world, const TrainArguments& arguments) {
   LoadedConfig loaded = load_config(world.ranks(), arguments.config, arguments.overrides);
   loaded.stage_data = !arguments.dry_run;
   std::optional<StopRequest> stop;  // from here on: a signal while the run is being built is none to die of
-  if (!arguments.dry_run) stop.emplace(loaded.config.run.stop_signals, loaded.config.run.max_time);
+  if (!arguments.dry_run) {
+    stop.emplace(loaded.config.run.stop_signals, loaded.config.run.max_time);
+    loaded.check_stop = [&stop](const std::string& doing) { stop->check(doing); };
+  }
   const auto run = build_run(world, world.ranks(), std::move(loaded));
   const RunLocks locks = arguments.dry_run ? RunLocks() : lock_run_folders(*run);
   const RunState state = restore_run(*run, arguments.dry_run ? "" : run_folder(run->config) + "/log.txt");
@@ -87,7 +90,7 @@ int train_command(World& world, const TrainArguments& arguments) {
     if (run->is_root()) std::cout << "\n" << resolved_toml(run->config, true) << std::flush;
     return 0;
   }
-  if (is_finished(run->config, state) && !state.source.empty()) {
+  if (is_finished(run->config, state) && !state.evaluation_due && !state.source.empty()) {
     if (run->is_root()) {
       std::cout << fmt::format(
           "already finished: {} holds step {} (train more epochs or steps; to start over, delete {} or choose another "

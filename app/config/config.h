@@ -39,6 +39,7 @@ struct RunOptions {
   std::optional<std::chrono::seconds> max_time;
   std::vector<std::string> stop_signals = {"SIGUSR1", "SIGUSR2", "SIGTERM", "SIGINT"};
   bool allow_over_memory = false;
+  std::int64_t replay_every = 0;  ///< steps; 0: never
 
   template <class Visitor, class Self>
   static void visit(Visitor& v, Self& o) {
@@ -48,6 +49,7 @@ struct RunOptions {
     v.key("max_time", o.max_time, anything(), "stop with a checkpoint after this time; \"\": no limit");
     v.key("stop_signals", o.stop_signals, one_of(signal_names()), "stop with a checkpoint on these");
     v.key("allow_over_memory", o.allow_over_memory, anything(), "start even if the predicted memory is not there");
+    v.key("replay_every", o.replay_every, between(0, kMaxCount), "compute every N-th step twice and compare; 0: never");
   }
   bool operator==(const RunOptions&) const = default;
 };

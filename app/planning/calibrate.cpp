@@ -116,13 +116,13 @@ double measure_input(const Config& config, Backend& backend, const Dataset& data
 }  // namespace
 
 MachineModel calibrate(const Config& config, const Dataset& data, const DeviceChoice& device, const RankGroup& ranks,
-                       Communicator& all) {
+                       Communicator& all, const CheckStop& check_stop) {
   MachineModel machine;
   const std::int64_t largest = config.train.global_batch_size;
   for (std::int64_t samples = 2; samples < largest; samples *= 2) {  // batch norm may want more than one
-    machine.sizes.push_back({samples, measure_costs(config, data, samples, device, all)});
+    machine.sizes.push_back({samples, measure_costs(config, data, samples, device, all, check_stop)});
   }
-  machine.sizes.push_back({largest, measure_costs(config, data, largest, device, all)});
+  machine.sizes.push_back({largest, measure_costs(config, data, largest, device, all, check_stop)});
 
   const auto backend = build_backend(config, device);
   {
@@ -145,7 +145,8 @@ MachineModel calibrate(const Config& config, const Dataset& data, const DeviceCh
         all,
         [&] {
           if (all.rank() != 0) return;
-          own[2] = seconds_of(together.units) / seconds_of(measure_units(config, data, together.samples, device, 0, 1));
+          own[2] = seconds_of(together.units) /
+                   seconds_of(measure_units(config, data, together.samples, device, 0, 1, check_stop));
         },
         "calibration");
   }

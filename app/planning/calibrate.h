@@ -4,6 +4,7 @@
 // ranks, an all-reduce, the optimizer, the input. Takes about a minute for a large model.
 #pragma once
 
+#include "app/build/build_layout.h"
 #include "app/build/device_choice.h"
 #include "app/config/config.h"
 #include "app/planning/machine_model.h"
@@ -13,8 +14,8 @@
 
 namespace convoy {
 
-/// ranks: those of `all`. Every rank calls it and gets the same numbers.
+/// ranks: those of `all`. Every rank calls it and gets the same numbers. check_stop is called after each round.
 [[nodiscard]] MachineModel calibrate(const Config& config, const Dataset& data, const DeviceChoice& device,
-                                     const RankGroup& ranks, Communicator& all);
+                                     const RankGroup& ranks, Communicator& all, const CheckStop& check_stop = {});
 
 }  // namespace convoy

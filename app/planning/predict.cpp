@@ -108,7 +108,8 @@ LayoutMemory rehearsed_memory(const Config& config, const Dataset& data, const D
 }
 
 std::vector<Prediction> best_layouts(const Config& config, const MachineModel& machine, int ranks,
-                                     std::int64_t global_batch, int top, const LayoutMemory& memory) {
+                                     std::int64_t global_batch, int top, const LayoutMemory& memory,
+                                     const std::function<void()>& after_layout) {
   std::vector<Prediction> found;
   const int units = static_cast<int>(machine.sizes.front().units.size());
   for (int stages = 1; stages <= std::min(ranks, units); ++stages) {
@@ -120,6 +121,7 @@ std::vector<Prediction> best_layouts(const Config& config, const MachineModel& m
       if (share % microbatches != 0) continue;
       for (const ScheduleChoice& choice : schedule_choices(stages, microbatches)) {
         if (choice.stages * choice.chunks > units) continue;
+        if (after_layout) after_layout();
         Layout layout;
         layout.mesh = Mesh(ranks, stages);
         layout.schedule = make_schedule(choice.name, choice.stages, choice.microbatches, choice.chunks);
@@ -138,6 +140,7 @@ std::vector<Prediction> best_layouts(const Config& config, const MachineModel& m
   if (memory) {  // as many as are asked for: a rehearsal takes a good part of a second
     std::vector<Prediction> fitting;
     for (Prediction& prediction : found) {
+      if (after_layout) after_layout();
       if (static_cast<int>(fitting.size()) == top) break;
       set_memory(prediction, memory(prediction.layout, global_batch));
       if (machine.memory_bytes > 0 && prediction.peak_bytes > machine.memory_bytes) continue;

@@ -39,8 +39,10 @@ using LayoutMemory = std::function<std::vector<double>(const Layout& layout, std
 
 /// The best `top` layouts for that many ranks: every number of stages, schedule and number of microbatches that suits
 /// the batch and the model and fits in memory; the fastest first. memory: checks them, in place of the sum of
-/// parameters and caches. Throws a usage Error when there is none.
+/// parameters and caches. after_layout: called between them; may throw, which ends the search. Throws a usage Error
+/// when there is none.
 [[nodiscard]] std::vector<Prediction> best_layouts(const Config& config, const MachineModel& machine, int ranks,
-                                                   std::int64_t global_batch, int top, const LayoutMemory& memory = {});
+                                                   std::int64_t global_batch, int top, const LayoutMemory& memory = {},
+                                                   const std::function<void()>& after_layout = {});
 
 }  // namespace convoy

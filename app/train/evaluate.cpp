@@ -42,7 +42,7 @@ double squared_distances(std::span<const double> sums, double samples) {
 
 }  // namespace
 
-EvalResult evaluate(Run& run, const Dataset& data) {
+std::optional<EvalResult> evaluate(Run& run, const Dataset& data, const AfterBatch& after_batch) {
   const LoaderOptions options = evaluation_loader(run);
   run.runner->share_state();
   const Sampler sampler(data.size(), run.config.run.seed, false);
@@ -61,6 +61,7 @@ EvalResult evaluate(Run& run, const Dataset& data) {
     sums[kLoss] += totals.loss;
     sums[kFirst] += totals.top1;
     sums[kSecond] += totals.top5;
+    if (i + 1 < steps && !after_batch(i + 1, steps)) return std::nullopt;
   }
   sums[kNews] = broken_news(data);
   run.communicator->all_reduce(std::span<double>(sums), ReduceOp::kSum, "evaluation sums");

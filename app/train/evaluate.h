@@ -3,6 +3,8 @@
 // One pass over a data set in evaluation mode: every sample exactly once, on any number of ranks.
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,7 +23,12 @@ struct EvalResult {
   std::vector<std::string> warnings;  ///< of samples with something wrong
 };
 
-/// Returns the same result on every rank. The loss has no label smoothing. Collective.
-EvalResult evaluate(Run& run, const Dataset& data);
+/// Called on every rank after each batch but the last: so many are done, of so many. False, on every rank, ends the
+/// evaluation. It may communicate.
+using AfterBatch = std::function<bool(std::int64_t done, std::int64_t batches)>;
+
+/// Returns the same result on every rank; nothing if `after_batch` has ended it. The loss has no label smoothing.
+/// Collective.
+std::optional<EvalResult> evaluate(Run& run, const Dataset& data, const AfterBatch& after_batch);
 
 }  // namespace convoy

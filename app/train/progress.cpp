@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "app/base/duration.h"
 
@@ -48,6 +49,11 @@ std::size_t columns_of(std::FILE* out) {
 }  // namespace
 
 std::string progress_line(const ProgressState& s) {
+  if (s.to_evaluate > 0) {
+    if (s.total_steps == 0) return fmt::format("evaluating batch {}/{}", s.evaluated, s.to_evaluate);
+    return fmt::format("epoch {}/{}  step {}/{}  evaluating batch {}/{}", s.epoch + 1, s.epochs, s.step, s.total_steps,
+                       s.evaluated, s.to_evaluate);
+  }
   std::string line = s.packing ? fmt::format("image {}/{}  {:.1f} images/s", s.step, s.total_steps, s.images_per_second)
                                : fmt::format("epoch {}/{}  step {}/{}  loss {:.4f}  {:.1f} samples/s", s.epoch + 1,
                                              s.epochs, s.step, s.total_steps, s.loss, s.images_per_second);
@@ -60,7 +66,8 @@ std::string progress_bar(const ProgressState& s, std::size_t columns, bool color
   const std::size_t taken = text.size() + 4;  // brackets, a space, and the last column, where terminals wrap
   const std::size_t width = columns > taken ? std::min(kBarWidth, columns - taken) : 0;
   if (width < kMinBarWidth) return text.substr(0, columns > 0 ? columns - 1 : 0);
-  const double share = s.total_steps > 0 ? static_cast<double>(s.step) / static_cast<double>(s.total_steps) : 0;
+  const auto [done, all] = s.to_evaluate > 0 ? std::pair(s.evaluated, s.to_evaluate) : std::pair(s.step, s.total_steps);
+  const double share = all > 0 ? static_cast<double>(done) / static_cast<double>(all) : 0;
   const auto full = static_cast<std::size_t>(std::clamp(share, 0.0, 1.0) * static_cast<double>(width));
   return fmt::format("[{}{}{}{}] {}", color ? "\x1b[32m" : "", std::string(full, '#'), color ? "\x1b[0m" : "",
                      std::string(width - full, '.'), text);
@@ -85,7 +92,25 @@ void Progress::step(std::int64_t step, std::int64_t epoch, double loss, double i
   state_.epoch = epoch;
   state_.loss = loss;
   state_.images_per_second = images_per_second;
+  state_.to_evaluate = 0;
   advance();
+}
+
+Progress::Clock::duration Progress::interval() const {
+  return mode_ == ProgressMode::kBar ? Clock::duration(kBarInterval) : kLineInterval;
+}
+
+void Progress::evaluating(std::int64_t step, std::int64_t epoch, std::int64_t done, std::int64_t batches) {
+  state_.step = step;
+  state_.epoch = epoch;
+  state_.evaluated = done;
+  state_.to_evaluate = batches;
+  const Clock::time_point now = Clock::now();
+  if (mode_ == ProgressMode::kOff || now - last_shown_ < interval()) return;
+  last_shown_ = now;
+  const bool step_shown = shown_;
+  show();
+  shown_ = step_shown;
 }
 
 void Progress::images(std::int64_t done, double images_per_second) {
@@ -111,8 +136,7 @@ void Progress::advance() {
   }
   shown_ = false;
   const bool last = state_.step == state_.total_steps;
-  const Clock::duration interval = mode_ == ProgressMode::kBar ? Clock::duration(kBarInterval) : kLineInterval;
-  if (!first && !last && now - last_shown_ < interval) return;
+  if (!first && !last && now - last_shown_ < interval()) return;
   last_shown_ = now;
   show();
 }
@@ -134,7 +158,13 @@ void Progress::clear_bar() {
   bar_drawn_ = false;
 }
 
+void Progress::clear() {
+  clear_bar();
+  std::fflush(out_);
+}
+
 void Progress::message(const std::string& text) {
+  state_.to_evaluate = 0;  // what ends an evaluation is a message
   const bool redraw = bar_drawn_;
   clear_bar();
   fmt::print(out_, "{}\n", text);
@@ -143,6 +173,7 @@ void Progress::message(const std::string& text) {
 }
 
 void Progress::finish() {
+  state_.to_evaluate = 0;
   if (!shown_) show();
   if (bar_drawn_) std::fputc('\n', out_);
   bar_drawn_ = false;

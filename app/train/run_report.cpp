@@ -108,6 +108,11 @@ void RunReport::health(std::int64_t step, const HealthReport& r) {
                                  health_line(r)));
 }
 
+void RunReport::evaluating(const RunState& state, std::int64_t done, std::int64_t batches) {
+  const bool between_epochs = state.samples_seen == 0 && state.epoch > 0;
+  progress_->evaluating(state.step, state.epoch - (between_epochs ? 1 : 0), done, batches);
+}
+
 void RunReport::evaluation(const RunState& state, const EvalResult& result, double seconds) {
   std::vector<std::pair<const char*, double>> scores{{"loss", result.loss}};
   if (classes_ > 0) {

@@ -40,6 +40,8 @@ class RunReport {
   /// The CPUs of rank 0 were contended for the first time; for the log alone.
   void contention(std::int64_t step);
   void health(std::int64_t step, const HealthReport& report);
+  /// An evaluation is under way: for the progress display alone.
+  void evaluating(const RunState& state, std::int64_t done, std::int64_t batches);
   void evaluation(const RunState& state, const EvalResult& result, double seconds);
   void checkpoint(const CheckpointWriter::Result& written);
   /// The end of the run: the reason for metrics.jsonl and a message for the user.

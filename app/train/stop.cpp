@@ -5,13 +5,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <csignal>
 #include <cstdint>
 #include <ctime>
+#include <span>
 #include <thread>
 
 #include "app/config/config.h"
+#include "layers/base/error.h"
 
 namespace convoy {
 
@@ -81,6 +84,19 @@ bool StopRequest::time_is_up() const {
   const Clock::time_point now = Clock::now();
   if (deadline_ && now >= *deadline_) return true;
   return job_end_ && now + margin() >= *job_end_;
+}
+
+void StopRequest::check(const std::string& doing) const {
+  if (!signalled() && !time_is_up()) return;
+  throw Error(fmt::format("stopped while {} ({}); run the same command again to start anew", doing,
+                          signalled() ? "signal" : "its time is over"),
+              ExitCode::kStopped);
+}
+
+StopReason agree_on_stop(Communicator& all, const StopRequest& stop) {
+  std::array<double, 2> ranks{stop.signalled() ? 1.0 : 0.0, stop.time_is_up() ? 1.0 : 0.0};
+  all.all_reduce(std::span<double>(ranks), ReduceOp::kSum, "stop");
+  return stop_reason(ranks[0], ranks[1]);
 }
 
 }  // namespace convoy

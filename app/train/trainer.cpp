@@ -49,6 +49,7 @@ Trainer::Trainer(Run& run, const RunState& state, StopRequest& stop)
   agree(
       *run_.communicator, [&] { open_files(); }, "opening the run's files");
   const Sampler sampler(run_.train->size(), run_.config.run.seed, run_.config.data.shuffle);
+  if (state_.source == checkpoint_path(checkpoint_folder(run_.config), state_.step)) saved_step_ = state_.step;
   feed_ = std::make_unique<BatchFeed>(std::make_unique<Loader>(*run_.train, sampler, training_options(run_, state_)),
                                       *run_.runner, run_.total_steps - state_.step);
 }
@@ -121,16 +122,22 @@ void Trainer::warn_of_disk_space() {
 
 ExitCode Trainer::train() {
   watch_for_errors();
-  Stop stop = Stop::kNo;
   if (run_.config.log.trace) trace::start();
-  while (!is_finished(run_.config, state_) && stop == Stop::kNo) {
-    const auto start = Clock::now();
-    stop = step();
-    stop_.observe_boundary(Clock::now() - start);
+  boundary_ = Clock::now();
+  if (state_.evaluation_due) evaluate_now();  // the one that a stop or a failure of the run before has cut short
+  while (!is_finished(run_.config, state_) && stopped_ == StopReason::kNo) {
+    step();
+    at_boundary();
   }
-  finish(is_finished(run_.config, state_) ? Stop::kNo : stop);
+  finish();
   on_error_report({});
-  return is_finished(run_.config, state_) || stop == Stop::kNo ? ExitCode::kDone : ExitCode::kStopped;
+  return is_done() ? ExitCode::kDone : ExitCode::kStopped;
+}
+
+void Trainer::at_boundary() {
+  const auto now = Clock::now();
+  stop_.observe_boundary(now - boundary_);
+  boundary_ = now;
 }
 
 // Any rank's error ends the run: whoever reports it leaves a trace in the run's folder. It may outlive this object.
@@ -149,7 +156,7 @@ void Trainer::watch_for_errors() {
   });
 }
 
-Trainer::Stop Trainer::step() {
+void Trainer::step() {
   const auto start = Clock::now();
   const double waited = communication_wait_seconds();
   trace::set_step(state_.step + 1);
@@ -163,8 +170,7 @@ Trainer::Stop Trainer::step() {
                                                     [this] { feed_->fetch_ahead(); });
   health_.add(seconds_since(start), batch.wait_seconds, communication_wait_seconds() - waited);
   ++state_.step;
-  Stop stop = Stop::kNo;
-  const double loss = exchange(totals, stop) / static_cast<double>(batch.global_samples);
+  const double loss = exchange(totals) / static_cast<double>(batch.global_samples);
   if (!std::isfinite(loss)) fail_nonfinite(fmt::format("the loss is {}", std::isnan(loss) ? "nan" : "inf"));
   if (shared_[4] > 0) fail_nonfinite("the loss is finite, but its gradients or the update are not");
   if (report_) {
@@ -179,10 +185,9 @@ Trainer::Stop Trainer::step() {
   at_->step = state_.step;
   at_->epoch = state_.epoch;
   after_step(batch.last_of_epoch);
-  return stop;
 }
 
-double Trainer::exchange(const LossTotals& totals, Stop& stop) {
+double Trainer::exchange(const LossTotals& totals) {
   const bool health_due = run_.communicator->size() > 1 && state_.step % run_.config.log.every_steps == 0;
   shared_.resize(kOwnNumbers + (health_due ? health_.slots() : 0));
   shared_[0] = totals.loss;
@@ -193,11 +198,7 @@ double Trainer::exchange(const LossTotals& totals, Stop& stop) {
   const std::span<double> numbers(shared_);
   if (health_due) health_.put(numbers.subspan(kOwnNumbers));
   run_.communicator->all_reduce(numbers, ReduceOp::kSum, "step loss");
-  if (shared_[1] > 0) {
-    stop = Stop::kSignal;
-  } else if (shared_[2] > 0) {
-    stop = Stop::kMaxTime;
-  }
+  stopped_ = stop_reason(shared_[1], shared_[2]);
   if (shared_[3] > 0) {
     const auto warnings = share_broken(*run_.communicator, *run_.train);
     for (const std::string& warning : warnings) {
@@ -239,26 +240,39 @@ void Trainer::after_step(bool end_of_epoch) {
   const auto due = [&](std::int64_t every_epochs) {
     return end_of_epoch && every_epochs > 0 && state_.epoch % every_epochs == 0;
   };
-  if (due(c.train.eval_every_epochs)) evaluate_now();
+  state_.evaluation_due =
+      run_.validation && (due(c.train.eval_every_epochs) || (c.train.eval_every_epochs == 0 && is_finished(c, state_)));
   const bool by_steps = c.checkpoint.every_steps > 0 && state_.step % c.checkpoint.every_steps == 0;
-  if (due(c.checkpoint.every_epochs) || by_steps) save();
+  const bool last_evaluation = state_.evaluation_due && is_finished(c, state_);
+  if (due(c.checkpoint.every_epochs) || by_steps || last_evaluation) save();
+  drain_checkpoints();
+  if (!state_.evaluation_due || stopped_ != StopReason::kNo) return;
+  at_boundary();
+  evaluate_now();
   drain_checkpoints();
 }
 
 void Trainer::evaluate_now() {
-  if (!run_.validation || evaluated_step_ == state_.step) return;
-  evaluated_step_ = state_.step;
   note_activity("evaluating");
   const auto start = Clock::now();
-  const EvalResult result = evaluate(run_, *run_.validation);
+  const auto after_batch = [&](std::int64_t done, std::int64_t batches) {
+    stopped_ = agree_on_stop(*run_.communicator, stop_);
+    at_boundary();
+    if (report_) report_->evaluating(state_, done, batches);
+    if (stopped_ != StopReason::kNo) cut_short_ = fmt::format(" in batch {} of {} of its evaluation", done, batches);
+    return stopped_ == StopReason::kNo;
+  };
+  const std::optional<EvalResult> result = evaluate(run_, *run_.validation, after_batch);
+  if (!result) return;
+  state_.evaluation_due = false;
   if (!report_) return;
-  for (const std::string& warning : result.warnings) report_->warning(warning);
-  report_->evaluation(state_, result, seconds_since(start));
+  for (const std::string& warning : result->warnings) report_->warning(warning);
+  report_->evaluation(state_, *result, seconds_since(start));  // from here on it is known how good this step is
 }
 
 void Trainer::save() {
-  if (saved_step_ == state_.step) return;
   saved_step_ = state_.step;
+  if (run_.replay) run_.replay->check_state(state_.step);
   note_activity("copying out the state for a checkpoint");
   const trace::Span span(trace::Track::kCheckpoint, "state copied out");
   const auto start = Clock::now();
@@ -299,22 +313,23 @@ void Trainer::drain_checkpoints() {
   }
 }
 
-void Trainer::finish(Stop stop) {
-  if (stop == Stop::kNo && run_.config.train.eval_every_epochs == 0) evaluate_now();
-  save();
+void Trainer::finish() {
+  // Rank 0 alone knows whether the checkpoint of this step could be written.
+  const auto missing = [&] { return std::string(saved_step_ == state_.step ? "" : "missing"); };
+  if (!on_root(*run_.communicator, missing, "the last checkpoint").empty()) save();
   if (run_.config.log.trace) write_trace(run_, run_folder(run_.config) + "/trace.json");
   if (!run_.is_root()) return;
   note_activity("writing the last checkpoint");
   writer_->wait();  // the last one: its error is the run's
   drain_checkpoints();
-  if (stop == Stop::kNo) {
+  if (is_done()) {
     report_->end("finished", state_, fmt::format("finished after step {}", state_.step));
     return;
   }
-  const bool signal = stop == Stop::kSignal;
+  const bool signal = stopped_ == StopReason::kSignal;
   report_->end(signal ? "signal" : "max_time", state_,
-               fmt::format("stopped after step {} ({}); run the same command again to resume", state_.step,
-                           signal ? "signal" : "its time is over"));
+               fmt::format("stopped after step {}{} ({}); run the same command again to resume", state_.step,
+                           cut_short_, signal ? "signal" : "its time is over"));
 }
 
 }  // namespace convoy

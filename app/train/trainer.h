@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The training loop: steps, evaluations, checkpoints, reports and stops. Every rank runs it; only rank 0 writes files.
-// Invariant: all ranks agree on whether a step is the last.
+// The training loop: steps, checkpoints, evaluations, reports and stops. Every rank runs it; only rank 0 writes files.
+// An epoch's checkpoint is written before its evaluation and says that one is due, so that a stop loses neither.
+// Invariant: all ranks agree on whether a step, or a batch of an evaluation, is the last.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,22 +31,25 @@ class Trainer {
   ExitCode train();
 
  private:
-  enum class Stop { kNo, kSignal, kMaxTime };
-
   void open_files();
   void set_aside_other_past();
   void record_checkpoints();
-  /// One step; returns what the ranks have agreed on about stopping.
-  Stop step();
+  void step();
+  /// Where a stop can be taken: after a step, or a batch of an evaluation.
+  void at_boundary();
+  /// Whether nothing is left to do.
+  [[nodiscard]] bool is_done() const { return is_finished(run_.config, state_) && !state_.evaluation_due; }
   void warn_of_disk_space();
   void watch_for_errors();
-  /// The all-reduce of scalars in each step: returns the summed loss and sets `stop`; includes health reports when due.
-  double exchange(const LossTotals& totals, Stop& stop);
+  /// The all-reduce of scalars in each step: returns the summed loss and sets stopped_; includes health reports when
+  /// due.
+  double exchange(const LossTotals& totals);
   void after_step(bool end_of_epoch);
+  /// The evaluation that is due; it remains so if a stop cuts it short.
   void evaluate_now();
   void save();
   void drain_checkpoints();
-  void finish(Stop stop);
+  void finish();
   void not_written(const Error& error);
   [[noreturn]] void fail_nonfinite(const std::string& what);
 
@@ -59,7 +64,9 @@ class Trainer {
   };
   std::shared_ptr<Position> at_ = std::make_shared<Position>();  // for the report of an error
   std::int64_t saved_step_ = -1;
-  std::int64_t evaluated_step_ = -1;
+  StopReason stopped_ = StopReason::kNo;                                               // what the ranks have agreed on
+  std::chrono::steady_clock::time_point boundary_ = std::chrono::steady_clock::now();  // the last one
+  std::string cut_short_;  // how far an evaluation came that a stop ended, for people
   // rank 0 only
   std::unique_ptr<RunReport> report_;
   std::unique_ptr<CheckpointWriter> writer_;

@@ -97,6 +97,7 @@ Checkpoint read_header(const hdf5::File& file) {
   c.created = text("created");
   c.data = file.string_attribute("/", "data").value_or("");
   c.run = file.string_attribute("/", "run").value_or("");
+  c.evaluation_due = file.int_attribute("/", "evaluation_due").value_or(0) == 1;
   for (const char* group : {"/model", "/optimizer"}) {
     if (!file.has(group) || file.is_dataset(group)) fail("{}: group {} is missing", file.path(), group);
   }
@@ -124,6 +125,7 @@ void write_checkpoint(const std::string& path, const Checkpoint& checkpoint, hdf
   image.write_attribute("/", "seed", checkpoint.seed);
   image.write_attribute("/", "lr_step", checkpoint.lr_step);
   image.write_attribute("/", "loss_scale", checkpoint.loss_scale);
+  image.write_attribute("/", "evaluation_due", std::int64_t{checkpoint.evaluation_due ? 1 : 0});
   image.write_attribute("/", "config", checkpoint.config);
   image.write_attribute("/", "data", checkpoint.data);
   image.write_attribute("/", "program_version", checkpoint.program_version);

@@ -28,8 +28,9 @@ struct Checkpoint {
   std::int64_t lr_step = 0;
   std::uint64_t seed = 0;
   double loss_scale = 1.0;
-  std::string config;  ///< resolved, TOML
-  std::string data;    ///< what the training data was (app/build/data_fingerprint.h); empty: of an earlier version
+  bool evaluation_due = false;  ///< an evaluation of this step was still to be made
+  std::string config;           ///< resolved, TOML
+  std::string data;  ///< what the training data was (app/build/data_fingerprint.h); empty: of an earlier version
   std::string program_version;
   std::string mode;
   std::string created;  ///< time of writing, ISO 8601; filled in by write_checkpoint() when empty

@@ -80,6 +80,9 @@ class Backend : public ops::Interface {
   }
   /// Whether no value of x (float32) is infinite or not a number.
   virtual bool all_finite(const Tensor& x) = 0;
+  /// memory_checksum() of the bits of x, whose first word is number `first` of the whole (layers/backend/checksum.h).
+  /// Copies x to the host unless it is there. Waits for the operations before.
+  [[nodiscard]] virtual std::uint64_t checksum(const Tensor& x, std::int64_t first = 0);
 
   /// A backend on the same device and in the same compute type whose convolutions are all its library's own direct
   /// ones, to compare with; null where there is no other.

@@ -5,11 +5,10 @@
 
 namespace convoy {
 
-Tensor Optimizer::add_slot(const std::string& name) {
+void Optimizer::add_slot(const std::string& name) {
   Tensor slot = backend_.tensor(store_.gradients().shape(), DType::kF32);
   backend_.zero(slot);
   slots_.emplace_back(name, slot);
-  return slot;
 }
 
 namespace {
@@ -17,26 +16,32 @@ namespace {
 class Sgd final : public Optimizer {
  public:
   Sgd(const SgdOptions& options, Backend& backend, ParameterStore& store)
-      : Optimizer(backend, store), options_(options), momentum_(add_slot("momentum")) {}
-  void step(double lr, std::int64_t /*update*/, const Tensor& nonfinite) override {
+      : Optimizer(backend, store), options_(options) {
+    add_slot("momentum");
+  }
+  void apply(double lr, std::int64_t /*update*/, const Tensor& values, const Slots& slots,
+             const Tensor& nonfinite) override {
     backend_.run(ops::SgdUpdate{{static_cast<float>(lr), static_cast<float>(options_.momentum),
                                  static_cast<float>(options_.weight_decay), options_.nesterov},
-                                store_.learned_values(),
+                                values,
                                 store_.gradients(),
-                                momentum_,
+                                slots[0].second,
                                 nonfinite});
   }
 
  private:
   SgdOptions options_;
-  Tensor momentum_;
 };
 
 class Adamw final : public Optimizer {
  public:
   Adamw(const AdamwOptions& options, Backend& backend, ParameterStore& store)
-      : Optimizer(backend, store), options_(options), first_(add_slot("exp_avg")), second_(add_slot("exp_avg_sq")) {}
-  void step(double lr, std::int64_t update, const Tensor& nonfinite) override {
+      : Optimizer(backend, store), options_(options) {
+    add_slot("exp_avg");
+    add_slot("exp_avg_sq");
+  }
+  void apply(double lr, std::int64_t update, const Tensor& values, const Slots& slots,
+             const Tensor& nonfinite) override {
     const auto t = static_cast<double>(update + 1);
     const auto [beta1, beta2] = options_.betas;
     const ops::AdamwUpdate::Hyperparameters u{static_cast<float>(lr),
@@ -46,32 +51,33 @@ class Adamw final : public Optimizer {
                                               beta2,
                                               1 - std::pow(beta1, t),
                                               1 - std::pow(beta2, t)};
-    backend_.run(ops::AdamwUpdate{u, store_.learned_values(), store_.gradients(), first_, second_, nonfinite});
+    backend_.run(ops::AdamwUpdate{u, values, store_.gradients(), slots[0].second, slots[1].second, nonfinite});
   }
 
  private:
   AdamwOptions options_;
-  Tensor first_, second_;
 };
 
 class Lars final : public Optimizer {
  public:
   Lars(const LarsOptions& options, Backend& backend, ParameterStore& store)
-      : Optimizer(backend, store), options_(options), momentum_(add_slot("momentum")), segments_(store.segments()) {}
-  void step(double lr, std::int64_t /*update*/, const Tensor& nonfinite) override {
+      : Optimizer(backend, store), options_(options), segments_(store.segments()) {
+    add_slot("momentum");
+  }
+  void apply(double lr, std::int64_t /*update*/, const Tensor& values, const Slots& slots,
+             const Tensor& nonfinite) override {
     backend_.run(ops::LarsUpdate{
         {static_cast<float>(lr), static_cast<float>(options_.momentum), static_cast<float>(options_.weight_decay),
          static_cast<float>(options_.trust), static_cast<float>(options_.epsilon)},
         segments_,
-        store_.learned_values(),
+        values,
         store_.gradients(),
-        momentum_,
+        slots[0].second,
         nonfinite});
   }
 
  private:
   LarsOptions options_;
-  Tensor momentum_;
   std::vector<Segment> segments_;
 };
 

@@ -100,20 +100,27 @@ struct OptimizerOptions {
 
 class Optimizer {
  public:
+  using Slots = std::vector<std::pair<std::string, Tensor>>;
+
   virtual ~Optimizer() = default;
   /// Updates the parameters from their gradients. update: how many updates came before (0 for the first).
   /// nonfinite: float64 [1], set to 1 if a parameter becomes infinite or NaN; may be empty.
-  virtual void step(double lr, std::int64_t update, const Tensor& nonfinite) = 0;
+  void step(double lr, std::int64_t update, const Tensor& nonfinite) {
+    apply(lr, update, store_.learned_values(), slots_, nonfinite);
+  }
+  /// The same update of other buffers: `values` as long as the parameters that learn, and the state for them.
+  virtual void apply(double lr, std::int64_t update, const Tensor& values, const Slots& slots,
+                     const Tensor& nonfinite) = 0;
   /// Name and buffer of each piece of state.
-  [[nodiscard]] const std::vector<std::pair<std::string, Tensor>>& slots() const { return slots_; }
+  [[nodiscard]] const Slots& slots() const { return slots_; }
 
  protected:
   explicit Optimizer(Backend& backend, ParameterStore& store) : backend_(backend), store_(store) {}
-  Tensor add_slot(const std::string& name);
+  void add_slot(const std::string& name);
 
   Backend& backend_;
   ParameterStore& store_;
-  std::vector<std::pair<std::string, Tensor>> slots_;
+  Slots slots_;
 };
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerChoice& choice, Backend& backend, ParameterStore& store);

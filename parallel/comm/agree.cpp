@@ -52,7 +52,8 @@ void agree(Communicator& communicator, const std::function<void()>& body, const 
 
   std::string text;
   if (rank == culprit) {
-    const std::string origin = rank == 0 ? "" : fmt::format("on rank {} ({}): ", rank, host_name());
+    const bool stopped = failure->code() == ExitCode::kStopped;  // told to: whichever rank heard of it first
+    const std::string origin = rank == 0 || stopped ? "" : fmt::format("on rank {} ({}): ", rank, host_name());
     text = packed(failure->code(), origin + failure->what());
   }
   throw_packed(communicator.broadcast(text, culprit, what));

@@ -25,6 +25,11 @@ const char* phase_name(ActionKind kind) {
   }
 }
 
+// "the input of microbatch 2" of a chunk, for reports.
+std::string at(const std::string& what, const Action& action) {
+  return fmt::format("{} (microbatch {}, chunk {})", what, action.microbatch, action.chunk);
+}
+
 trace::Track track(ActionKind kind) {
   return kind == ActionKind::kReduceGradients ? trace::Track::kWait : trace::Track::kCompute;
 }
@@ -33,7 +38,7 @@ trace::Track track(ActionKind kind) {
 
 Executor::Executor(Model& model, Optimizer& optimizer, const Loss& loss, const Normalization& normalization,
                    Schedule schedule, const Coordinates& coordinates, const Buckets& buckets, LossScaler& scaler,
-                   StepRecording::Record record)
+                   StepRecording::Record record, Replay* replay)
     : model_(model),
       backend_(model.backend()),
       optimizer_(optimizer),
@@ -47,6 +52,7 @@ Executor::Executor(Model& model, Optimizer& optimizer, const Loss& loss, const N
       evaluation_link_(coordinates_.stages, evaluation_, coordinates.stage, model),
       scaler_(scaler),
       recording_(schedule_.virtual_stages() == 1 ? std::move(record) : StepRecording::Record()),
+      replay_(replay),
       totals_(backend_) {
   check_schedule(schedule_);
   if (static_cast<std::size_t>(schedule_.chunks) != model.chunks().size()) {
@@ -83,12 +89,17 @@ LossTotals Executor::train_step(std::span<const Batch> microbatches, std::int64_
   for (std::size_t i = 0; i < caches_.size(); ++i) {
     model_.set_position(caches_[i], update, microbatches[i].first_position);
   }
-  recording_.run(kind, [this] { compute_gradients(); });
+  if (replay_ != nullptr && replay_->due(update)) {
+    compute_gradients_twice();
+  } else {
+    recording_.run(kind, [this] { compute_gradients(); });
+  }
   lap(Phase::kBackward);
   run(schedule_.actions[static_cast<std::size_t>(coordinates_.stage)].back());
   link_.finish();
   lap(Phase::kCommunicationWait);
   if (recording_.enabled() && meanwhile) meanwhile();
+  if (replay_ != nullptr) replay_->end_step(update);
   return totals_.read();
 }
 
@@ -98,6 +109,19 @@ void Executor::preload(std::span<const Batch> microbatches) {
     transfer_.load(microbatches[i], model_.units().back().output, loaded_[i]);
   }
   preloaded_ = true;
+}
+
+void Executor::compute_gradients_twice() {
+  const auto final = [this](std::int64_t begin, std::int64_t end) { replay_->gradients_final(begin, end); };
+  if (coordinates_.replicas != nullptr) buckets_.set_before_reduce(final);
+  for (const int pass : {0, 1}) {
+    replay_->begin_pass(pass);
+    compute_gradients();
+    link_.finish();
+    if (coordinates_.replicas == nullptr) final(0, model_.parameters().gradients().size());
+    replay_->end_pass(coordinates_.replicas != nullptr, totals_.losses());
+  }
+  buckets_.set_before_reduce({});
 }
 
 void Executor::compute_gradients() {
@@ -151,7 +175,11 @@ void Executor::forward(const Action& action, const Batch& batch) {
   kept.share = static_cast<float>(static_cast<double>(batch.samples) / static_cast<double>(global_samples_));
   const Tensor x = link_.is_first(action.chunk) ? inputs(action.microbatch, batch)
                                                 : link_.take_input(action.microbatch, action.chunk);
-  Tensor y = model_.forward(x, kept, Mode::kTraining, action.chunk, [this] { progress(); });
+  if (replaying() && !link_.is_first(action.chunk)) replay_->received(at("the input", action), x);
+  Tensor y = model_.forward(x, kept, Mode::kTraining, action.chunk, [&](std::size_t unit, const Tensor& output) {
+    if (replaying()) replay_->computed(at("the output of " + model_.units()[unit].name, action), output);
+    progress();
+  });
   if (link_.is_last(action.chunk)) {
     apply_loss(action, batch, y);
   } else {
@@ -184,9 +212,15 @@ void Executor::backward(const Action& action) {
     return;
   }
   const Tensor dy = link_.take_output_gradient(action.microbatch, action.chunk);
+  if (replaying() && !link_.is_last(action.chunk)) {
+    replay_->received(at("the gradient of the output", action), dy);
+  } else if (replaying()) {
+    replay_->computed(at("the gradient of the outputs", action), dy);
+  }
   Tensor dx = action.kind == ActionKind::kBackward
                   ? model_.backward(dy, kept, unit_done, action.chunk)
                   : model_.backward_input(dy, kept, action.chunk, [this] { progress(); });
+  if (replaying()) replay_->computed(at("the gradient of the input", action), dx);
   link_.put_input_gradient(action.microbatch, action.chunk, std::move(dx));
 }
 
@@ -207,6 +241,7 @@ void Executor::weights_done(const Action& action, std::int64_t elements) {
 // The statistics of a step are complete after its last forward: their sum travels while backward runs.
 void Executor::start_statistics() {
   const Tensor& statistics = model_.parameters().statistics();
+  if (replaying() && statistics.size() > 0) replay_->computed("the batch-norm statistics", statistics);
   if (coordinates_.replicas != nullptr && statistics.size() > 0) {
     statistics_ = coordinates_.replicas->all_reduce(statistics, ReduceOp::kSum, "batch-norm statistics");
   }
@@ -225,9 +260,12 @@ void Executor::optimizer_step() {
   if (scaler_.enabled() && coordinates_.stages != nullptr) {  // replicas have equal gradients, stages have not
     coordinates_.stages->all_reduce(std::span<double>(finite), ReduceOp::kMin, "overflow of gradients");
   }
-  if (finite[0] > 0) optimizer_.step(lr_, update_, totals_.nonfinite());
+  if (finite[0] > 0) {
+    replaying() ? replay_->update(lr_, update_, totals_.nonfinite())
+                : optimizer_.step(lr_, update_, totals_.nonfinite());
+  }
   scaler_.finish(finite[0] > 0, update_);
-  model_.parameters().update_running_statistics();
+  replaying() ? replay_->update_running_statistics() : model_.parameters().update_running_statistics();
   model_.parameters().refresh_learned();
 }
 
@@ -244,8 +282,8 @@ LossTotals Executor::evaluate(std::span<const Batch> microbatches) {
     const Tensor x = evaluation_link_.is_first(action.chunk)
                          ? transfer_.inputs(batch)
                          : evaluation_link_.take_input(action.microbatch, action.chunk);
-    Tensor y =
-        model_.forward(x, caches_.front(), Mode::kEvaluation, action.chunk, [this] { evaluation_link_.progress(); });
+    Tensor y = model_.forward(x, caches_.front(), Mode::kEvaluation, action.chunk,
+                              [this](std::size_t, const Tensor&) { evaluation_link_.progress(); });
     if (evaluation_link_.is_last(action.chunk)) {
       loss_.apply(backend_, y, transfer_.targets(batch, y.shape()), 1, Tensor(), totals_.losses());
     } else {

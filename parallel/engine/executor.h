@@ -17,6 +17,7 @@
 #include "parallel/comm/communicator.h"
 #include "parallel/engine/batch_transfer.h"
 #include "parallel/engine/gradient_buckets.h"
+#include "parallel/engine/replay.h"
 #include "parallel/engine/stage_link.h"
 #include "parallel/engine/step_recording.h"
 #include "parallel/engine/step_runner.h"
@@ -37,10 +38,10 @@ class Executor final : public StepRunner {
   };
 
   /// `model` holds the chunks of this stage. All references must outlive this. record: see StepRecording; used when one
-  /// stage holds the entire model.
+  /// stage holds the entire model. replay: computes steps twice when they are due; may be null.
   Executor(Model& model, Optimizer& optimizer, const Loss& loss, const Normalization& normalization, Schedule schedule,
            const Coordinates& coordinates, const Buckets& buckets, LossScaler& scaler,
-           StepRecording::Record record = {});
+           StepRecording::Record record = {}, Replay* replay = nullptr);
 
   LossTotals train_step(std::span<const Batch> microbatches, std::int64_t global_samples, double lr,
                         std::int64_t update, const Meanwhile& meanwhile) override;
@@ -51,6 +52,8 @@ class Executor final : public StepRunner {
  private:
   /// A step without the optimizer update.
   void compute_gradients();
+  void compute_gradients_twice();
+  [[nodiscard]] bool replaying() const { return replay_ != nullptr && replay_->active(); }
   void run(const Action& action);
   Tensor inputs(int microbatch, const Batch& batch);
   Tensor targets(int microbatch, const Batch& batch, const Shape& outputs);
@@ -76,6 +79,7 @@ class Executor final : public StepRunner {
   StageLink link_, evaluation_link_;
   LossScaler& scaler_;
   StepRecording recording_;
+  Replay* replay_;  // null: none
   SampleShape sample_;
   std::vector<LoadedBatch> loaded_;  // by microbatch, where steps are recorded: always at the same coordinates
   bool preloaded_ = false;           // they are those of the next step

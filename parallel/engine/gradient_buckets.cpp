@@ -60,6 +60,7 @@ void GradientBuckets::ready_up_to(std::int64_t elements) {
   if (elements > elements_) fail("{} gradients are ready, of {}", elements, elements_);
   if (replicas_ == nullptr) return;
   while (started_ < ranges_.size() && ranges_[started_].end <= elements) {
+    if (before_reduce_) before_reduce_(ranges_[started_].begin, ranges_[started_].end);
     start_[started_] = trace::now();
     pending_[started_] = replicas_->all_reduce(views_[started_], ReduceOp::kSum, names_[started_]);
     ++started_;

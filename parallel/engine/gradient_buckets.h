@@ -8,7 +8,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "layers/base/tensor.h"
@@ -33,6 +35,10 @@ class GradientBuckets {
   /// `replicas` outlives this; with nullptr or one rank there is nothing to do. `flat_gradients`: float32
   /// [elements], already scaled by the global batch, so that the sum is the mean. Sizes in MiB.
   GradientBuckets(Communicator* replicas, const Tensor& flat_gradients, double first_bucket_mb, double bucket_mb);
+
+  /// Called with the elements [begin, end) of each bucket of a step before its all-reduce. Empty: nothing is called.
+  using BeforeReduce = std::function<void(std::int64_t begin, std::int64_t end)>;
+  void set_before_reduce(BeforeReduce call) { before_reduce_ = std::move(call); }
 
   /// Called before the last backward of a step. Collective, as the next three.
   void begin_step();
@@ -61,6 +67,7 @@ class GradientBuckets {
   std::size_t started_ = 0;
   std::size_t finished_ = 0;  // buckets before this one are complete
   bool in_step_ = false;
+  BeforeReduce before_reduce_;
 };
 
 }  // namespace convoy

@@ -95,7 +95,8 @@ Candidate candidate(Unit unit, const std::vector<UnitInfo>& infos, std::size_t i
   return {std::move(unit), infos[index], index == lowest, index < lowest};
 }
 
-std::vector<UnitCost> measure_units(Backend& backend, std::vector<Candidate> candidates) {
+std::vector<UnitCost> measure_units(Backend& backend, std::vector<Candidate> candidates,
+                                    const std::function<void()>& after_round) {
   std::int64_t largest_input = 0, largest_output = 0;
   std::vector<std::unique_ptr<Probe>> probes;
   for (Candidate& candidate : candidates) {
@@ -110,6 +111,7 @@ std::vector<UnitCost> measure_units(Backend& backend, std::vector<Candidate> can
   for (int round = -1; round < kMaxRounds && (round < kMinRounds || spent < enough); ++round) {
     double seconds = 0;
     for (auto& probe : probes) seconds += probe->pass(inputs, gradients, round >= 0);
+    if (after_round) after_round();
     if (round < 0) continue;  // makes plans and asks for memory
     rounds.push_back(seconds);
     spent += seconds;

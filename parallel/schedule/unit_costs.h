@@ -3,6 +3,7 @@
 // What each unit of a model costs, measured: the input of partition, simulator and plan.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -32,8 +33,10 @@ struct Candidate {
 
 /// Times units by themselves on `backend`, which afterwards still holds their memory: use one for measuring only.
 /// Several rounds over all of them; what a unit costs beside another comes from its quickest pass, the sum over all
-/// from the median round, so that other work on the machine for a moment makes no unit look slow.
-[[nodiscard]] std::vector<UnitCost> measure_units(Backend& backend, std::vector<Candidate> candidates);
+/// from the median round, so that other work on the machine for a moment makes no unit look slow. after_round: called
+/// after each round; may throw, which ends the measurement.
+[[nodiscard]] std::vector<UnitCost> measure_units(Backend& backend, std::vector<Candidate> candidates,
+                                                  const std::function<void()>& after_round = {});
 
 /// As text that reads back to the same numbers, to travel between ranks and into files.
 [[nodiscard]] std::string pack_costs(const std::vector<UnitCost>& costs);

@@ -40,6 +40,9 @@ class ObservingBackend : public Backend {
   void synchronize() override { inner_.synchronize(); }
   std::unique_ptr<TimeMark> mark() override { return inner_.mark(); }
   bool all_finite(const Tensor& x) override { return inner_.all_finite(x); }
+  [[nodiscard]] std::uint64_t checksum(const Tensor& x, std::int64_t first = 0) override {
+    return inner_.checksum(x, first);
+  }
 
   std::unique_ptr<WeightLayout> conv2d_layout(const Conv2dSpec& spec, const Shape& input) override {
     return inner_.conv2d_layout(spec, input);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "layers/backend/checksum.h"
 #include "layers/backend/onednn/element.h"
 #include "layers/backend/onednn/onednn_backend.h"
 #include "layers/base/host_loops.h"
@@ -178,6 +179,10 @@ bool OnednnBackend::all_finite(const Tensor& x) {
   if (rehearsing()) return true;
   const float* values = x.data<float>();
   return std::all_of(values, values + x.size(), [](float value) { return std::isfinite(value); });
+}
+
+std::uint64_t OnednnBackend::checksum(const Tensor& x, std::int64_t first) {
+  return memory_checksum(x.raw(), x.bytes(), first);
 }
 
 void OnednnBackend::run(const ops::Axpy& op) {

@@ -37,6 +37,7 @@ class OnednnBackend final : public Backend {
   void copy_to_host(const Tensor& source, void* destination) override;
   void zero(const Tensor& x) override;
   bool all_finite(const Tensor& x) override;
+  [[nodiscard]] std::uint64_t checksum(const Tensor& x, std::int64_t first = 0) override;
 
   [[nodiscard]] std::unique_ptr<Backend> with_direct_convolutions() const override;
   std::unique_ptr<WeightLayout> conv2d_layout(const Conv2dSpec& spec, const Shape& input) override;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "app/build/build_backend.h"
+#include "app/build/config_checks.h"
 #include "app/build/device_choice.h"
 #include "app/build/read_config.h"
 #include "app/config/config_printer.h"
@@ -127,6 +128,19 @@ TEST_CASE("keys of GPUs") {
         "a.toml:10:10: device.graphs: is ignored with device.kind = \"cpu\" (it belongs to auto, cuda)");
   const std::string on_cpu = resolved_toml(toy("[device]\nkind = \"cpu\"\n"), false);
   CHECK(on_cpu.find("share_gpu") == std::string::npos);
+}
+
+TEST_CASE("steps are computed twice on a GPU only where equal inputs give equal bits") {
+  Config config = toy("[run]\nreplay_every = 5\n");
+  CHECK_NOTHROW(check_replay(config, false));
+  const std::string refusal = usage_error([&] { check_replay(config, true); });
+  CAPTURE(refusal);
+  CHECK(refusal.starts_with("run.replay_every: 5 on a GPU needs device.deterministic = true: "));
+  config.device.deterministic = true;
+  CHECK_NOTHROW(check_replay(config, true));
+  config.device.deterministic = false;
+  config.run.replay_every = 0;
+  CHECK_NOTHROW(check_replay(config, true));
 }
 
 TEST_CASE("loader threads: as given, or the cores that do not compute, at least one") {

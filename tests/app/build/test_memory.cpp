@@ -16,6 +16,7 @@
 #include "app/build/memory_prediction.h"
 #include "app/build/read_config.h"
 #include "io/data/datasets.h"
+#include "parallel/comm/rehearsal_communicator.h"
 
 using namespace convoy;
 
@@ -38,7 +39,9 @@ double measured(const Config& c, const Dataset& data, const Layout& layout, cons
   Model model(*backend, build_units(c, data), microbatch_shape(data, samples), c.run.seed);
   const auto optimizer = make_optimizer(c.optimizer.update, *backend, model.parameters());
   LossScaler scaler(false);
-  const auto runner = make_runner(c, layout, {}, model, *optimizer, scaler, {});
+  RehearsalCommunicator alone(0, 1);
+  const auto replay = make_replay(c, model, *optimizer, alone, 0);
+  const auto runner = make_runner(c, layout, {}, model, *optimizer, scaler, {}, replay.get());
   Loader loader(data, Sampler(data.size(), 0, true), loader_options(c, layout, 0, 0, 1, false));
   for (int step = 0; step < 3; ++step) {
     static_cast<void>(runner->train_step(loader.next().microbatches, c.train.global_batch_size, 0.01, step, {}));
@@ -124,6 +127,8 @@ TEST_CASE("a rehearsal asks for the memory of real steps, to the byte") {
   SUBCASE("bfloat16") { check_exact(read(kResnet, "precision = \"bf16\"")); }
   SUBCASE("microbatches") { check_exact(read(kResnet, "", "[parallel]\nmicrobatches = 3\n")); }
   SUBCASE("frozen") { check_exact(read(fmt::format("{}\nfreeze = [\"stem\", \"layer1\"]", kResnet), "")); }
+  SUBCASE("replay") { check_exact(read(kResnet, "", "[run]\nreplay_every = 2\n")); }
+  SUBCASE("every step twice") { check_exact(read(kLayers, "", "[run]\nreplay_every = 1\n")); }
   SUBCASE("adamw") { check_exact(read(kResnet, "", "[optimizer]\nname = \"adamw\"\n")); }
   SUBCASE("lars") { check_exact(read(kResnet, "", "[optimizer]\nname = \"lars\"\n")); }
   SUBCASE("bottlenecks") { check_exact(read("name = \"resnet50\"\nclasses = 10", "")); }

@@ -68,6 +68,7 @@ TEST_CASE("defaults") {
   CHECK(checkpoint_folder(c) == "runs/first.run/checkpoints");
   CHECK(c.run.seed == 42);
   CHECK_FALSE(c.run.max_time);
+  CHECK(c.run.replay_every == 0);
   CHECK(c.run.stop_signals == std::vector<std::string>{"SIGUSR1", "SIGUSR2", "SIGTERM", "SIGINT"});
   CHECK(c.model.hidden == std::vector<std::int64_t>{256});
   CHECK(c.data.image_size == 224);

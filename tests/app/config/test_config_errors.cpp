@@ -268,6 +268,8 @@ TEST_CASE("overrides are as strict as the file, and say where they are from") {
         "--set: optimizer.betas: is ignored with optimizer.name = \"sgd\" (it belongs to adamw)");
   check({"train.steps=5", "train.epochs=5"},
         "--set: train.steps: given together with train.epochs (give one of the two)");
+  check({"parallel.mode=scatter", "run.replay_every=2"},
+        "--set: run.replay_every: 2 does not work with parallel.mode = \"scatter\" (use \"data\", or 0)");
   check({"train.global_batch_size=21", "parallel.microbatches=2"},
         "--set: train.global_batch_size: 21 does not divide into 2 microbatches (20 or 22 do), for one replica");
 }

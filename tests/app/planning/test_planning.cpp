@@ -136,6 +136,16 @@ TEST_CASE("the best layouts come first and fit in memory") {
   CHECK_THROWS_AS((void)best_layouts(config, machine, 4, 8, 5), Error);
 }
 
+TEST_CASE("a search that is told to stop ends at the next layout") {
+  int layouts = 0;
+  const auto stop = [&] {
+    if (++layouts == 3) fail("stopped");
+  };
+  CHECK_THROWS_WITH_AS((void)best_layouts(simple_config(ParallelMode::kData, 1), simple_machine(), 4, 8, 5, {}, stop),
+                       "stopped", Error);
+  CHECK(layouts == 3);
+}
+
 TEST_CASE("a machine survives its file") {
   MachineModel machine = simple_machine();
   machine.node = {1e-6, 1e9};

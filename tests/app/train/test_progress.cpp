@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "app/train/progress.h"
 
@@ -55,6 +56,28 @@ TEST_CASE("a bar") {
   CHECK(progress_bar(state, 56, false) == "[##..] epoch 1/1  step 1/2  loss 0.5000  10.0 samples/s");
   CHECK(progress_bar(state, 20, false) == "epoch 1/1  step 1/2");
   CHECK(progress_bar(state, 200, true).find("\x1b[32m") != std::string::npos);
+}
+
+TEST_CASE("a line and a bar of an evaluation") {
+  ProgressState state{120, 400, 2, 20, 0.5, 10, std::chrono::seconds(80)};
+  state.evaluated = 12;
+  state.to_evaluate = 48;
+  CHECK(progress_line(state) == "epoch 3/20  step 120/400  evaluating batch 12/48");
+  CHECK(progress_bar(state, 200, false).starts_with("[######..................] epoch 3/20"));
+  state.total_steps = 0;
+  CHECK(progress_line(state) == "evaluating batch 12/48");
+}
+
+TEST_CASE("an evaluation is shown while it lasts, and the newest step after it") {
+  const FilePointer file(std::tmpfile(), &std::fclose);
+  Progress progress(ProgressMode::kBar, 100, 10, file.get());
+  progress.step(10, 0, 2, 1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(110));  // a bar is drawn every 100 ms
+  progress.evaluating(10, 0, 3, 8);
+  progress.message("validation loss");
+  const std::string text = content(file.get());
+  CHECK(text.find("epoch 1/10  step 10/100  evaluating batch 3/8") != std::string::npos);
+  CHECK(text.substr(text.find("validation loss")).find("step 10/100  loss 2.0000") != std::string::npos);
 }
 
 TEST_CASE("lines: the first and the last step, and messages") {

@@ -14,6 +14,7 @@
 
 #include "app/train/job_end.h"
 #include "app/train/stop.h"
+#include "layers/base/error.h"
 
 using namespace convoy;
 
@@ -115,6 +116,23 @@ TEST_CASE("the margin before the job's end grows with steps and checkpoints") {
   stop.observe_checkpoint(Seconds(6));
   CHECK(stop.margin().count() == doctest::Approx(62));
   CHECK(stop.time_is_up());
+}
+
+TEST_CASE("long work before the training: a signal is an error with exit code 75") {
+  const int status = status_of([](const StopRequest& stop) {
+    stop.check("staging the data");
+    send(SIGTERM);
+    if (!becomes_signalled(stop)) return false;
+    try {
+      stop.check("staging the data");
+    } catch (const Error& error) {
+      return error.code() == ExitCode::kStopped &&
+             std::string(error.what()).starts_with("stopped while staging the data (signal)");
+    }
+    return false;
+  });
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
 }
 
 TEST_CASE("run.max_time counts from the start, without a margin") {

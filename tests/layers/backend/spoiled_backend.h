@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Fault injection: a backend that damages one element of one output of one operation. Everything else is the inner
-// backend's, whose tensors are in host memory.
+// Fault injection: a backend that damages one element of one output of one operation, always, or flips one bit once,
+// also of a weight that the operation reads. Everything else is the inner backend's, whose tensors are in host memory.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ namespace convoy {
 
 class SpoiledBackend final : public ObservingBackend<SpoiledBackend> {
  public:
-  enum class Damage { kValue, kNan, kUnwritten };
+  enum class Damage { kValue, kNan, kUnwritten, kFlip };
 
   using ObservingBackend::ObservingBackend;
 
@@ -28,6 +28,15 @@ class SpoiledBackend final : public ObservingBackend<SpoiledBackend> {
     damage_ = how;
     element_ = static_cast<std::size_t>(element);
   }
+
+  /// Once: a bit of one element in the call number `call` of that operation, counted from 1 and from now. output
+  /// "weight": of the weight that it reads, which keeps it.
+  void flip(std::string operation, std::int64_t call, std::int64_t element = 0, std::string output = "") {
+    spoil(std::move(operation), Damage::kFlip, element, std::move(output));
+    left_ = call;
+  }
+  /// Whether the bit of flip() has been flipped.
+  [[nodiscard]] bool flipped() const { return damage_ == Damage::kFlip && left_ <= 0; }
 
   [[nodiscard]] std::string name() const override { return "spoiled"; }
   [[nodiscard]] std::string description() const override { return "spoiled " + ObservingBackend::description(); }
@@ -48,7 +57,11 @@ class SpoiledBackend final : public ObservingBackend<SpoiledBackend> {
     Outputs outputs;
     outputs.wanted = output_;
     static_cast<void>(op.visit(outputs));
-    run_and_damage(Operation::kName, outputs.found, [&] { inner().run(op); });
+    if (damage_ == Damage::kFlip) {
+      flip_in(Operation::kName, outputs.found, [&] { inner().run(op); });
+    } else {
+      run_and_damage(Operation::kName, outputs.found, [&] { inner().run(op); });
+    }
   }
 
  private:
@@ -60,6 +73,12 @@ class SpoiledBackend final : public ObservingBackend<SpoiledBackend> {
       if (y && (wanted.empty() || wanted == name)) found = y;
       return y;
     }
+    const Weight& in(const Weight& w) {
+      if (wanted == "weight" && !found) found = w.master;  // the bias comes after it
+      return w;
+    }
+    const Weight* in(const Weight* w) { return w != nullptr ? &in(*w) : nullptr; }
+    const Tensor& in(const Tensor& x) { return x; }
     const Tensor& out(const char* name, const Tensor& y) { return take(name, y); }
     const Tensor& in_out(const char* name, const Tensor& y) { return take(name, y); }
     const Tensor& gradient(const char* name, const Tensor& dw, const Weight& /*w*/, bool /*accumulate*/) {
@@ -67,6 +86,17 @@ class SpoiledBackend final : public ObservingBackend<SpoiledBackend> {
     }
     const Tensor& gradient(const char* name, const Tensor& dbias, bool /*accumulate*/) { return take(name, dbias); }
   };
+
+  template <class Call>
+  void flip_in(const char* operation, const Tensor& x, const Call& call) {
+    const bool now = operation_ == operation && --left_ == 0;
+    const auto flip_bit = [&] {
+      static_cast<std::uint8_t*>(x.raw())[element_ * dtype_size(x.dtype()) + 1] ^= 0x10;  // of a float: in the mantissa
+    };
+    if (now && output_ == "weight") flip_bit();
+    call();
+    if (now && output_ != "weight") flip_bit();
+  }
 
   // call() writes to `out`, which is then damaged if this is the operation to spoil.
   template <class Call>
@@ -98,6 +128,7 @@ class SpoiledBackend final : public ObservingBackend<SpoiledBackend> {
   std::string operation_, output_;
   Damage damage_ = Damage::kValue;
   std::size_t element_ = 0;
+  std::int64_t left_ = 0;  // calls up to the flip
 };
 
 }  // namespace convoy

@@ -42,6 +42,16 @@ TEST_CASE("every unit gets positive times and its own bytes") {
   CHECK(measure_units(backend, {}).empty());
 }
 
+TEST_CASE("a measurement that is told to stop ends after the round") {
+  OnednnBackend backend(1, DType::kF32);
+  int rounds = 0;
+  const auto stop = [&] {
+    if (++rounds == 2) fail("stopped");
+  };
+  CHECK_THROWS_WITH_AS(static_cast<void>(measure_units(backend, candidates(backend), stop)), "stopped", Error);
+  CHECK(rounds == 2);
+}
+
 TEST_CASE("costs travel as text and come back the same; what is no number is refused") {
   const std::vector<UnitCost> costs{{0.1, 1.0 / 3, 2e-9, 4096, 1e10, 0}, {}};
   const std::vector<UnitCost> back = unpack_costs(pack_costs(costs));
