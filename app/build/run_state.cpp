@@ -10,6 +10,7 @@
 #include "app/build/pipeline_state.h"
 #include "app/config/config_changes.h"
 #include "app/config/config_printer.h"
+#include "io/checkpoint/checkpoint_copies.h"
 #include "io/log/run_log.h"
 #include "layers/base/clock.h"
 #include "layers/base/counted.h"
@@ -102,6 +103,11 @@ std::string file_to_resume(const Run& run) {
   const CheckpointOptions& c = run.config.checkpoint;
   if (c.resume == "never") return "";
   if (c.resume != "auto") return c.resume;
+  if (const std::string copies = copy_folder(run.config); !copies.empty()) {
+    if (const auto found = find_checkpoint_or_copy(checkpoint_folder(run.config), copies, print_warning)) {
+      return found->string();
+    }
+  }
   const auto found = find_newest_checkpoint(checkpoint_folder(run.config), print_warning);
   return found ? found->string() : "";
 }

@@ -82,6 +82,7 @@ int train_command(World& world, const TrainArguments& arguments) {
   std::optional<StopRequest> stop;  // from here on: a signal while the run is being built is none to die of
   if (!arguments.dry_run) stop.emplace(loaded.config.run.stop_signals, loaded.config.run.max_time);
   const auto run = build_run(world, world.ranks(), std::move(loaded));
+  check_keep_best(*run);
   const auto lock = arguments.dry_run ? nullptr : lock_run_folder(*run);
   const RunState state = restore_run(*run, arguments.dry_run ? "" : run_folder(run->config) + "/log.txt");
   if (run->is_root()) print_plan(*run, state);

@@ -33,7 +33,9 @@ struct JobState {
   int generation = 0;  ///< number of the last one
   int restarts = 0;
   bool has_checkpoint = false;  ///< written by one of its own generations
-  std::string leader;           ///< who wrote this: host, and the token of its lock
+  /// The newest checkpoint that failed twice, so that an older one was tried; -1: none.
+  std::int64_t went_back_from = -1;
+  std::string leader;  ///< who wrote this: host, and the token of its lock
   std::vector<GenerationRecord> generations;
 };
 

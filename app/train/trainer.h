@@ -15,9 +15,13 @@
 #include "app/train/health.h"
 #include "app/train/run_report.h"
 #include "app/train/stop.h"
+#include "io/checkpoint/checkpoint_copies.h"
 #include "io/checkpoint/checkpoint_writer.h"
 
 namespace convoy {
+
+/// Throws a usage Error if checkpoint.keep_best cannot be had with the run's data. Collective.
+void check_keep_best(const Run& run);
 
 class Trainer {
  public:
@@ -32,6 +36,9 @@ class Trainer {
   enum class Stop { kNo, kSignal, kMaxTime };
 
   void open_files();
+  /// Opens the folder of second copies. Returns a warning if it cannot be used, but could be earlier.
+  std::string open_copies();
+  void drain_copies();
   /// One step; returns what the ranks have agreed on about stopping.
   Stop step();
   void warn_of_disk_space();
@@ -40,6 +47,8 @@ class Trainer {
   double exchange(const LossTotals& totals, Stop& stop);
   void after_step(bool end_of_epoch);
   void evaluate_now();
+  /// Whether checkpoint.keep_best keeps the model that was just evaluated. Collective.
+  bool is_best(const EvalResult& result);
   void save();
   void drain_checkpoints();
   void finish(Stop stop);
@@ -62,6 +71,8 @@ class Trainer {
   std::unique_ptr<RunReport> report_;
   std::unique_ptr<CheckpointWriter> writer_;
   int failed_writes_ = 0;  // since the last checkpoint
+  std::unique_ptr<CheckpointCopier> copier_;
+  double write_seconds_ = 0;  // of the last checkpoint
 };
 
 }  // namespace convoy
