@@ -137,6 +137,8 @@ def test_resumes_from_an_older_checkpoint_when_the_newest_fails_twice(ranks):
     for other in (whole, folder):
         other.configure(sections)
     whole.train(ranks)
+    sections["checkpoint"]["copy_to"] = "copies"  # a copy of the newest fails as well, and is set aside with it
+    folder.configure(sections)
     with Launch(folder, "--nproc-per-node", str(ranks)) as launch:
         launch.ends_with(0)
         state = launch.state()
