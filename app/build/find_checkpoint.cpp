@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/build/find_checkpoint.h"
 
+#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <map>
+#include <limits>
 
 #include "app/base/error_report.h"
-#include "io/checkpoint/checkpoint_folder.h"
 #include "io/log/metrics_reader.h"
 #include "layers/base/error.h"
 
@@ -23,37 +23,16 @@ std::string newest_of(const std::string& checkpoints) {
   return found->string();
 }
 
-// The score of each evaluated step of a run, the higher the better; NaN where the loss was.
-std::map<std::int64_t, double> scores_of(const std::string& run) {
-  std::map<std::int64_t, double> scores;
-  std::ifstream file(run + "/metrics.jsonl");
-  std::string text;
-  MetricsLine line;
-  while (std::getline(file, text)) {
-    if (!line.parse(text) || line.text("event") != "eval") continue;
-    const double score = std::isnan(line.number("top1")) ? -line.number("loss") : line.number("top1");
-    if (const auto step = line.integer("step")) scores[*step] = score;
-  }
-  return scores;
-}
-
 std::string best_of(const std::string& run, const std::string& checkpoints) {
-  const std::map<std::int64_t, double> scores = scores_of(run);
-  std::string best;
-  double best_score = -INFINITY;
-  for (const CheckpointFile& file : list_checkpoints(checkpoints)) {
-    const auto score = scores.find(file.step);
-    if (score == scores.end() || !(score->second >= best_score)) continue;
-    best_score = score->second;
-    best = file.path;
-  }
-  if (best.empty()) {
+  if (std::string linked = linked_best_checkpoint(checkpoints); !linked.empty()) return linked;
+  const auto best = best_checkpoint(list_checkpoints(checkpoints), evaluation_scores(run + "/metrics.jsonl", ""));
+  if (!best) {
     fail_usage(
         "{}: no checkpoint of a step that was evaluated ({}/metrics.jsonl has no eval event of one; name a file, "
         "or \"newest\")",
         checkpoints, run);
   }
-  return best;
+  return best->path;
 }
 
 std::string checkpoints_of(const std::string& folder) {
@@ -79,7 +58,39 @@ std::string find_checkpoint(const std::string& named, const std::string& run, co
   return named;  // who reads it says what is wrong
 }
 
-bool was_evaluated(const std::string& run, std::int64_t step) { return scores_of(run).contains(step); }
+double evaluation_score(std::string_view by, double top1, double loss) {
+  const std::string digits = fmt::format("{:.9g}", by == "top1" ? top1 : -loss);
+  double score = std::numeric_limits<double>::quiet_NaN();
+  static_cast<void>(std::from_chars(digits.data(), digits.data() + digits.size(), score));
+  return score;
+}
+
+StepScores evaluation_scores(const std::string& metrics, std::string_view by) {
+  StepScores scores;
+  std::ifstream file(metrics);
+  std::string text;
+  MetricsLine line;
+  while (std::getline(file, text)) {
+    if (!line.parse(text) || line.text("event") != "eval") continue;
+    const auto step = line.integer("step");
+    const double top1 = line.number("top1");
+    const bool labels = by.empty() ? !std::isnan(top1) : by == "top1";
+    const double score = evaluation_score(labels ? "top1" : "loss", top1, line.number("loss"));
+    if (!step) continue;
+    scores.erase(*step);
+    if (std::isfinite(score)) scores[*step] = score;
+  }
+  return scores;
+}
+
+bool was_evaluated(const std::string& run, std::int64_t step) {
+  std::ifstream file(run + "/metrics.jsonl");
+  MetricsLine line;
+  for (std::string text; std::getline(file, text);) {
+    if (line.parse(text) && line.text("event") == "eval" && line.integer("step") == step) return true;
+  }
+  return false;
+}
 
 bool is_run_folder(const std::string& path) {
   std::error_code ignored;

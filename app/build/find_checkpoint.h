@@ -5,18 +5,29 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
+
+#include "io/checkpoint/checkpoint_folder.h"
 
 namespace convoy {
 
 /// The file that `named` means: a file as it is; a run's folder (or one of checkpoints) its newest valid checkpoint;
-/// "newest" and "best" that of the run folder `run`, RUN/newest and RUN/best that of RUN. The best one is that with the
-/// highest top-1 of validation in metrics.jsonl, or without class labels the lowest loss. `checkpoints`: where those of
-/// `run` are. Throws a usage Error if there is none.
+/// "newest" and "best" that of the run folder `run`, RUN/newest and RUN/best that of RUN. The best one is that to which
+/// best.h5 points (checkpoint.keep_best); else that with the highest top-1 of validation in metrics.jsonl, or without
+/// class labels the lowest loss, of equal ones the earliest. `checkpoints`: where those of `run` are. Throws a usage
+/// Error if there is none.
 [[nodiscard]] std::string find_checkpoint(const std::string& named, const std::string& run,
                                           const std::string& checkpoints);
 
 /// Whether the metrics of the run folder `run` have an evaluation of this step.
 [[nodiscard]] bool was_evaluated(const std::string& run, std::int64_t step);
+
+/// The score of an evaluation by "top1" or "loss", the higher the better, with the digits that metrics.jsonl keeps: a
+/// resumed run compares as one that was not interrupted.
+[[nodiscard]] double evaluation_score(std::string_view by, double top1, double loss);
+
+/// The scores in metrics.jsonl by step, those that are finite; by "": top1, or without class labels loss.
+[[nodiscard]] StepScores evaluation_scores(const std::string& metrics, std::string_view by);
 
 /// Whether `path` is a run's folder, by what is in it.
 [[nodiscard]] bool is_run_folder(const std::string& path);

@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/checkpoint_copies.h"
 #include "io/log/metrics_reader.h"
 #include "layers/base/clock.h"
 #include "layers/base/error.h"
@@ -70,6 +72,7 @@ class Chooser {
       : resume_(config.checkpoint.resume),
         folder_(run_folder(config)),
         dir_(checkpoint_folder(config)),
+        copies_(copy_folder(config)),
         canonical_dir_(canonical_path(dir_)),
         named_(named_file(resume_)),
         inside_(lies_in(canonical_dir_, canonical_path(folder_))),
@@ -79,9 +82,11 @@ class Chooser {
     choice_.record = read_run_record(folder_);
     const bool first = choice_.record.id.empty();
     if (first) past_ = read_past(folder_, named_);
-    const CheckpointSearch search = search_checkpoints(dir_);
+    const bool begins_with_file = !named_.empty() && !is_applied(first);
+    CheckpointSearch search = search_checkpoints(dir_);
+    if (!begins_with_file && !(first && resume_ == "never")) look_for_copy(search);
     check_owner(search, first);
-    if (!named_.empty() && !is_applied(first)) {
+    if (begins_with_file) {
       use_named("");
     } else if (search.found) {
       resume_from(search);
@@ -102,6 +107,22 @@ class Chooser {
     // Then the reader of the config did not find it, and has not added the folder of the config.
     if (applied.ends_with("/" + fs::path(resume_).lexically_normal().string())) return true;
     fail_missing();
+  }
+
+  // Finds a valid second copy of what is damaged, cannot be read or has gone; none that is older than a file that cannot
+  // be read.
+  void look_for_copy(CheckpointSearch& search) const {
+    if (copies_.empty() || (search.found && search.invalid.empty())) return;
+    std::vector<std::string> warnings;
+    const auto path = find_checkpoint_or_copy(dir_, copies_, [&](const std::string& text) { warnings.push_back(text); });
+    if (!path || path->parent_path() != fs::path(copies_)) return;
+    const auto files = list_checkpoints(dir_), copies = list_checkpoints(copies_);
+    const auto copy = std::find_if(copies.begin(), copies.end(), [&](const auto& c) { return c.path == path->string(); });
+    if (copy == copies.end() || (!search.unreadable.empty() && copy->step < files.back().step)) return;
+    for (const std::string& text : warnings) warn_(text);
+    search = {};
+    search.found = *copy;
+    search.run = examine_checkpoint(copy->path).run;
   }
 
   // Whether the named file is one of those that a start finds by itself.
@@ -232,7 +253,7 @@ class Chooser {
     return std::move(choice_);
   }
 
-  const std::string resume_, folder_, dir_, canonical_dir_, named_;
+  const std::string resume_, folder_, dir_, copies_, canonical_dir_, named_;
   const bool inside_;  // the checkpoints lie in the run's folder, so they are its own
   const WarnCallback& warn_;
   Past past_;

@@ -19,7 +19,7 @@ namespace convoy {
 struct ResumeChoice {
   std::string file;                ///< empty: a fresh start
   bool named = false;              ///< by the user: it may be of another run, data set or loss
-  bool in_folder = false;          ///< one of the checkpoints in the run's folder of them
+  bool in_folder = false;          ///< one of the checkpoints in the run's folder of them, or a second copy of one
   std::string reason;              ///< why this one, where that is not obvious; for people
   std::vector<std::string> notes;  ///< for people
   RunRecord record;                ///< to be written when training begins

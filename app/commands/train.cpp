@@ -82,6 +82,7 @@ int train_command(World& world, const TrainArguments& arguments) {
     loaded.check_stop = [&stop](const std::string& doing) { stop->check(doing); };
   }
   const auto run = build_run(world, world.ranks(), std::move(loaded));
+  check_keep_best(*run);
   const RunLocks locks = arguments.dry_run ? RunLocks() : lock_run_folders(*run);
   const RunState state = restore_run(*run, arguments.dry_run ? "" : run_folder(run->config) + "/log.txt");
   if (run->is_root()) print_plan(*run, state);

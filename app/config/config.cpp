@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <csignal>
+#include <filesystem>
+
+#include "io/files/crc32c.h"
 
 namespace convoy {
 
@@ -21,6 +24,15 @@ std::string run_folder(const Config& config) { return config.run.dir + "/" + con
 
 std::string checkpoint_folder(const Config& config) {
   return config.checkpoint.dir.empty() ? run_folder(config) + "/checkpoints" : config.checkpoint.dir;
+}
+
+std::string absolute_run_folder(const Config& config) {
+  return std::filesystem::absolute(run_folder(config)).lexically_normal().string();
+}
+
+std::string copy_folder(const Config& config) {
+  if (config.checkpoint.copy_to.empty()) return "";
+  return fmt::format("{}/{}-{:08x}", config.checkpoint.copy_to, config.run.name, crc32c(absolute_run_folder(config)));
 }
 
 int signal_number(std::string_view name) {

@@ -131,6 +131,13 @@ struct Config {
 /// checkpoint.dir, or `checkpoints` in the run's folder.
 [[nodiscard]] std::string checkpoint_folder(const Config& config);
 
+/// The run's folder as an absolute path.
+[[nodiscard]] std::string absolute_run_folder(const Config& config);
+
+/// The folder of the run's second copies, checkpoint.copy_to/NAME-HASH with a hash of the run folder's absolute path;
+/// "" without checkpoint.copy_to.
+[[nodiscard]] std::string copy_folder(const Config& config);
+
 /// The number of a signal that run.stop_signals may name ("SIGTERM"), or 0.
 [[nodiscard]] int signal_number(std::string_view name);
 

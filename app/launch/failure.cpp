@@ -63,12 +63,23 @@ std::string describe_end(const GenerationEnd& end, const std::string& launcher) 
   return fmt::format("{} ended with exit code {}", launcher, status.code);
 }
 
-RestartPolicy::Verdict RestartPolicy::after(const Failure& failure) {
-  const bool again = last_ && last_->program_error && failure.program_error && !last_->wrote_checkpoint &&
-                     !failure.wrote_checkpoint && last_->start_step == failure.start_step;
+bool RestartPolicy::repeats(const Failure& failure) const {
+  return last_ && last_->program_error && failure.program_error && !last_->wrote_checkpoint &&
+         !failure.wrote_checkpoint && last_->start_step == failure.start_step;
+}
+
+// A run that goes back writes the same checkpoint again before it fails at the same step: that is no progress.
+bool RestartPolicy::older_may_help(const Failure& failure) const {
+  return repeats(failure) && last_->resumed && failure.resumed && failure.start_step > went_back_from_ &&
+         restarts_ < max_restarts_;
+}
+
+RestartPolicy::Verdict RestartPolicy::after(const Failure& failure, bool older) {
+  const bool again = repeats(failure);
   last_ = failure;
   without_progress_ = failure.trained || failure.wrote_checkpoint ? 0 : without_progress_ + 1;
-  if (again) {
+  if (older) went_back_from_ = failure.start_step;
+  if (again && !older) {
     return {fmt::format("two generations in a row failed after the checkpoint of step {} without writing another",
                         failure.start_step)};
   }

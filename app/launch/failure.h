@@ -43,6 +43,7 @@ struct Failure {
   std::int64_t start_step = 0;  ///< of the checkpoint from which it resumed
   bool wrote_checkpoint = false;
   bool trained = false;  ///< it did a step
+  bool resumed = true;   ///< its trainer began: an earlier failure says nothing about the checkpoint
 };
 
 class RestartPolicy {
@@ -53,16 +54,27 @@ class RestartPolicy {
     std::string give_up;  ///< why; empty: restart
     int delay_seconds = 0;
   };
-  Verdict after(const Failure& failure);
+  /// Whether `failure`, of which after() does not know yet, is the second at its checkpoint, so that an older one may
+  /// be at fault less. Once only: not if the run had gone back from this checkpoint, or a later one, before.
+  [[nodiscard]] bool older_may_help(const Failure& failure) const;
+  /// older: the next generation resumes from an older checkpoint.
+  Verdict after(const Failure& failure, bool older = false);
   /// A failure of an earlier life of this launch, which counts only for the same-checkpoint rule.
   void remember(const Failure& failure) { last_ = failure; }
+  /// A launch before went back from the checkpoint of this step.
+  void remember_going_back(std::int64_t step) { went_back_from_ = step; }
   [[nodiscard]] int restarts() const { return restarts_; }
+  /// The newest checkpoint that failed twice and was set aside; -1: none.
+  [[nodiscard]] std::int64_t went_back_from() const { return went_back_from_; }
 
  private:
   int max_restarts_;
   int restarts_;
   int without_progress_ = 0;
+  std::int64_t went_back_from_ = -1;
   std::optional<Failure> last_;
+
+  [[nodiscard]] bool repeats(const Failure& failure) const;
 };
 
 }  // namespace convoy

@@ -69,6 +69,7 @@ JobState read_job_state(const std::string& path) {
     json.at("exit_code").get_to(state.exit_code);
     json.at("generation").get_to(state.generation);
     json.at("restarts").get_to(state.restarts);
+    state.went_back_from = json.value("went_back_from", std::int64_t{-1});  // not in states of earlier versions
     json.at("leader").get_to(state.leader);
     for (const Json& entry : json.at("generations")) state.generations.push_back(generation_from(entry));
   } catch (const std::exception& error) {
@@ -87,6 +88,7 @@ void write_job_state(const std::string& path, const JobState& state) {
                   {"exit_code", state.exit_code},
                   {"generation", state.generation},
                   {"restarts", state.restarts},
+                  {"went_back_from", state.went_back_from},
                   {"leader", state.leader},
                   {"generations", std::move(generations)}};
   const std::string text = json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";

@@ -32,6 +32,8 @@ struct JobState {
   int exit_code = 0;   ///< of the launch, when it is over
   int generation = 0;  ///< number of the last one
   int restarts = 0;
+  /// The newest checkpoint that failed twice, so that an older one was tried; -1: none.
+  std::int64_t went_back_from = -1;
   std::string leader;  ///< who wrote this: host, and the token of its lock
   std::vector<GenerationRecord> generations;
 };

@@ -8,6 +8,7 @@
 #include <csignal>
 #include <thread>
 
+#include "io/checkpoint/checkpoint.h"
 #include "layers/base/clock.h"
 #include "layers/base/error.h"
 
@@ -27,6 +28,9 @@ Supervisor::Supervisor(SupervisorOptions options, const Config& config, HostWatc
                        const RankCounts& counts, const std::atomic<bool>& lost)
     : options_(std::move(options)),
       timeout_(config.parallel.timeout),
+      checkpoints_(checkpoint_folder(config)),
+      copies_(copy_folder(config)),
+      resumes_(config.checkpoint.resume == "auto"),
       watch_(hosts),
       signals_(signals),
       lost_(lost),
@@ -65,8 +69,12 @@ int Supervisor::supervise() {
 // A launch that was killed left its last generation open; one that ended in order begins a new count.
 void Supervisor::take_up_state() {
   state_ = read_job_state(options_.folder + "/state.json");
-  if (state_.status != JobStatus::kRunning) state_.restarts = 0;
+  if (state_.status != JobStatus::kRunning) {
+    state_.restarts = 0;
+    state_.went_back_from = -1;
+  }
   policy_ = RestartPolicy(options_.max_restarts, state_.restarts);
+  policy_.remember_going_back(state_.went_back_from);
   if (state_.status == JobStatus::kRunning && !state_.generations.empty()) {
     GenerationRecord& last = record();
     if (last.end.empty()) {
@@ -224,13 +232,18 @@ std::optional<Supervisor::Ended> Supervisor::end_generation(const GenerationEnd&
 std::optional<Supervisor::Ended> Supervisor::after_failure(const HostList& hosts) {
   const GenerationRecord& last = record();
   const Failure failure{last.program_error, last.step_at_start, last.step_at_end > last.step_at_start,
-                        progress_.first_step_at().has_value()};
-  const RestartPolicy::Verdict verdict = policy_.after(failure);
+                        progress_.first_step_at().has_value(), progress_.start_step().has_value()};
+  const bool older = policy_.older_may_help(failure) && go_back_before(failure.start_step);
+  const RestartPolicy::Verdict verdict = policy_.after(failure, older);
   state_.restarts = policy_.restarts();
+  state_.went_back_from = policy_.went_back_from();
   if (!verdict.give_up.empty()) {
+    const std::string before = state_.went_back_from > last.step_at_start
+                                   ? fmt::format("; that of step {} was set aside before", state_.went_back_from)
+                                   : "";
     return Ended{1, JobStatus::kFailed,
-                 fmt::format("launch gives up after generation {} ({}): {}; the newest checkpoint is of step {}",
-                             last.number, last.exit, verdict.give_up, last.step_at_end)};
+                 fmt::format("launch gives up after generation {} ({}): {}{}; the newest checkpoint is of step {}",
+                             last.number, last.exit, verdict.give_up, before, last.step_at_end)};
   }
   save();
   journal_.write(fmt::format("generation {} failed: {}; restart {} of {}{}", last.number, last.exit, state_.restarts,
@@ -239,6 +252,39 @@ std::optional<Supervisor::Ended> Supervisor::after_failure(const HostList& hosts
   reason_ = last.exit;
   if (hosts.size() > 1 || !is_this_host(hosts.front().name)) health_.doubt();
   return wait_until(Clock::now() + std::chrono::seconds(verdict.delay_seconds));
+}
+
+// Sets aside the checkpoint of `step`, from which two generations have failed, so that the next one resumes from the
+// valid one before it. Does nothing, and returns false, if there is none, or if the run did not resume from its newest.
+bool Supervisor::go_back_before(std::int64_t step) {
+  if (!resumes_ && !state_.has_checkpoint) return false;
+  try {
+    auto files = list_checkpoints(checkpoints_);
+    if (!copies_.empty()) {
+      const auto copies = list_checkpoints(copies_);
+      files.insert(files.end(), copies.begin(), copies.end());
+      std::stable_sort(files.begin(), files.end(), [](const auto& a, const auto& b) { return a.step < b.step; });
+    }
+    const auto is_valid = [&](const CheckpointFile& file) {
+      return file.step < step && checkpoint_problem(file.path).empty();
+    };
+    const auto failed = [&](const CheckpointFile& file) { return file.step == step; };
+    const auto older = std::find_if(files.rbegin(), files.rend(), is_valid);
+    if (older == files.rend() || std::none_of(files.begin(), files.end(), failed)) return false;
+    std::vector<std::string> names = set_aside_failed_checkpoints(checkpoints_, step);
+    if (!copies_.empty()) {
+      const auto copies = set_aside_failed_checkpoints(copies_, step);
+      names.insert(names.end(), copies.begin(), copies.end());
+    }
+    journal_.write(
+        fmt::format("two generations in a row failed after the checkpoint of step {}: it is now {}, and the "
+                    "next generation resumes from step {}",
+                    step, fmt::join(names, ", "), older->step));
+    return true;
+  } catch (const Error& error) {
+    journal_.write(fmt::format("no older checkpoint is tried: {}", error.what()));
+    return false;
+  }
 }
 
 int Supervisor::finish(const Ended& ended) {

@@ -66,12 +66,15 @@ class Supervisor {
   void look_at_hosts(Generation& generation);
   std::optional<Ended> end_generation(const GenerationEnd& end, const HostList& hosts);
   std::optional<Ended> after_failure(const HostList& hosts);
+  bool go_back_before(std::int64_t step);
   int finish(const Ended& ended);
   void save();
   [[nodiscard]] GenerationRecord& record() { return state_.generations.back(); }
 
   const SupervisorOptions options_;
   const double timeout_;
+  const std::string checkpoints_, copies_;  // folders; copies: empty without checkpoint.copy_to
+  const bool resumes_;                      // by its config: from the newest checkpoint of the run
   HostWatch& watch_;
   SignalInbox& signals_;
   const std::atomic<bool>& lost_;

@@ -143,6 +143,22 @@ void RunReport::checkpoint(const CheckpointWriter::Result& written) {
                         written.seconds, written.stall_seconds, written.path));
 }
 
+void RunReport::copy(const CheckpointCopier::Result& copied) {
+  std::vector<MetricsField> fields{
+      {"event", "copy"}, {"step", copied.step}, {"path", copied.path}, {"seconds", copied.seconds}};
+  if (!copied.problem.empty()) fields.emplace_back("error", copied.problem);
+  metrics_.write(fields);
+  if (copied.problem.empty()) {
+    log_.info(fmt::format("step {}: checkpoint copied in {:.3g} s: {}", copied.step, copied.seconds, copied.path));
+  } else {
+    const std::string text = fmt::format("checkpoint.copy_to: step {}: {}; the next checkpoint is copied again",
+                                         copied.step, copied.problem);
+    if (!copy_failed_) print_warning(text);
+    log_.warn(text);
+  }
+  copy_failed_ = !copied.problem.empty();
+}
+
 void RunReport::end(const char* reason, const RunState& state, const std::string& sentence) {
   metrics_.write({{"event", "end"}, {"reason", reason}, {"step", state.step}, {"epoch", state.epoch}});
   progress_->finish();

@@ -12,6 +12,7 @@
 #include "app/train/evaluate.h"
 #include "app/train/health.h"
 #include "app/train/progress.h"
+#include "io/checkpoint/checkpoint_copies.h"
 #include "io/checkpoint/checkpoint_writer.h"
 #include "io/data/sampler.h"
 #include "io/log/metrics_log.h"
@@ -44,6 +45,8 @@ class RunReport {
   void evaluating(const RunState& state, std::int64_t done, std::int64_t batches);
   void evaluation(const RunState& state, const EvalResult& result, double seconds);
   void checkpoint(const CheckpointWriter::Result& written);
+  /// A second copy, or why there is none: a warning, on the terminal for the first of several in a row.
+  void copy(const CheckpointCopier::Result& copied);
   /// The end of the run: the reason for metrics.jsonl and a message for the user.
   void end(const char* reason, const RunState& state, const std::string& sentence);
   /// Prints a line to the terminal and the log.
@@ -61,6 +64,7 @@ class RunReport {
   std::unique_ptr<Progress> progress_;
   Sampler order_;
   int told_straggler_ = -1;
+  bool copy_failed_ = false;     // the last one
   std::int64_t image_size_ = 0;  // of the step before; 0: there was none
 };
 

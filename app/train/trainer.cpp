@@ -10,6 +10,8 @@
 
 #include "app/base/duration.h"
 #include "app/base/error_report.h"
+#include "app/build/find_checkpoint.h"
+#include "app/build/read_config.h"
 #include "app/config/config_printer.h"
 #include "app/train/broken_report.h"
 #include "app/train/job_end.h"
@@ -19,6 +21,7 @@
 #include "layers/base/counted.h"
 #include "layers/base/error.h"
 #include "layers/base/format_bytes.h"
+#include "layers/base/option_error.h"
 #include "layers/base/trace.h"
 #include "parallel/base/wait_time.h"
 #include "parallel/comm/agree.h"
@@ -29,6 +32,8 @@ namespace convoy {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kCopyPatience{60};
 
 constexpr int kCheckpointTries = 3;  // in a row, at that many occasions
 
@@ -44,6 +49,19 @@ LoaderOptions training_options(const Run& run, const RunState& state) {
 
 }  // namespace
 
+void check_keep_best(const Run& run) {
+  const std::string& by = run.config.checkpoint.keep_best;
+  const auto check = [&] {
+    if (by.empty()) return;
+    if (!run.validation) fail_option("checkpoint.keep_best", "needs an evaluation (set data.validation)");
+    if (by == "top1" && run.train->target_size() > 0) {
+      fail_option("checkpoint.keep_best", "\"top1\" needs class labels, the data have float targets (use \"loss\")");
+    }
+  };
+  agree(
+      *run.communicator, [&] { add_places(run.config, check); }, "checking checkpoint.keep_best");
+}
+
 Trainer::Trainer(Run& run, const RunState& state, StopRequest& stop)
     : run_(run), state_(state), stop_(stop), health_(*run.communicator, run.host) {
   agree(
@@ -57,7 +75,7 @@ Trainer::Trainer(Run& run, const RunState& state, StopRequest& stop)
 void Trainer::open_files() {
   if (!run_.is_root()) return;
   const Config& c = run_.config;
-  const std::string folder = run_folder(c);
+  const std::string folder = run_folder(c), copy_warning = open_copies();
   std::ofstream config(folder + "/config.toml");
   config << resolved_toml(c, false) << std::flush;
   if (!config) fail_usage("run.dir: cannot write to {} (choose another folder with --set run.dir=...)", folder);
@@ -65,8 +83,13 @@ void Trainer::open_files() {
   for (const std::string& change : state_.changes) report_->message("differs from the checkpoint: " + change);
   for (const std::string& line : run_.notes) report_->message(line);
   set_aside_other_past();
-  writer_ =
-      std::make_unique<CheckpointWriter>(checkpoint_folder(c), static_cast<int>(c.checkpoint.keep), c.checkpoint.async);
+  std::optional<StepScores> scores;
+  if (const std::string& by = c.checkpoint.keep_best; !by.empty())
+    scores = evaluation_scores(folder + "/metrics.jsonl", by);
+  writer_ = std::make_unique<CheckpointWriter>(checkpoint_folder(c), static_cast<int>(c.checkpoint.keep),
+                                               c.checkpoint.async, std::move(scores));
+  if (!copy_warning.empty()) report_->warning(copy_warning);
+  if (copier_) copier_->wake(writer_->scores());  // what an earlier start has left
   warn_of_disk_space();
   if (c.run.max_time) return;  // the user's own limit
   if (const auto left = time_left_in_job()) {
@@ -102,6 +125,29 @@ void Trainer::record_checkpoints() {
   }
 }
 
+// A folder that cannot be used is a usage error at the first start with it. Later it may be gone for a while.
+std::string Trainer::open_copies() {
+  const Config& c = run_.config;
+  const std::string folder = copy_folder(c);
+  if (folder.empty()) return "";
+  std::string warning;
+  try {
+    prepare_copy_folder(folder, absolute_run_folder(c));
+    remove_stale_temporaries(folder);
+    static_cast<void>(set_aside_checkpoints_after(folder, state_.in_folder ? state_.step : -1));
+  } catch (const Error& error) {
+    const bool is_new = std::any_of(state_.changes.begin(), state_.changes.end(), [](const std::string& change) {
+      return change.starts_with("checkpoint.copy_to ");
+    });
+    if (state_.source.empty() || is_new || error.code() == ExitCode::kUsage) {
+      add_places(c, [&] { fail_option("checkpoint.copy_to", "{}", error.what()); });
+    }
+    warning = fmt::format("checkpoint.copy_to: {}; tried again after each checkpoint", error.what());
+  }
+  copier_ = std::make_unique<CheckpointCopier>(checkpoint_folder(c), folder, static_cast<int>(c.checkpoint.keep));
+  return warning;
+}
+
 void Trainer::warn_of_disk_space() {
   const Config& c = run_.config;
   std::int64_t elements = 0;
@@ -109,7 +155,8 @@ void Trainer::warn_of_disk_space() {
   const auto floats = static_cast<double>(elements) + static_cast<double>(run_.optimizer->slots().size()) *
                                                           static_cast<double>(run_.model->parameter_count());
   const auto there = static_cast<std::int64_t>(list_checkpoints(checkpoint_folder(c)).size());
-  const auto files = static_cast<double>(std::max<std::int64_t>(1, c.checkpoint.keep + 1 - there));
+  const std::int64_t kept = c.checkpoint.keep + (c.checkpoint.keep_best.empty() ? 0 : 1);
+  const auto files = static_cast<double>(std::max<std::int64_t>(1, kept + 1 - there));
   const auto needed = static_cast<std::uintmax_t>(files * floats * sizeof(float));
   std::error_code error;
   const std::filesystem::space_info space = std::filesystem::space(checkpoint_folder(c), error);
@@ -265,9 +312,20 @@ void Trainer::evaluate_now() {
   const std::optional<EvalResult> result = evaluate(run_, *run_.validation, after_batch);
   if (!result) return;
   state_.evaluation_due = false;
-  if (!report_) return;
-  for (const std::string& warning : result->warnings) report_->warning(warning);
-  report_->evaluation(state_, *result, seconds_since(start));  // from here on it is known how good this step is
+  if (report_) {
+    for (const std::string& warning : result->warnings) report_->warning(warning);
+    report_->evaluation(state_, *result, seconds_since(start));
+  }
+  if (is_best(*result)) save();
+}
+
+bool Trainer::is_best(const EvalResult& result) {
+  const std::string& by = run_.config.checkpoint.keep_best;
+  if (by.empty()) return false;
+  const auto ask = [&] {
+    return writer_->evaluated(state_.step, evaluation_score(by, result.top1, result.loss)) ? "best" : "";
+  };
+  return !on_root(*run_.communicator, ask, "comparing the evaluation with earlier ones").empty();
 }
 
 void Trainer::save() {
@@ -277,8 +335,8 @@ void Trainer::save() {
   const trace::Span span(trace::Track::kCheckpoint, "state copied out");
   const auto start = Clock::now();
   Checkpoint checkpoint = capture_checkpoint(run_, state_, writer_ ? writer_->recycle() : Checkpoint());
-  const auto check = [&] { return first_nonfinite(checkpoint.model); };
-  const std::string wrong = on_root(*run_.communicator, check, "checking the weights");
+  const auto check = [&] { return first_nonfinite(checkpoint); };
+  const std::string wrong = on_root(*run_.communicator, check, "checking the checkpoint's values");
   if (!wrong.empty()) fail_nonfinite(fmt::format("{} has values that are not finite, no checkpoint is written", wrong));
   if (!run_.is_root()) return;
   try {
@@ -301,15 +359,28 @@ void Trainer::not_written(const Error& error) {
 // Reports the checkpoints that the writer has finished.
 void Trainer::drain_checkpoints() {
   if (!run_.is_root()) return;
+  for (const std::string& warning : writer_->take_warnings()) report_->warning(warning);
   try {
     for (const auto& written : writer_->poll()) {
       failed_writes_ = 0;
       stop_.observe_checkpoint(StopRequest::Seconds(written.seconds));
       report_->checkpoint(written);
       record_checkpoints();
+      write_seconds_ = written.seconds;
+      if (copier_) copier_->wake(writer_->scores());
     }
   } catch (const Error& error) {
     not_written(error);
+  }
+  drain_copies();
+}
+
+// Reports what the copier has finished. The last copy counts for the time that the end of a run takes.
+void Trainer::drain_copies() {
+  if (!copier_) return;
+  for (const auto& copied : copier_->take()) {
+    if (copied.problem.empty()) stop_.observe_checkpoint(StopRequest::Seconds(write_seconds_ + copied.seconds));
+    report_->copy(copied);
   }
 }
 
@@ -322,6 +393,16 @@ void Trainer::finish() {
   note_activity("writing the last checkpoint");
   writer_->wait();  // the last one: its error is the run's
   drain_checkpoints();
+  if (copier_) {
+    note_activity("copying the last checkpoint");
+    if (!copier_->finish(kCopyPatience)) {
+      report_->warning(
+          fmt::format("checkpoint.copy_to: nothing was read or written for {} s, so the last copy is left "
+                      "to the next start",
+                      kCopyPatience.count()));
+    }
+    drain_copies();
+  }
   if (is_done()) {
     report_->end("finished", state_, fmt::format("finished after step {}", state_.step));
     return;

@@ -17,9 +17,13 @@
 #include "app/train/health.h"
 #include "app/train/run_report.h"
 #include "app/train/stop.h"
+#include "io/checkpoint/checkpoint_copies.h"
 #include "io/checkpoint/checkpoint_writer.h"
 
 namespace convoy {
+
+/// Throws a usage Error if checkpoint.keep_best cannot be had with the run's data. Collective.
+void check_keep_best(const Run& run);
 
 class Trainer {
  public:
@@ -39,6 +43,9 @@ class Trainer {
   void at_boundary();
   /// Whether nothing is left to do.
   [[nodiscard]] bool is_done() const { return is_finished(run_.config, state_) && !state_.evaluation_due; }
+  /// Opens the folder of second copies. Returns a warning if it cannot be used, but could be earlier.
+  std::string open_copies();
+  void drain_copies();
   void warn_of_disk_space();
   void watch_for_errors();
   /// The all-reduce of scalars in each step: returns the summed loss and sets stopped_; includes health reports when
@@ -47,6 +54,8 @@ class Trainer {
   void after_step(bool end_of_epoch);
   /// The evaluation that is due; it remains so if a stop cuts it short.
   void evaluate_now();
+  /// Whether checkpoint.keep_best keeps the model that was just evaluated. Collective.
+  bool is_best(const EvalResult& result);
   void save();
   void drain_checkpoints();
   void finish();
@@ -71,6 +80,8 @@ class Trainer {
   std::unique_ptr<RunReport> report_;
   std::unique_ptr<CheckpointWriter> writer_;
   int failed_writes_ = 0;  // since the last checkpoint
+  std::unique_ptr<CheckpointCopier> copier_;
+  double write_seconds_ = 0;  // of the last checkpoint
 };
 
 }  // namespace convoy

@@ -106,6 +106,16 @@ Checkpoint read_header(const hdf5::File& file) {
 
 }  // namespace
 
+std::string first_nonfinite(const Checkpoint& checkpoint) {
+  std::string name = first_nonfinite(checkpoint.model);
+  for (const auto& [slot, tensors] : checkpoint.optimizer) {
+    if (!name.empty()) break;
+    name = first_nonfinite(tensors);
+    if (!name.empty()) name += fmt::format(" (optimizer {})", slot);
+  }
+  return name;
+}
+
 void write_checkpoint(const std::string& path, const Checkpoint& checkpoint, hdf5::FileImageBuffer* memory) {
   hdf5::FileImage image(path, payload(checkpoint), memory);
   image.create_group("/model");

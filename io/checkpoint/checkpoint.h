@@ -38,6 +38,10 @@ struct Checkpoint {
   int ranks = 1;
 };
 
+/// Names the first tensor with a value that is infinite or NaN: "fc.weight", or "fc.weight (optimizer momentum)". Empty
+/// if there is none.
+[[nodiscard]] std::string first_nonfinite(const Checkpoint& checkpoint);
+
 /// Writes the file at `path`; what was there before stays until the new file is complete and on disk. On failure (a
 /// full disk) an Error is thrown, nothing of the attempt is left, and other checkpoints are untouched. The file is put
 /// together in `memory`, if given, which whoever writes many of them keeps.

@@ -22,6 +22,7 @@ namespace {
 constexpr std::string_view kPrefix = "step-";
 constexpr std::string_view kSuffix = ".h5";
 constexpr std::size_t kDigits = 8;
+constexpr const char* kBestLink = "best.h5";
 
 // The step in "step-00000120.h5"; empty for any other name.
 std::optional<std::int64_t> step_of(std::string_view name) {
@@ -46,6 +47,21 @@ std::vector<std::string> names_in(const std::string& dir) {
   }
   if (error && error != std::errc::no_such_file_or_directory) fail("cannot list {}: {}", dir, error.message());
   return names;
+}
+
+// Renames the checkpoints from step `first` on to NAME + `suffix`, NAME + `suffix`-2, ...
+std::vector<std::string> set_aside(const std::string& dir, std::int64_t first, const std::string& suffix) {
+  std::vector<std::string> renamed;
+  for (const auto& file : list_checkpoints(dir)) {
+    if (file.step < first) continue;
+    std::string name = file.path + suffix;
+    std::error_code error;
+    for (int i = 2; fs::exists(name, error); ++i) name = fmt::format("{}{}-{}", file.path, suffix, i);
+    fs::rename(file.path, name, error);
+    if (error) fail("cannot rename {} to {}: {}", file.path, name, error.message());
+    renamed.push_back(name);
+  }
+  return renamed;
 }
 
 void remove_file(const std::string& path) {
@@ -107,11 +123,70 @@ std::optional<std::filesystem::path> find_newest_checkpoint(const std::string& d
   return search.found->path;
 }
 
-void rotate_checkpoints(const std::string& dir, int keep, std::int64_t newest_step) {
-  if (keep <= 0) return;
-  auto files = list_checkpoints(dir);
+std::optional<CheckpointFile> best_checkpoint(const std::vector<CheckpointFile>& files, const StepScores& scores) {
+  std::optional<CheckpointFile> best;
+  double best_score = 0;
+  for (const CheckpointFile& file : files) {
+    const auto score = scores.find(file.step);
+    if (score == scores.end() || (best && score->second <= best_score)) continue;
+    best_score = score->second;
+    best = file;
+  }
+  return best;
+}
+
+std::vector<std::string> rotate_checkpoints(const std::string& dir, int keep, std::int64_t newest_step,
+                                            const StepScores& scores) {
+  std::vector<std::string> problems;
+  if (keep <= 0) return problems;
+  const auto note = [&](const auto& work) {
+    try {
+      work();
+    } catch (const Error& error) {
+      problems.emplace_back(error.what());
+    }
+  };
+  std::vector<CheckpointFile> files;
+  note([&] { files = list_checkpoints(dir); });
+  const std::optional<CheckpointFile> best = best_checkpoint(files, scores);
   std::erase_if(files, [&](const auto& file) { return file.step > newest_step; });
-  for (std::size_t i = 0; i + static_cast<std::size_t>(keep) < files.size(); ++i) remove_file(files[i].path);
+  for (std::size_t i = 0; i + static_cast<std::size_t>(keep) < files.size(); ++i) {
+    if (best && best->step == files[i].step) continue;
+    note([&] { remove_file(files[i].path); });
+  }
+  return problems;
+}
+
+std::string link_best_checkpoint(const std::string& dir, const StepScores& scores) {
+  const fs::path link = in_folder(dir, kBestLink);
+  try {
+    const auto best = best_checkpoint(list_checkpoints(dir), scores);
+    const fs::file_status status = fs::symlink_status(link);
+    const bool ours = fs::is_symlink(status) && step_of(fs::read_symlink(link).string());
+    if (fs::exists(status) && !ours) {
+      return best ? fmt::format("{} is no link to a checkpoint, so it stays (rename it)", link.string()) : "";
+    }
+    if (!best) {
+      fs::remove(link);
+      return "";
+    }
+    const fs::path target = fs::path(best->path).filename();
+    if (ours && fs::read_symlink(link) == target) return "";
+    const fs::path temporary = link.string() + kTemporarySuffix;
+    fs::remove(temporary);
+    fs::create_symlink(target, temporary);
+    fs::rename(temporary, link);
+    return "";
+  } catch (const std::exception& error) {
+    return fmt::format("{} cannot be made a link to the best checkpoint: {}", link.string(), error.what());
+  }
+}
+
+std::string linked_best_checkpoint(const std::string& dir) {
+  std::error_code error;
+  const std::string name = fs::read_symlink(in_folder(dir, kBestLink), error).string();
+  if (error || !step_of(name) || !fs::is_regular_file(in_folder(dir, name), error)) return "";
+  return in_folder(dir, name);
 }
 
 void remove_stale_temporaries(const std::string& dir) {
@@ -124,18 +199,11 @@ void remove_stale_temporaries(const std::string& dir) {
 }
 
 std::vector<std::string> set_aside_checkpoints_after(const std::string& dir, std::int64_t step) {
-  std::vector<std::string> renamed;
-  for (const auto& file : list_checkpoints(dir)) {
-    if (file.step <= step) continue;
-    const std::string plain = file.path + ".superseded";
-    std::string name = plain;
-    std::error_code error;
-    for (int number = 1; fs::exists(name, error); ++number) name = fmt::format("{}.{}", plain, number);
-    fs::rename(file.path, name, error);
-    if (error) fail("cannot rename {} to {}: {}", file.path, name, error.message());
-    renamed.push_back(name);
-  }
-  return renamed;
+  return set_aside(dir, step + 1, ".superseded");
+}
+
+std::vector<std::string> set_aside_failed_checkpoints(const std::string& dir, std::int64_t step) {
+  return set_aside(dir, step, ".failed");
 }
 
 }  // namespace convoy

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Relies on std::thread; the thread touches error_ and result_ only, and the caller reads them after the join.
+// Relies on std::thread; the thread touches error_, result_ and what mutex_ guards only, and the caller reads the first
+// two after the join.
 // Invariant: the destructor joins and never throws.
 #include "io/checkpoint/checkpoint_writer.h"
 
@@ -8,6 +9,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <utility>
 
@@ -27,12 +29,13 @@ void yield_to_training() { static_cast<void>(::setpriority(PRIO_PROCESS, static_
 
 }  // namespace
 
-CheckpointWriter::CheckpointWriter(std::string dir, int keep, bool async)
-    : dir_(std::move(dir)), keep_(keep), async_(async) {
+CheckpointWriter::CheckpointWriter(std::string dir, int keep, bool async, std::optional<StepScores> scores)
+    : dir_(std::move(dir)), keep_(keep), async_(async), scores_(std::move(scores)) {
   std::error_code error;
   std::filesystem::create_directories(dir_, error);
   if (error) fail_usage("cannot create the checkpoint folder {}: {}", dir_, error.message());
   remove_stale_temporaries(dir_);
+  warn(link_best_checkpoint(dir_, scores_.value_or(StepScores())), link_failed_, "");
 }
 
 CheckpointWriter::~CheckpointWriter() {
@@ -47,13 +50,66 @@ void CheckpointWriter::run(double stall_seconds) noexcept {
     write_checkpoint(path, state_, &memory_);
     const double seconds = seconds_since(start);
     result_ = {step, path, seconds, async_ ? stall_seconds : stall_seconds + seconds};
-    rotate_checkpoints(dir_, keep_, step);
+    const std::scoped_lock lock(mutex_);
+    newest_ = step;
+    in_flight_ = -1;
+    rotate();
   } catch (const std::exception& error) {
     error_ = std::make_exception_ptr(Error(fmt::format("checkpoint of step {}: {}", step, error.what())));
   } catch (...) {
     error_ = std::current_exception();
   }
+  {
+    const std::scoped_lock lock(mutex_);
+    in_flight_ = -1;
+  }
   done_.store(true, std::memory_order_release);
+}
+
+// The caller holds mutex_. The link first, so that it never points to what has gone. Nothing is removed before this
+// writer has completed a checkpoint.
+void CheckpointWriter::rotate() {
+  if (scores_) warn(link_best_checkpoint(dir_, *scores_), link_failed_, "");
+  if (newest_ < 0) return;
+  const auto problems = rotate_checkpoints(dir_, keep_, newest_, scores_.value_or(StepScores()));
+  const std::string more = problems.size() > 1 ? fmt::format(" (and {} more)", problems.size() - 1) : "";
+  warn(problems.empty() ? "" : fmt::format("old checkpoints stay: {}{}", problems.front(), more), rotation_failed_,
+       "; tried again after each checkpoint");
+}
+
+// Once, until there is no problem in between.
+void CheckpointWriter::warn(const std::string& problem, bool& told, const char* then) {
+  if (!problem.empty() && !told) warnings_.push_back(problem + then);
+  told = !problem.empty();
+}
+
+// Training does not wait for the thread that rotates: there is a next time.
+std::vector<std::string> CheckpointWriter::take_warnings() {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  return lock ? std::exchange(warnings_, {}) : std::vector<std::string>();
+}
+
+bool CheckpointWriter::evaluated(std::int64_t step, double score) {
+  const std::scoped_lock lock(mutex_);
+  if (!scores_) return false;
+  scores_->erase(step);
+  if (!std::isfinite(score)) return false;
+  std::vector<CheckpointFile> others;
+  try {
+    others = list_checkpoints(dir_);
+  } catch (const Error&) {  // the rotation tells it
+  }
+  if (in_flight_ >= 0) others.push_back({in_flight_, ""});
+  const auto other = best_checkpoint(others, *scores_);
+  const bool best = !other || score > scores_->at(other->step);
+  scores_->emplace(step, score);
+  if (in_flight_ < 0) rotate();  // else the thread does it
+  return best;
+}
+
+StepScores CheckpointWriter::scores() {
+  const std::scoped_lock lock(mutex_);
+  return scores_.value_or(StepScores());
 }
 
 void CheckpointWriter::write(Checkpoint checkpoint, double copied_in) {
@@ -63,6 +119,10 @@ void CheckpointWriter::write(Checkpoint checkpoint, double copied_in) {
   done_ = false;
   result_ = {};
   state_ = std::move(checkpoint);
+  {
+    const std::scoped_lock lock(mutex_);
+    in_flight_ = state_.step;
+  }
   if (async_) {
     thread_ = std::thread([this, stall] {
       yield_to_training();

@@ -2,12 +2,14 @@
 //
 // Writes checkpoints while training continues: one background thread at a time, handed a copy of the state. Relies on
 // checkpoint.h and checkpoint_folder.h. Invariant: at most one write is in flight, and its error reaches the caller
-// exactly once, at the next write(), poll() or wait().
+// exactly once, at the next write(), poll() or wait(). Old files that cannot be removed are no error but a warning.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <exception>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -27,7 +29,8 @@ class CheckpointWriter {
   };
 
   /// Creates the folder when it is missing and removes what a killed writer left. Keeps the `keep` newest (0: all).
-  CheckpointWriter(std::string dir, int keep, bool async);
+  /// With `scores`, of the evaluations so far, it also keeps the best of those that are there, and links best.h5 to it.
+  CheckpointWriter(std::string dir, int keep, bool async, std::optional<StepScores> scores = std::nullopt);
   /// Ends the write in flight, whatever comes of it.
   ~CheckpointWriter();
   CheckpointWriter(const CheckpointWriter&) = delete;
@@ -40,11 +43,21 @@ class CheckpointWriter {
   [[nodiscard]] Checkpoint recycle();
   /// The checkpoints finished since the last call; never waits. Throws the error of a failed write.
   [[nodiscard]] std::vector<Result> poll();
+  /// What went wrong beside the writing, a sentence each: one when a rotation fails, and none until one has succeeded.
+  [[nodiscard]] std::vector<std::string> take_warnings();
+  /// The model after `step` has been evaluated. Returns whether it is better than that of every other checkpoint that
+  /// is there or being written; a score that is not finite never is. Without scores: false. Its own checkpoint may be
+  /// there, in flight, or written after this.
+  bool evaluated(std::int64_t step, double score);
+  /// Of all evaluations.
+  [[nodiscard]] StepScores scores();
   /// Waits for the write in flight, if any. Throws its error.
   void wait();
 
  private:
   void run(double stall_seconds) noexcept;
+  void rotate();
+  void warn(const std::string& problem, bool& told, const char* then);
   void join_and_rethrow();
 
   const std::string dir_;
@@ -57,6 +70,12 @@ class CheckpointWriter {
   std::exception_ptr error_;
   Result result_;
   std::vector<Result> finished_;  // the caller's side only
+  std::mutex mutex_;              // of what follows
+  std::vector<std::string> warnings_;
+  bool rotation_failed_ = false, link_failed_ = false;  // the last time
+  std::optional<StepScores> scores_;
+  std::int64_t in_flight_ = -1;  // step of the write that has not come to its rotation
+  std::int64_t newest_ = -1;     // step of the last one that is complete
 };
 
 }  // namespace convoy

@@ -50,7 +50,8 @@ std::string json_text(const MetricsField& field) {
 bool keeps(MetricsLine& fields, const std::string& line, std::int64_t step) {
   if (!fields.parse(line)) return false;
   const std::string_view event = fields.text("event");
-  const bool numbered = event == "step" || event == "eval" || event == "checkpoint" || event == "health";
+  const bool numbered =
+      event == "step" || event == "eval" || event == "checkpoint" || event == "copy" || event == "health";
   return !numbered || fields.integer("step").value_or(step) <= step;
 }
 

@@ -48,9 +48,9 @@ class MetricsLog {
   MetricsLog& operator=(const MetricsLog&) = delete;
 
   void write(const std::vector<MetricsField>& fields);
-  /// For a run that resumes at `step` (-1: from nothing): drops the lines of the events step, health, eval and
-  /// checkpoint beyond it, which the interrupted run wrote and this one will write again, and lines that are no JSON.
-  /// Returns how many.
+  /// For a run that resumes at `step` (-1: from nothing): drops the lines of the events step, health, eval,
+  /// checkpoint and copy beyond it, which the interrupted run wrote and this one will write again, and lines that are
+  /// no JSON. Returns how many.
   std::int64_t truncate_after(std::int64_t step);
 
  private:

@@ -52,6 +52,14 @@ std::string did_you_mean(std::string_view word, std::span<const std::string_view
   return result;
 }
 
-std::string join(std::span<const std::string_view> names) { return fmt::format("{}", fmt::join(names, ", ")); }
+// An empty name is shown as "".
+std::string join(std::span<const std::string_view> names) {
+  std::string text;
+  for (const std::string_view name : names) {
+    if (!text.empty()) text += ", ";
+    text += name.empty() ? "\"\"" : name;
+  }
+  return text;
+}
 
 }  // namespace convoy

@@ -168,7 +168,7 @@ def test_weights_that_are_not_finite_are_refused_and_shown():
 def test_eval_and_inspect_take_runs_and_names_for_checkpoints():
     folder = Folder("run", small(train={"steps": None, "epochs": 3}))
     folder.train()
-    best = max(folder.events("eval"), key=lambda event: (event["top1"], event["step"]))
+    best = max(folder.events("eval"), key=lambda event: (event["top1"], -event["step"]))
     for words, step in ((("run.toml", "--checkpoint", "newest"), 132), (("run.toml", "--checkpoint", "best"), best["step"]),
                         (("run.toml", "--checkpoint", "runs/run"), 132), (("runs/run",), 132),
                         (("runs/run", "--checkpoint", "best"), best["step"])):

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from behaviour import SMALL_NET, USAGE, Folder, config, error_lines, same_series
+from behaviour import SMALL_NET, USAGE, Folder, config, error_lines, h5py, same_checkpoint, same_series
 from launching import Launch, kill, wait_for
 
 RANKS = ("--nproc-per-node", "2")
@@ -92,9 +92,9 @@ def test_gives_up_after_max_restarts():
         launch.nothing_left()
 
 
-def test_gives_up_after_two_failures_at_one_checkpoint():
+def test_gives_up_after_two_failures_at_the_only_checkpoint():
     """A loss that is not finite every time, right after step 400's checkpoint, is not tried a hundred times."""
-    folder = Folder("hopeless", config(train={"steps": 400, "eval_every_epochs": 0}))
+    folder = Folder("hopeless", config(train={"steps": 400, "eval_every_epochs": 0}, checkpoint={"every_epochs": 0}))
     folder.train(2)
     folder.configure(config(train={"steps": 1000, "eval_every_epochs": 0}, optimizer={"lr": 1e30}))
     with Launch(folder, *RANKS, "--max-restarts", "100") as launch:
@@ -104,6 +104,52 @@ def test_gives_up_after_two_failures_at_one_checkpoint():
         assert all(g["program_error"] and g["step_at_start"] == 400 for g in state["generations"])
         assert "the loss is" in state["generations"][0]["exit"]
         assert "two generations in a row failed after the checkpoint of step 400" in launch.stderr()
+    assert [os.path.basename(path) for path in folder.checkpoints()] == ["step-00000400.h5"], "it was set aside"
+
+
+def test_gives_up_after_an_older_checkpoint_has_failed_too():
+    folder = Folder("both", config(train={"steps": 400, "eval_every_epochs": 0},
+                                   checkpoint={"every_epochs": 0, "every_steps": 100}))
+    folder.train(2)
+    folder.configure(config(train={"steps": 1000, "eval_every_epochs": 0}, optimizer={"lr": 1e30}))
+    with Launch(folder, *RANKS, "--max-restarts", "100") as launch:
+        launch.ends_with(1)
+        state = launch.state()
+        assert [g["step_at_start"] for g in state["generations"]] == [400, 400, 300, 300]
+        assert ("two generations in a row failed after the checkpoint of step 300 without writing another; that of step "
+                "400 was set aside before") in launch.stderr()
+    names = sorted(os.listdir(folder.file("runs", "run", "checkpoints")))
+    assert names == ["step-00000100.h5", "step-00000200.h5", "step-00000300.h5", "step-00000400.h5.failed"]
+
+
+@pytest.mark.skipif(h5py is None, reason="no h5py")
+@pytest.mark.parametrize("ranks", (1, 2))
+def test_resumes_from_an_older_checkpoint_when_the_newest_fails_twice(ranks):
+    """Its weights are finite, and too large for any step."""
+    sections = config(train={"steps": 300, "eval_every_epochs": 0}, checkpoint={"every_epochs": 0, "every_steps": 100})
+    whole = Folder("whole", sections)
+    whole.train(ranks)
+    folder = whole.copy("older")
+    with h5py.File(folder.checkpoints()[-1], "r+") as file:
+        file["model/fc1/weight"][...] = 1e38
+    newest = open(folder.checkpoints()[-1], "rb").read()
+    sections["train"]["steps"] = 400
+    for other in (whole, folder):
+        other.configure(sections)
+    whole.train(ranks)
+    sections["checkpoint"]["copy_to"] = "copies"  # a copy of the newest fails as well, and is set aside with it
+    folder.configure(sections)
+    with Launch(folder, "--nproc-per-node", str(ranks)) as launch:
+        launch.ends_with(0)
+        state = launch.state()
+        assert [g["step_at_start"] for g in state["generations"]] == [300, 300, 200]
+        assert state["restarts"] == 2
+        assert "the next generation resumes from step 200" in launch.stderr()
+    set_aside = folder.file("runs", "run", "checkpoints", "step-00000300.h5.failed")
+    assert open(set_aside, "rb").read() == newest
+    same_series("from the older one", folder.losses(str), whole.losses(str))
+    assert [event["step"] for event in folder.events("step")] == list(range(1, 401)), "the metrics were cut there"
+    same_checkpoint("from the older one", folder.checkpoints()[-1], whole.checkpoints()[-1])
 
 
 # ---- usage errors are not restarted

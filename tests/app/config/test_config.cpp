@@ -81,6 +81,8 @@ TEST_CASE("defaults") {
   CHECK(c.parallel.bucket_mb == 25.0);
   CHECK(c.parallel.timeout == 600.0);
   CHECK(c.checkpoint.resume == "auto");
+  CHECK(c.checkpoint.keep_best.empty());
+  CHECK(copy_folder(c).empty());
   CHECK(c.log.progress == ProgressMode::kAuto);
 }
 
@@ -91,6 +93,18 @@ TEST_CASE("defaults that hang on other keys") {
   CHECK(vectors.data.image_size == 0);
   CHECK(vectors.data.channels == 0);
   CHECK(parse(kMlp, {"checkpoint.dir=/big/ckpt"}).checkpoint.dir == "/big/ckpt");
+  CHECK(parse(kMlp, {"checkpoint.keep_best=loss"}).checkpoint.keep_best == "loss");
+}
+
+TEST_CASE("each run folder has its own folder of second copies") {
+  const auto folder = [](const std::string& dir) {
+    return copy_folder(parse(kMlp, {"run.dir=" + dir, "checkpoint.copy_to=/big"}));
+  };
+  CHECK(folder("/a").starts_with("/big/first.run-"));
+  CHECK(folder("/a").size() == std::string("/big/first.run-").size() + 8);
+  CHECK(folder("/a") != folder("/b"));
+  CHECK(folder("/a/../a/.") == folder("/a"));
+  CHECK(folder("here") == folder(std::filesystem::current_path().string() + "/here"));
 }
 
 TEST_CASE("values") {

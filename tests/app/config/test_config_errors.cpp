@@ -142,6 +142,8 @@ TEST_CASE("values out of range") {
       {toy("[parallel]\ntimeout = 0\n"), "8:11: parallel.timeout: 0 is out of range (must be a number above 0)"},
       {toy("[checkpoint]\nkeep = 0\n"),
        "8:8: checkpoint.keep: 0 is out of range (must be an integer from 1 to 1000000)"},
+      {toy("[checkpoint]\nkeep_best = \"top2\"\n"),
+       "8:13: checkpoint.keep_best: unknown name \"top2\" (did you mean \"top1\"? must be one of \"\", top1, loss)"},
       {toy("[checkpoint]\nresume = \"Never\"\n"),
        "8:10: checkpoint.resume: unknown name \"Never\" (did you mean \"never\"?)"},
       {toy("[checkpoint]\nresume = \"no.h5\"\n"),

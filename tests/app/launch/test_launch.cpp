@@ -159,6 +159,40 @@ TEST_CASE("restarts, back-off, giving up") {
   CHECK(!again.after(wrong).give_up.empty());
 }
 
+TEST_CASE("an older checkpoint is tried once, after two failures at the newest") {
+  const auto failed_at = [](std::int64_t step, bool wrote = false) { return Failure{true, step, wrote, true}; };
+  RestartPolicy policy(100, 0);
+  CHECK_FALSE(policy.older_may_help(failed_at(40)));
+  CHECK(policy.after(failed_at(40)).give_up.empty());
+  CHECK_FALSE(policy.older_may_help({true, 40, false, false, false}));  // ended before it had resumed
+  CHECK_FALSE(policy.older_may_help({false, 40, false, true}));         // killed
+  CHECK(policy.older_may_help(failed_at(40)));
+  CHECK(policy.after(failed_at(40), true).give_up.empty());
+  CHECK(policy.went_back_from() == 40);
+  CHECK(policy.restarts() == 2);
+  // From step 30 it comes to 40 again, writes that checkpoint, and fails as before: this is no reason to go back again.
+  CHECK(policy.after(failed_at(30, true)).give_up.empty());
+  CHECK(policy.after(failed_at(40)).give_up.empty());
+  CHECK_FALSE(policy.older_may_help(failed_at(40)));
+  CHECK(contains(policy.after(failed_at(40)).give_up, "after the checkpoint of step 40"));
+
+  RestartPolicy older(100, 0);  // both fail: it gives up at the second
+  CHECK(older.after(failed_at(40)).give_up.empty());
+  CHECK(older.after(failed_at(40), true).give_up.empty());
+  CHECK(older.after(failed_at(30)).give_up.empty());
+  CHECK_FALSE(older.older_may_help(failed_at(30)));
+  CHECK(contains(older.after(failed_at(30)).give_up, "after the checkpoint of step 30"));
+
+  RestartPolicy later(100, 0);  // progress, then the same at a later checkpoint
+  later.remember_going_back(40);
+  CHECK(later.after(failed_at(50)).give_up.empty());
+  CHECK(later.older_may_help(failed_at(50)));
+
+  RestartPolicy used_up(1, 1);
+  used_up.remember(failed_at(40));
+  CHECK_FALSE(used_up.older_may_help(failed_at(40)));
+}
+
 TEST_CASE("kinds of mpirun, by what they say of their version") {
   CHECK(mpirun_kind("mpirun (Open MPI) 4.1.4\n\nReport bugs to ...") == MpirunKind::kOrte);
   CHECK(mpirun_kind("mpirun (Open MPI) 5.0.7\n") == MpirunKind::kPrrte);

@@ -300,16 +300,35 @@ TEST_CASE("other files and temporary ones are no checkpoints") {
   CHECK(fs::exists(folder / "notes.tmp"));
 }
 
+TEST_CASE("a value that is not finite is named, of weights, buffers and the optimizer's state") {
+  Checkpoint checkpoint = sample_checkpoint(1);
+  for (auto* tensors : {&checkpoint.model, &checkpoint.optimizer[1].second}) {
+    for (HostTensor& tensor : *tensors) {
+      if (tensor.dtype == DType::kF32) std::fill_n(tensor.data<float>(), tensor.shape.size(), 3e38F);
+    }
+  }
+  CHECK(first_nonfinite(checkpoint).empty());
+  const auto named = [&](HostTensor& tensor, float value) {
+    const float before = std::exchange(tensor.data<float>()[tensor.shape.size() - 1], value);
+    const std::string name = first_nonfinite(checkpoint);
+    tensor.data<float>()[tensor.shape.size() - 1] = before;
+    return name;
+  };
+  CHECK(named(checkpoint.model[1], INFINITY) == "bn1.running_mean");
+  CHECK(named(checkpoint.model[4], NAN) == "layer1.0.conv1.weight");
+  CHECK(named(checkpoint.optimizer[1].second[0], -INFINITY) == "fc.weight (optimizer momentum)");
+}
+
 TEST_CASE("rotation keeps the newest") {
   const TemporaryFolder folder;
   const std::string& dir = folder.path();
   write_steps(dir, {1, 2, 3, 4, 50});
-  rotate_checkpoints(dir, 0);
+  CHECK(rotate_checkpoints(dir, 0).empty());
   CHECK(list_checkpoints(dir).size() == 5);
-  rotate_checkpoints(dir, 2, 4);  // 50 belongs to another course of the run
+  CHECK(rotate_checkpoints(dir, 2, 4).empty());  // 50 belongs to another course of the run
   REQUIRE(list_checkpoints(dir).size() == 3);
   CHECK(list_checkpoints(dir)[0].step == 3);
-  rotate_checkpoints(dir, 1);
+  CHECK(rotate_checkpoints(dir, 1).empty());
   REQUIRE(list_checkpoints(dir).size() == 1);
   CHECK(list_checkpoints(dir)[0].step == 50);
 }
@@ -322,8 +341,21 @@ TEST_CASE("checkpoints of an abandoned course are set aside") {
   CHECK(newest(dir).name == "step-00000010.h5");
   CHECK(fs::exists(folder / "step-00000030.h5.superseded"));
   write_text(checkpoint_path(dir, 30), "the second");
-  CHECK(set_aside_checkpoints_after(dir, 10) == std::vector<std::string>{folder / "step-00000030.h5.superseded.1"});
+  CHECK(set_aside_checkpoints_after(dir, 10) == std::vector<std::string>{folder / "step-00000030.h5.superseded-2"});
   CHECK(read_text(folder / "step-00000030.h5.superseded") != "the second");
+}
+
+TEST_CASE("a checkpoint that fails is set aside under a name of its own each time") {
+  const TemporaryFolder folder;
+  const std::string& dir = folder.path();
+  for (const char* suffix : {".failed", ".failed-2"}) {
+    write_steps(dir, {10, 20, 30});
+    const auto names = set_aside_failed_checkpoints(dir, 20);
+    CHECK(names == std::vector<std::string>{checkpoint_path(dir, 20) + suffix, checkpoint_path(dir, 30) + suffix});
+    CHECK(newest(dir).name == "step-00000010.h5");
+    CHECK(checkpoint_problem(names[1]).empty());
+  }
+  CHECK(fs::exists(folder / "step-00000020.h5.failed"));
 }
 
 TEST_CASE("what is no checkpoint is said to be none") {

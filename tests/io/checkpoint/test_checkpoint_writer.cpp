@@ -142,6 +142,113 @@ TEST_CASE("poll throws the error of a background write, and destruction swallows
   CHECK(code == ExitCode::kUsage);
 }
 
+// A folder in the place of a checkpoint: nothing but a rotation notices it, and not even root can unlink it.
+TEST_CASE("old checkpoints that cannot be removed are one warning, and no error") {
+  for (const bool async : {false, true}) {
+    const TemporaryFolder folder;
+    const std::string stuck = checkpoint_path(folder.path(), 1);
+    fs::create_directories(stuck + "/x");
+    fs::create_directories(checkpoint_path(folder.path(), 2) + "/x");
+    CheckpointWriter writer(folder.path(), 1, async);
+    std::vector<std::string> warnings;
+    const auto write = [&](std::int64_t step) {
+      writer.write(sample_checkpoint(step));
+      writer.wait();
+      CHECK(writer.poll().size() == 1);
+      for (auto& warning : writer.take_warnings()) warnings.push_back(std::move(warning));
+    };
+    write(3);
+    REQUIRE(warnings.size() == 1);
+    CHECK(contains(warnings[0], "old checkpoints stay: cannot remove " + stuck + ": "));
+    CHECK(contains(warnings[0], " (and 1 more); tried again"));
+    write(4);  // it is tried again, silently; what can be removed is
+    CHECK(warnings.size() == 1);
+    CHECK_FALSE(fs::exists(checkpoint_path(folder.path(), 3)));
+    fs::remove_all(stuck);
+    fs::remove_all(checkpoint_path(folder.path(), 2));
+    write(5);
+    CHECK(warnings.size() == 1);
+    CHECK(files_in(folder.path()) == 1);
+    fs::create_directories(stuck + "/x");
+    write(6);  // after one that succeeded the next failure is told
+    CHECK(warnings.size() == 2);
+  }
+}
+
+TEST_CASE("the best checkpoint stays beside the newest, and best.h5 points to it") {
+  for (const bool async : {false, true}) {
+    for (const bool evaluated_first : {false, true}) {
+      const TemporaryFolder folder;
+      const std::string& dir = folder.path();
+      const auto steps = [&] {
+        std::vector<std::int64_t> found;
+        for (const auto& file : list_checkpoints(dir)) found.push_back(file.step);
+        return found;
+      };
+      using Steps = std::vector<std::int64_t>;
+      StepScores scores{{1, 0.99}};  // of a checkpoint that is not there
+      {
+        CheckpointWriter writer(dir, 2, async, scores);
+        // Writes and evaluates a step, in either order; whether it is the best.
+        const auto pass = [&](std::int64_t step, double score) {
+          bool best = false;
+          if (evaluated_first) best = writer.evaluated(step, score);
+          writer.write(sample_checkpoint(step));
+          if (!evaluated_first) best = writer.evaluated(step, score);  // while it is being written, or after it
+          writer.wait();
+          return best;
+        };
+        CHECK_FALSE(pass(2, NAN));
+        CHECK(steps() == Steps{2});
+        CHECK(linked_best_checkpoint(dir).empty());
+        CHECK(pass(3, 0.5));
+        CHECK(pass(4, 0.7));
+        CHECK_FALSE(pass(5, 0.7));  // a tie: the earlier one stays
+        CHECK_FALSE(pass(6, -INFINITY));
+        CHECK_FALSE(pass(7, 0.6));
+        CHECK(steps() == Steps{4, 6, 7});
+        CHECK(linked_best_checkpoint(dir) == checkpoint_path(dir, 4));
+        CHECK(fs::equivalent(dir + "/best.h5", checkpoint_path(dir, 4)));
+        CHECK(find_newest_checkpoint(dir, [](const std::string&) {})->filename() == "step-00000007.h5");
+        {
+          const FileSizeLimit full(4000);  // a better one that is not written costs nothing
+          CHECK(error_of([&] { pass(8, 0.8); }).size() > 0);
+        }
+        CHECK(steps() == Steps{4, 6, 7});
+        CHECK_FALSE(pass(9, 0.65));
+        CHECK(steps() == Steps{4, 7, 9});
+        scores = writer.scores();
+      }
+      CheckpointWriter writer(dir, 2, async, scores);  // a run that resumes knows it
+      writer.write(sample_checkpoint(10));
+      writer.wait();
+      CHECK(steps() == Steps{4, 9, 10});
+      writer.write(sample_checkpoint(11));
+      writer.wait();
+      CHECK(writer.evaluated(11, 0.71));  // only now known: the former best goes at once
+      CHECK(steps() == Steps{10, 11});
+      CHECK(linked_best_checkpoint(dir) == checkpoint_path(dir, 11));
+      CHECK(writer.take_warnings().empty());
+      const CheckpointWriter plain(dir, 2, async);  // keep_best was switched off
+      CHECK_FALSE(fs::is_symlink(fs::symlink_status(dir + "/best.h5")));
+    }
+  }
+}
+
+TEST_CASE("a file of the user's at the name of the link stays, with one warning") {
+  const TemporaryFolder folder;
+  write_text(folder / "best.h5", "mine");
+  CheckpointWriter writer(folder.path(), 2, false, StepScores());
+  for (std::int64_t step = 1; step <= 3; ++step) {
+    writer.write(sample_checkpoint(step));
+    CHECK(writer.evaluated(step, static_cast<double>(step)));
+  }
+  const auto warnings = writer.take_warnings();
+  REQUIRE(warnings.size() == 1);
+  CHECK(contains(warnings[0], "best.h5 is no link to a checkpoint, so it stays"));
+  CHECK(read_text(folder / "best.h5") == "mine");
+}
+
 TEST_CASE("what a killed writer left is removed") {
   const TemporaryFolder folder;
   write_text(folder / "step-00000004.h5.tmp", "half");
