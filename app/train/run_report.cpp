@@ -141,6 +141,7 @@ void RunReport::checkpoint(const CheckpointWriter::Result& written) {
 
 void RunReport::end(const char* reason, const RunState& state, const std::string& sentence) {
   metrics_.write({{"event", "end"}, {"reason", reason}, {"step", state.step}, {"epoch", state.epoch}});
+  metrics_.sync();
   progress_->finish();
   message(sentence);
 }

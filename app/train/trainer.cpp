@@ -70,6 +70,8 @@ void Trainer::open_files() {
   }
   writer_ =
       std::make_unique<CheckpointWriter>(checkpoint_folder(c), static_cast<int>(c.checkpoint.keep), c.checkpoint.async);
+  // A power loss must not leave a checkpoint without the lines of the steps before it.
+  writer_->set_before_write([this] { report_->sync(); });
   warn_of_disk_space();
   if (c.run.max_time) return;  // the user's own limit
   if (const auto left = time_left_in_job()) {

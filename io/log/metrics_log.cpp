@@ -103,6 +103,13 @@ void MetricsLog::write(const std::vector<MetricsField>& fields) {
   write_all(descriptor_, bytes_of(line), path_);
 }
 
+void MetricsLog::sync() {
+  if (::fdatasync(descriptor_) != 0 && errno != EINVAL && errno != ENOTSUP) {  // those of what is no plain file
+    fail("cannot write {}: {}", path_, std::strerror(errno));
+  }
+  if (!std::exchange(is_named_, true)) sync_folder_of(path_);
+}
+
 std::int64_t MetricsLog::truncate_after(std::int64_t step) {
   std::string kept;
   std::int64_t dropped = 0;

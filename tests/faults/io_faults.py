@@ -16,6 +16,7 @@ though checkpoints were there. Prints the failed cases and a table of counts; ex
 import argparse
 import collections
 import concurrent.futures
+import contextlib
 import dataclasses
 import fnmatch
 import json
@@ -34,7 +35,7 @@ import programs  # noqa: E402
 from behaviour import config, error_lines, kill_tree, toml  # noqa: E402
 
 LIMIT = 60  # seconds: of a command that takes one
-STEPS, KEPT = 6, (4, 6)  # of the training, and its checkpoints
+STEPS, SAMPLES = 6, {"train": 96, "validation": 20}  # of the training
 
 # How a call may fail. Those that POSIX lets a signal interrupt, and those that need room, also fail in these ways.
 INTERRUPTED = {"open", "close", "read", "write", "sync", "truncate", "flock"}
@@ -55,8 +56,16 @@ class Case:
         return f"{self.call} {self.path} #{self.number} {self.error}"
 
 
-# Cases that fail today, and why: (scenario, pattern of the case, how it ends). A case that ends well is not looked up.
-KNOWN = []
+# Cases that fail today: patterns of the scenario, of the case and of how it ends. They are counted apart.
+KNOWN = [
+    ("*", "*", "*: evaluation"),  # one that was cut short is not made up for when the run continues
+    ("*", "*", "exit code 2"),  # a fault of the system counts as bad input
+    ("resume", "*", "started over*"),  # a checkpoint that cannot be read counts as damaged
+]
+
+
+def is_known(scenario, case, ending):
+    return any(all(map(fnmatch.fnmatchcase, (scenario.name, str(case), ending), known)) for known in KNOWN)
 
 
 class Scenario:
@@ -70,8 +79,13 @@ class Scenario:
         """Fills the empty folder."""
 
     def results(self, folder):
-        """What must be equal."""
+        """What must be equal: {part: value}."""
         raise NotImplementedError
+
+    def difference(self, folder, expected):
+        """The parts that are not as expected."""
+        actual = self.results(folder)
+        return ", ".join(part for part in sorted({*expected, *actual}) if actual.get(part) != expected.get(part))
 
     def started_over(self, folder, before):
         """Whether a run began at step 0 though there were checkpoints; `before` is what progress() was before it."""
@@ -100,6 +114,16 @@ class Scenario:
             return code, err.read()
 
 
+def few_digits(path):
+    """The first of the handwritten digits, so that a run reads little."""
+    with h5py.File(programs.DIGITS) as source, h5py.File(path, "w") as file:
+        for group, count in SAMPLES.items():
+            for name in ("images", "labels"):
+                file[f"{group}/{name}"] = source[f"{group}/{name}"][:count]
+            for key, value in source[group].attrs.items():
+                file[group].attrs[key] = value
+
+
 def checkpoint_bits(path):
     """All that the file holds, but the time of its making."""
     found = {}
@@ -115,7 +139,7 @@ class Train(Scenario):
     name, command, words = "train", "train", ("train", "run.toml")
 
     def prepare(self, folder):
-        shutil.copy(programs.DIGITS, os.path.join(folder, "digits.h5"))
+        few_digits(os.path.join(folder, "digits.h5"))
         sections = config({"name": "mlp", "hidden": [8]}, train={"steps": STEPS, "eval_every_epochs": 0},
                           data={"train": "digits.h5:/train", "validation": "digits.h5:/validation", "stage_dir": "stage"},
                           checkpoint={"every_steps": 2, "keep": 2}, log={"tensorboard": True})
@@ -124,11 +148,13 @@ class Train(Scenario):
 
     @staticmethod
     def events(folder):
-        try:
-            with open(os.path.join(folder, "runs", "run", "metrics.jsonl")) as file:
-                return [json.loads(line, parse_float=str) for line in file]
-        except (OSError, ValueError):
-            return []
+        """Of metrics.jsonl, but lines that a fault has cut."""
+        events = []
+        with contextlib.suppress(FileNotFoundError), open(os.path.join(folder, "runs", "run", "metrics.jsonl"), "rb") as file:
+            for line in file:
+                with contextlib.suppress(ValueError):
+                    events.append(json.loads(line, parse_float=str))
+        return events
 
     @staticmethod
     def checkpoints(folder):
@@ -138,11 +164,11 @@ class Train(Scenario):
 
     def results(self, folder):
         """Every step once and in order, the evaluation, and the last checkpoint."""
-        keys = ("event", "step", "epoch", "position", "samples", "samples_crc32c", "loss", "lr", "top1")
-        lines = [tuple(event.get(key) for key in keys) for event in self.events(folder) if event["event"] in ("step", "eval")]
-        last = f"step-{STEPS:08d}.h5"
-        files = self.checkpoints(folder)
-        return lines, checkpoint_bits(files[last]) if last in files else None
+        keys = ("step", "epoch", "position", "samples", "samples_crc32c", "loss", "lr", "top1")
+        lines = {kind: [[event.get(key) for key in keys] for event in self.events(folder) if event["event"] == kind]
+                 for kind in ("step", "eval")}
+        last = self.checkpoints(folder).get(f"step-{STEPS:08d}.h5")
+        return {"steps": lines["step"], "evaluation": lines["eval"], "checkpoint": last and checkpoint_bits(last)}
 
     def progress(self, folder):
         return sum(event["event"] == "start" for event in self.events(folder)), bool(self.checkpoints(folder))
@@ -188,7 +214,7 @@ class Pack(Scenario):
     words = ("pack", "digits.h5:/train", "packed.h5", "--shards", "2", "--shuffle", "1", "--threads", "1", "--progress", "off")
 
     def prepare(self, folder):
-        shutil.copy(programs.DIGITS, os.path.join(folder, "digits.h5"))
+        few_digits(os.path.join(folder, "digits.h5"))
 
     def results(self, folder):
         files = {}
@@ -257,7 +283,8 @@ class Harness:
         if self.scenario.started_over(folder, before):
             return "started over", stderr
         if code == 0:
-            return (RIGHT if self.scenario.results(folder) == self.expected else "silent loss"), stderr
+            difference = self.scenario.difference(folder, self.expected)
+            return (f"silent loss: {difference}" if difference else RIGHT), stderr
         if code != 1:
             return ("hang" if code is None else f"exit code {code}" if code > 0 else f"signal {-code}"), stderr
         lines = error_lines(stderr)
@@ -270,11 +297,8 @@ class Harness:
             return "does not continue: " + ("hang" if code is None else f"exit code {code}"), stderr
         if self.scenario.started_over(folder, before):
             return "started over when it continued", stderr
-        return (LINE if self.scenario.results(folder) == self.expected else "other bits when it continued"), stderr
-
-    def is_known(self, case, ending):
-        return any(name in (self.scenario.name, "*") and fnmatch.fnmatchcase(str(case), pattern) and ending == known
-                   for name, pattern, known in KNOWN)
+        difference = self.scenario.difference(folder, self.expected)
+        return (f"continues with other bits: {difference}" if difference else LINE), stderr
 
     def run(self, cases, jobs=1, report=print):
         """(number of cases by ending, the failed ones as (case, ending, stderr))."""
@@ -287,9 +311,10 @@ class Harness:
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
             for start in range(0, len(cases), jobs):
                 for case, ending, stderr in pool.map(one, enumerate(cases[start:start + jobs])):
-                    known = ending not in (RIGHT, LINE, UNREACHED) and self.is_known(case, ending)
+                    good = ending in (RIGHT, LINE, UNREACHED)
+                    known = not good and is_known(self.scenario, case, ending)
                     counts["known: " + ending if known else ending] += 1
-                    if not known and ending not in (RIGHT, LINE, UNREACHED):
+                    if not good and not known:
                         failed.append((case, ending, stderr))
                         report(f"FAILED {self.scenario.name}: {case}: {ending}: {short(stderr)}")
         return counts, failed
