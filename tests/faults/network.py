@@ -25,7 +25,7 @@ class Network(Hosts):
         absent = [name for name in ("ip", "nsenter") if not shutil.which(name)]
         if absent:
             return f"no {', '.join(absent)} here"
-        tried = subprocess.run(["unshare", "-n", "sh", "-c", "ip link add b type bridge && ip link add v type veth peer name w"],
+        tried = subprocess.run(["unshare", "-n", "sh", "-c", "ip link add bridge0 type bridge && ip link add veth0 type veth peer name veth1"],
                                check=False, capture_output=True, text=True, timeout=20)
         return "" if tried.returncode == 0 else "no networks of one's own here: " + tried.stderr.strip()
 
@@ -34,10 +34,10 @@ class Network(Hosts):
         self.namespaces = {}
         try:
             head = self._namespace("head")
-            self._ip("head", f"ip link add bridge type bridge; ip link set bridge up; ip addr add {HEAD}/24 dev bridge")
+            self._ip("head", f"ip link add bridge0 type bridge; ip link set bridge0 up; ip addr add {HEAD}/24 dev bridge0")
             for number, name in enumerate(names, 2):
                 pid = self._namespace(name)
-                self._ip("head", f"ip link add {name} type veth peer name eth0 netns {pid}; ip link set {name} master bridge up")
+                self._ip("head", f"ip link add {name} type veth peer name eth0 netns {pid}; ip link set {name} master bridge0 up")
                 self._ip(name, f"ip addr add 10.77.0.{number}/24 dev eth0; ip link set eth0 up")
             self.wrapper = ("nsenter", "-t", str(head), "-n")
         except BaseException:
@@ -75,4 +75,4 @@ class Network(Hosts):
         self._ip("head", f"ip link set {name} nomaster")
 
     def join(self, name):
-        self._ip("head", f"ip link set {name} master bridge")
+        self._ip("head", f"ip link set {name} master bridge0")
