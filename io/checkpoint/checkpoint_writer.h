@@ -34,7 +34,8 @@ class CheckpointWriter {
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
-  /// Is called before each file is written, by the thread that writes it: what must be on disk before the checkpoint is.
+  /// Is called before each file is written, by the thread that writes it: what must be on disk before the checkpoint
+  /// is.
   void set_before_write(std::function<void()> call) { before_write_ = std::move(call); }
   /// Writes DIR/step-XXXXXXXX.h5: in the background when async (after waiting for the one before), else before
   /// returning. `copied_in` seconds were spent on copying the state: with the wait they are the stall.

@@ -50,8 +50,9 @@ void create_group(const Handle& file, const std::string& path, const std::string
 
 void write_numbers(const Handle& file, const std::string& name, const std::vector<std::int64_t>& values,
                    const std::string& place) {
-  const Handle dataset = create(file, name, H5T_STD_I64LE, {values.size()}, place);
+  Handle dataset = create(file, name, H5T_STD_I64LE, {values.size()}, place);
   CONVOY_HDF5(H5Dwrite(dataset.id(), H5T_NATIVE_INT64, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()), place);
+  CONVOY_HDF5(H5Dclose(dataset.release()), place);  // a few numbers are written only now
 }
 
 std::int64_t create_bulk(const Handle& file, const DataFileFrame& frame, const DataFileGroup& group,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The functions of the C library that are interposed (LD_PRELOAD): those by which convoy, HDF5 and libstdc++ reach files,
-// in all their spellings (with 64, and as the compiler checks them), and the clock. What the C library calls by itself is
-// not seen, so functions over FILE and remove() are here as well; std::ofstream writes by write() and writev().
-// fault_plan.h says what is done with a call.
+// The functions of the C library that are interposed (LD_PRELOAD): those by which convoy, HDF5 and libstdc++ reach
+// files, in all their spellings (with 64, and as the compiler checks them), and the clock. What the C library calls by
+// itself is not seen, so functions over FILE and remove() are here as well; std::ofstream writes by write() and
+// writev(). fault_plan.h says what is done with a call.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -142,23 +142,23 @@ mode_t mode_of(int flags, va_list arguments) {
 
 extern "C" {
 
-#define OPEN(name)                                                                \
-  int name(const char* path, int flags, ...) {                                    \
-    NEXT(name);                                                                   \
-    va_list arguments;                                                            \
-    va_start(arguments, flags);                                                   \
-    const mode_t mode = mode_of(flags, arguments);                                \
-    va_end(arguments);                                                            \
-    return opened(AT_FDCWD, path, flags, [&] { return real(path, flags, mode); }); \
-  }
-#define OPENAT(name)                                                               \
-  int name(int at, const char* path, int flags, ...) {                             \
+#define OPEN(name)                                                                 \
+  int name(const char* path, int flags, ...) {                                     \
     NEXT(name);                                                                    \
     va_list arguments;                                                             \
     va_start(arguments, flags);                                                    \
     const mode_t mode = mode_of(flags, arguments);                                 \
     va_end(arguments);                                                             \
-    return opened(at, path, flags, [&] { return real(at, path, flags, mode); });   \
+    return opened(AT_FDCWD, path, flags, [&] { return real(path, flags, mode); }); \
+  }
+#define OPENAT(name)                                                             \
+  int name(int at, const char* path, int flags, ...) {                           \
+    NEXT(name);                                                                  \
+    va_list arguments;                                                           \
+    va_start(arguments, flags);                                                  \
+    const mode_t mode = mode_of(flags, arguments);                               \
+    va_end(arguments);                                                           \
+    return opened(at, path, flags, [&] { return real(at, path, flags, mode); }); \
   }
 OPEN(open)
 OPEN(open64)
@@ -259,11 +259,13 @@ int fdatasync(int descriptor) {
 
 int ftruncate(int descriptor, off_t size) noexcept {
   NEXT(ftruncate);
-  return resized(call_on("truncate", descriptor), faults::inode_of(descriptor), size, [&] { return real(descriptor, size); });
+  return resized(call_on("truncate", descriptor), faults::inode_of(descriptor), size,
+                 [&] { return real(descriptor, size); });
 }
 int ftruncate64(int descriptor, off64_t size) noexcept {
   NEXT(ftruncate64);
-  return resized(call_on("truncate", descriptor), faults::inode_of(descriptor), size, [&] { return real(descriptor, size); });
+  return resized(call_on("truncate", descriptor), faults::inode_of(descriptor), size,
+                 [&] { return real(descriptor, size); });
 }
 int truncate(const char* path, off_t size) noexcept {
   NEXT(truncate);
@@ -279,7 +281,8 @@ int rename(const char* from, const char* to) noexcept {
 int renameat2(int from_at, const char* from, int to_at, const char* to, unsigned flags) noexcept {
   NEXT(renameat2);
   const std::string other = call_on("rename", to_at, to).path;
-  return changed(call_on("rename", from_at, from), "rename", other, [&] { return real(from_at, from, to_at, to, flags); });
+  return changed(call_on("rename", from_at, from), "rename", other,
+                 [&] { return real(from_at, from, to_at, to, flags); });
 }
 int link(const char* from, const char* to) noexcept {
   NEXT(link);
@@ -307,14 +310,14 @@ int rmdir(const char* path) noexcept {
   return changed(call_on("rmdir", AT_FDCWD, path), "unlink", "", [&] { return real(path); });
 }
 
-#define STAT(name, Status)                                                          \
-  int name(const char* path, struct Status* status) noexcept {                       \
-    NEXT(name);                                                                     \
+#define STAT(name, Status)                                                                     \
+  int name(const char* path, struct Status* status) noexcept {                                 \
+    NEXT(name);                                                                                \
     return judge(call_on("stat", AT_FDCWD, path)) == Verdict::kFail ? -1 : real(path, status); \
   }
-#define FSTAT(name, Status)                                                         \
-  int name(int descriptor, struct Status* status) noexcept {                         \
-    NEXT(name);                                                                     \
+#define FSTAT(name, Status)                                                                      \
+  int name(int descriptor, struct Status* status) noexcept {                                     \
+    NEXT(name);                                                                                  \
     return judge(call_on("stat", descriptor)) == Verdict::kFail ? -1 : real(descriptor, status); \
   }
 STAT(stat, stat)
@@ -358,7 +361,8 @@ int futimens(int descriptor, const struct timespec times[2]) noexcept {
 int clock_gettime(clockid_t clock, struct timespec* time) noexcept {
   NEXT(clock_gettime);
   const int result = real(clock, time);
-  if (result == 0 && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) time->tv_sec += faults::clock_offset();
+  if (result == 0 && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE))
+    time->tv_sec += faults::clock_offset();
   return result;
 }
 int gettimeofday(struct timeval* __restrict time, void* __restrict zone) noexcept {

@@ -62,7 +62,8 @@ std::string below_root(std::string path) {
   }
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   if (path == plan->root) return ".";
-  if (path.size() <= plan->root.size() + 1 || !path.starts_with(plan->root) || path[plan->root.size()] != '/') return "";
+  if (path.size() <= plan->root.size() + 1 || !path.starts_with(plan->root) || path[plan->root.size()] != '/')
+    return "";
   path.erase(0, plan->root.size() + 1);
   while (path.starts_with("./")) path.erase(0, 2);
   return path;

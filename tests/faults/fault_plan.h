@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the preloaded library of tests/faults does with a system call: count it, fail it once, record it. The environment
-// says which (empty or unset: nothing of it):
+// What the preloaded library of tests/faults does with a system call: count it, fail it once, record it. The
+// environment says which (empty or unset: nothing of it):
 //
 //   CONVOY_FAULT_ROOT     only calls on paths below this folder count
 //   CONVOY_FAULT_COMMAND  only in processes of which this is the first argument: train, pack, launch
 //   CONVOY_FAULT_RANK     only on this rank
 //   CONVOY_FAULT_LOG      each call is appended as "CALL<TAB>PATH": the counting mode
 //   CONVOY_FAULT_CALL, CONVOY_FAULT_PATH, CONVOY_FAULT_NUMBER, CONVOY_FAULT_ERROR
-//                         call number N (from 1) of this name on paths that match this pattern fails with EIO, ENOSPC or
-//                         EINTR; "short": it reads or writes half
-//   CONVOY_FAULT_FIRED    made when the call has failed; while it exists none fails, so a restarted rank does not fail again
-//   CONVOY_FAULT_RECORD   each call that changed files is appended, with its bytes (disk.py reads it)
+//                         call number N (from 1) of this name on paths that match this pattern fails with EIO, ENOSPC
+//                         or EINTR; "short": it reads or writes half
+//   CONVOY_FAULT_FIRED    made when the call has failed; while it exists none fails, so a restarted rank does not fail
+//   again CONVOY_FAULT_RECORD   each call that changed files is appended, with its bytes (disk.py reads it)
 //   CONVOY_FAULT_CLOCK    a file whose first 8 bytes are added to CLOCK_REALTIME, in seconds
 //
 // Paths are relative to the root. Invariant: no function here makes a call that is interposed.

@@ -87,6 +87,10 @@ class Scenario:
         actual = self.results(folder)
         return ", ".join(part for part in sorted({*expected, *actual}) if actual.get(part) != expected.get(part))
 
+    def is_refused(self, folder, expected):
+        """Whether the command has nothing to do in this folder, and says so: it has ended with the right bits."""
+        return False
+
     def started_over(self, folder, before):
         """Whether a run began at step 0 though there were checkpoints; `before` is what progress() was before it."""
         return False
@@ -219,10 +223,14 @@ class Pack(Scenario):
     def results(self, folder):
         files = {}
         for name in sorted(os.listdir(folder)):
-            if name.startswith("packed"):
+            if name.startswith("packed") and name.endswith(".h5"):
                 with open(os.path.join(folder, name), "rb") as file:
                     files[name] = file.read()
         return files
+
+    def is_refused(self, folder, expected):
+        """A finished file is not replaced without --force."""
+        return not self.difference(folder, expected)
 
 
 SCENARIOS = {scenario.name: scenario for scenario in (Train(), Resume(), Pack(), Launch(), Ranks(), OtherRank())}
