@@ -324,7 +324,8 @@ class Harness:
                     counts["known: " + ending if known else ending] += 1
                     if not good and not known:
                         failed.append((case, ending, stderr))
-                        report(f"FAILED {self.scenario.name}: {case}: {ending}: {short(stderr)}")
+                    if not good:
+                        report(f"{'known' if known else 'FAILED'} {self.scenario.name}: {case}: {ending}: {short(stderr)}")
         return counts, failed
 
 
@@ -343,17 +344,23 @@ def main():
     parser.add_argument("--scenario", action="append", choices=list(SCENARIOS), help="default: all")
     parser.add_argument("--every", type=int, default=1, help="only every Nth case")
     parser.add_argument("--only", default="", help="only cases that contain this text, such as 'sync runs/run'")
+    parser.add_argument("--known", action="store_true", help="print the known failures, too")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="cases at a time")
     parser.add_argument("--folder", default="io_faults", help="where to run; it is emptied first")
     parser.add_argument("--build", help="the build folder (default: build)")
     options = parser.parse_args()
     programs.configure(options.build, None, None, None)
     table, failures = {}, 0
+
+    def show(text):
+        if options.known or not text.startswith("known"):
+            print(text, flush=True)
+
     for name in options.scenario or SCENARIOS:
         start = time.time()
         harness = Harness(SCENARIOS[name], os.path.join(options.folder, name))
         cases = [case for case in harness.cases if options.only in str(case)][::options.every]
-        table[name], failed = harness.run(cases, options.jobs, lambda text: print(text, flush=True))
+        table[name], failed = harness.run(cases, options.jobs, show)
         failures += len(failed)
         print(f"{name}: {len(cases)} cases in {time.time() - start:.0f} s", flush=True)
     endings = [RIGHT, LINE] + sorted({ending for counts in table.values() for ending in counts} - {RIGHT, LINE})
