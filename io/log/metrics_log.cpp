@@ -114,6 +114,7 @@ std::int64_t MetricsLog::truncate_after(std::int64_t step) {
   std::string kept;
   std::int64_t dropped = 0;
   std::ifstream file(path_);
+  if (!file.is_open()) fail("cannot read {}: {}", path_, std::strerror(errno));
   MetricsLine fields;
   for (std::string line; std::getline(file, line);) {
     if (keeps(fields, line, step)) {

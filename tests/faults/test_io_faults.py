@@ -25,6 +25,16 @@ def test_some_calls_fail(name):
     assert counts[io_faults.RIGHT] + counts[io_faults.LINE] > 0
 
 
+@pytest.mark.parametrize("name, call, path, number", (
+    ("resume", "open", "runs/run/metrics.jsonl", 2),  # was taken for an empty one: steps stood there twice
+    ("pack", "write", "packed-00000-of-00002.h5.part.frame", 7),  # labels were left out
+    ("pack", "write", "packed-00001-of-00002.h5.part.frame", 5)))  # a crash at the exit
+def test_calls_whose_failure_was_lost(name, call, path, number):
+    harness = io_faults.Harness(io_faults.SCENARIOS[name], "faults")
+    ending, stderr = harness.judge(io_faults.Case(call, path, number, "EIO"))
+    assert ending == io_faults.LINE, stderr
+
+
 @pytest.mark.parametrize("name", QUICK)
 def test_some_power_losses(name):
     loss = PowerLoss(io_faults.SCENARIOS[name], "faults")
