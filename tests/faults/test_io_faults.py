@@ -35,6 +35,14 @@ def test_calls_whose_failure_was_lost(name, call, path, number):
     assert ending == io_faults.LINE, stderr
 
 
+def test_a_config_that_cannot_be_read_is_not_an_empty_one():
+    harness = io_faults.Harness(io_faults.SCENARIOS["train"], "faults")
+    reads = [case for case in harness.cases if (case.call, case.path, case.error) == ("read", "run.toml", "EIO")]
+    endings = [harness.judge(case) for case in reads]
+    lines = [io_faults.short(stderr) for ending, stderr in endings if ending != io_faults.RIGHT]
+    assert lines and all("run.toml: the config cannot be opened: Input/output error" in line for line in lines)
+
+
 @pytest.mark.parametrize("name", QUICK)
 def test_some_power_losses(name):
     loss = PowerLoss(io_faults.SCENARIOS[name], "faults")
