@@ -7,7 +7,7 @@
 One training runs under `convoy launch`; `kill -9` hits a rank, mpirun or the launch itself (which is then started
 again): after some steps, while ranks are starting, or in the middle of writing a checkpoint. At the end: the run has
 completed, every checkpoint on disk is valid, the losses are bitwise those of a run that nobody disturbed, every sample
-was seen once an epoch, and nothing is left running. Prints one line for each kill, then how long it took until the next
+was seen once an epoch, and nothing is left running, lying or in shared memory. Prints one line for each kill, then how long it took until the next
 step of training; exit code 0 when all holds. Standard library only, and /proc.
 """
 import argparse
@@ -91,6 +91,7 @@ class Soak:
                                          steps=500 + 300 * options.kills))
         self.environment = {**os.environ, **MPI_ENVIRONMENT, "OMP_NUM_THREADS": "1"}
         self.launch = None
+        self.shared_memory = set(os.listdir("/dev/shm"))
         self.problems = []
         self.seconds_to_step = []
         self.kills = collections.Counter()
@@ -255,6 +256,10 @@ class Soak:
 
     # -- what must hold at the end
 
+    def left_segments(self):
+        """Convoy's names in /dev/shm that were not there at the start; those of other runs go at once."""
+        return sorted(name for name in set(os.listdir("/dev/shm")) - self.shared_memory if name.startswith("convoy"))
+
     def judge(self, expected):
         dry = subprocess.run([self.convoy, *self.train_words("undisturbed"), "--dry-run"], env=self.environment,
                              capture_output=True, text=True, timeout=120, check=True).stdout
@@ -272,8 +277,10 @@ class Soak:
             self.problems += [f"{name}: {text}" for text in sample_order.check_samples(steps, size, seed, shuffle)[:3]]
         files = self.check_checkpoints()
         deadline = time.time() + 5
-        while any(self.processes(False).values()) and time.time() < deadline:
+        while (any(self.processes(False).values()) or self.left_segments()) and time.time() < deadline:
             time.sleep(0.05)
+        if self.left_segments():
+            self.problems.append(f"left in /dev/shm: {self.left_segments()}")
         left = {kind: pids for kind, pids in self.processes(False).items() if pids}
         if left:
             self.problems.append(f"left running: {left}")

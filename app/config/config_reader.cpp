@@ -10,11 +10,9 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <memory>
 #include <set>
-#include <sstream>
 #include <type_traits>
 
 #include "app/config/config_defaults.h"
@@ -23,6 +21,7 @@
 #include "app/config/config_value.h"
 #include "app/config/toml_text.h"
 #include "layers/base/error.h"
+#include "layers/base/file_text.h"
 
 namespace convoy {
 
@@ -208,12 +207,9 @@ ParsedConfig parse_keys(std::string_view text, const std::string& path, const st
 std::string read_config_text(const std::string& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) fail_usage("{}: is a folder (must be a config file)", path);
-  std::ifstream file(path, std::ios::binary);
-  if (!file) fail_usage("{}: the config cannot be opened: {}", path, std::strerror(errno));
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (file.bad()) fail_usage("{}: the config cannot be read: {}", path, std::strerror(errno));
-  return text.str();
+  auto text = file_text(path);
+  if (!text) fail_usage("{}: the config cannot be opened: {}", path, std::strerror(errno));
+  return *std::move(text);
 }
 
 }  // namespace convoy

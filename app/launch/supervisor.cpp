@@ -30,7 +30,6 @@ Supervisor::Supervisor(SupervisorOptions options, const Config& config, HostWatc
       timeout_(config.parallel.timeout),
       checkpoints_(checkpoint_folder(config)),
       copies_(copy_folder(config)),
-      resumes_(config.checkpoint.resume == "auto"),
       watch_(hosts),
       signals_(signals),
       lost_(lost),
@@ -255,9 +254,8 @@ std::optional<Supervisor::Ended> Supervisor::after_failure(const HostList& hosts
 }
 
 // Sets aside the checkpoint of `step`, from which two generations have failed, so that the next one resumes from the
-// valid one before it. Does nothing, and returns false, if there is none, or if the run did not resume from its newest.
+// valid one before it. Does nothing, and returns false, if there is none, or if the run resumed from another file.
 bool Supervisor::go_back_before(std::int64_t step) {
-  if (!resumes_ && !state_.has_checkpoint) return false;
   try {
     auto files = list_checkpoints(checkpoints_);
     if (!copies_.empty()) {

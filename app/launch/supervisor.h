@@ -74,7 +74,6 @@ class Supervisor {
   const SupervisorOptions options_;
   const double timeout_;
   const std::string checkpoints_, copies_;  // folders; copies: empty without checkpoint.copy_to
-  const bool resumes_;                      // by its config: from the newest checkpoint of the run
   HostWatch& watch_;
   SignalInbox& signals_;
   const std::atomic<bool>& lost_;

@@ -161,6 +161,7 @@ void RunReport::copy(const CheckpointCopier::Result& copied) {
 
 void RunReport::end(const char* reason, const RunState& state, const std::string& sentence) {
   metrics_.write({{"event", "end"}, {"reason", reason}, {"step", state.step}, {"epoch", state.epoch}});
+  metrics_.sync();
   progress_->finish();
   message(sentence);
 }

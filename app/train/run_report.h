@@ -49,6 +49,8 @@ class RunReport {
   void copy(const CheckpointCopier::Result& copied);
   /// The end of the run: the reason for metrics.jsonl and a message for the user.
   void end(const char* reason, const RunState& state, const std::string& sentence);
+  /// Makes the metrics so far durable. May be called by another thread.
+  void sync() { metrics_.sync(); }
   /// Prints a line to the terminal and the log.
   void message(const std::string& text);
   /// The same, to stderr.

@@ -88,6 +88,8 @@ void Trainer::open_files() {
     scores = evaluation_scores(folder + "/metrics.jsonl", by);
   writer_ = std::make_unique<CheckpointWriter>(checkpoint_folder(c), static_cast<int>(c.checkpoint.keep),
                                                c.checkpoint.async, std::move(scores));
+  // A power loss must not leave a checkpoint without the lines of the steps before it.
+  writer_->set_before_write([this] { report_->sync(); });
   if (!copy_warning.empty()) report_->warning(copy_warning);
   if (copier_) copier_->wake(writer_->scores());  // what an earlier start has left
   warn_of_disk_space();

@@ -46,6 +46,7 @@ void CheckpointWriter::run(double stall_seconds) noexcept {
   const std::int64_t step = state_.step;
   try {
     const auto start = Clock::now();
+    if (before_write_) before_write_();
     const std::string path = checkpoint_path(dir_, step);
     write_checkpoint(path, state_, &memory_);
     const double seconds = seconds_since(start);

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -36,6 +37,9 @@ class CheckpointWriter {
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
+  /// Is called before each file is written, by the thread that writes it: what must be on disk before the checkpoint
+  /// is.
+  void set_before_write(std::function<void()> call) { before_write_ = std::move(call); }
   /// Writes DIR/step-XXXXXXXX.h5: in the background when async (after waiting for the one before), else before
   /// returning. `copied_in` seconds were spent on copying the state: with the wait they are the stall.
   void write(Checkpoint checkpoint, double copied_in = 0);
@@ -63,6 +67,7 @@ class CheckpointWriter {
   const std::string dir_;
   const int keep_;
   const bool async_;
+  std::function<void()> before_write_;
   std::thread thread_;
   std::atomic<bool> done_{false};  // set last by the thread: what is below may be read after it, or after a join
   Checkpoint state_;               // the thread's while it runs

@@ -39,18 +39,6 @@ const char* remedy(int reason) {
   fail("cannot {} {}: {}{}", what, path, std::strerror(reason), remedy(reason));
 }
 
-// Makes the rename durable. File systems that cannot sync a folder do not need it.
-void sync_folder_of(const std::string& path) {
-  const auto parent = std::filesystem::path(path).parent_path();
-  const std::string folder = parent.empty() ? "." : parent.string();
-  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) fail_system("open folder", folder, errno);
-  const int result = ::fsync(descriptor);
-  const int reason = errno;
-  ::close(descriptor);
-  if (result != 0 && reason != EINVAL && reason != ENOTSUP) fail_system("sync folder", folder, reason);
-}
-
 // Writes as much of `bytes` as possible at the start of the file, bypassing the page cache (O_DIRECT): this saves a
 // copy in memory. Returns the rest.
 std::span<const std::byte> write_direct(int descriptor, std::span<const std::byte> bytes) {
@@ -97,6 +85,17 @@ class Temporary {
 };
 
 }  // namespace
+
+void sync_folder_of(const std::string& path) {
+  const auto parent = std::filesystem::path(path).parent_path();
+  const std::string folder = parent.empty() ? "." : parent.string();
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) fail_system("open folder", folder, errno);
+  const int result = ::fsync(descriptor);
+  const int reason = errno;
+  ::close(descriptor);
+  if (result != 0 && reason != EINVAL && reason != ENOTSUP) fail_system("sync folder", folder, reason);
+}
 
 void write_all(int descriptor, std::span<const std::byte> bytes, const std::string& path) {
   while (!bytes.empty()) {

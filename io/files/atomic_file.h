@@ -22,6 +22,9 @@ void write_file_atomically(const std::string& path, std::span<const std::byte> b
 /// Syncs the finished file `temporary` and renames it to `path`, in the same folder, replacing an existing file.
 void finish_file(const std::string& temporary, const std::string& path);
 
+/// Makes the name of this file, or its removal, durable. File systems that cannot sync a folder do not need it.
+void sync_folder_of(const std::string& path);
+
 /// Writes all bytes to an open file, starting at offset `at`. Returns 0 or an errno.
 [[nodiscard]] int pwrite_all(int descriptor, std::span<const std::byte> bytes, std::int64_t at);
 

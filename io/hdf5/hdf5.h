@@ -42,6 +42,8 @@ class Handle {
   }
   ~Handle();
   [[nodiscard]] Id id() const { return id_; }
+  /// The caller closes it.
+  [[nodiscard]] Id release() { return std::exchange(id_, -1); }
 
  private:
   Id id_ = -1;

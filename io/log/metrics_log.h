@@ -48,6 +48,8 @@ class MetricsLog {
   MetricsLog& operator=(const MetricsLog&) = delete;
 
   void write(const std::vector<MetricsField>& fields);
+  /// Makes the lines written so far durable. May be called by another thread than write().
+  void sync();
   /// For a run that resumes at `step` (-1: from nothing): drops the lines of the events step, health, eval,
   /// checkpoint and copy beyond it, which the interrupted run wrote and this one will write again, and lines that are
   /// no JSON. Returns how many.
@@ -59,6 +61,7 @@ class MetricsLog {
 
   std::string path_;
   int descriptor_ = -1;
+  bool is_named_ = false;  // the file's name is durable
 };
 
 }  // namespace convoy

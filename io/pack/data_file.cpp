@@ -50,8 +50,9 @@ void create_group(const Handle& file, const std::string& path, const std::string
 
 void write_numbers(const Handle& file, const std::string& name, const std::vector<std::int64_t>& values,
                    const std::string& place) {
-  const Handle dataset = create(file, name, H5T_STD_I64LE, {values.size()}, place);
+  Handle dataset = create(file, name, H5T_STD_I64LE, {values.size()}, place);
   CONVOY_HDF5(H5Dwrite(dataset.id(), H5T_NATIVE_INT64, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()), place);
+  CONVOY_HDF5(H5Dclose(dataset.release()), place);  // a few numbers are written only now
 }
 
 std::int64_t create_bulk(const Handle& file, const DataFileFrame& frame, const DataFileGroup& group,
@@ -100,7 +101,7 @@ std::int64_t write_frame(const std::string& path, const DataFileFrame& frame) {
   CONVOY_HDF5(H5Pset_small_data_block_size(access.id(), 0), path);
   const Handle creation(CONVOY_HDF5(H5Pcreate(H5P_FILE_CREATE), path));
   CONVOY_HDF5(H5Pset_obj_track_times(creation.id(), false), path);  // of the root group
-  const Handle file(CONVOY_HDF5(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.id(), access.id()), path));
+  Handle file(CONVOY_HDF5(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.id(), access.id()), path));
   for (const DataFileGroup& group : frame.groups) {
     if (!group.path.empty()) create_group(file, group.path, path);
     if (frame.image.empty()) create_group(file, group.path + "/jpeg", path);
@@ -119,6 +120,7 @@ std::int64_t write_frame(const std::string& path, const DataFileFrame& frame) {
     hdf5::put_strings(file.id(), path, group.path.empty() ? "/" : group.path, "class_names", frame.class_names);
   }
   CONVOY_HDF5(H5Fflush(file.id(), H5F_SCOPE_GLOBAL), path);
+  CONVOY_HDF5(H5Fclose(file.release()), path);
   return start;
 }
 

@@ -99,6 +99,7 @@ void PackJournal::append(const std::vector<PackBlock>& blocks) {
 void PackJournal::note_placing() {
   put(placing_line());
   if (::fdatasync(descriptor_) != 0) fail("cannot write {}: {}", path_, std::strerror(errno));
+  sync_folder_of(path_);  // shards that have got their names are of no use without the journal
   placing_ = true;
 }
 

@@ -103,12 +103,16 @@ class Job:
 
     def rank_processes(self, number):
         """The process of the job's rank with that number, as this machine counts processes."""
-        wanted = {f"SLURM_CONF={Here.cluster.file('slurm.conf')}", f"SLURM_JOB_ID={self.id}", f"SLURM_PROCID={number}"}
+        return self.processes(CONVOY + "\0train\0", f"SLURM_PROCID={number}")
+
+    def processes(self, command_line, *variables):
+        """Of the job: those whose command line, with zeros between the words, begins so."""
+        wanted = {f"SLURM_CONF={Here.cluster.file('slurm.conf')}", f"SLURM_JOB_ID={self.id}", *variables}
         found = []
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
                 with open(f"/proc/{pid}/environ") as environment, open(f"/proc/{pid}/cmdline") as command:
-                    if wanted <= set(environment.read().split("\0")) and command.read().startswith(CONVOY + "\0train\0"):
+                    if wanted <= set(environment.read().split("\0")) and command.read().startswith(command_line):
                         found.append(int(pid))
             except OSError:
                 continue

@@ -4,6 +4,7 @@
 Stands on jobs.py. A run that was stopped must have, at each step, the very loss (as text) of the run that was not.
 Where ranks change, what is left to compare are the steps before, and the next few to rounding.
 """
+import contextlib
 import os
 import subprocess
 import time
@@ -24,6 +25,13 @@ def stopped_once(folder, reasons=("signal", "finished")):
     assert [entry["reason"] for entry in stops] == list(reasons)
     assert len(stops) != 2 or starts[1:] == [stops[0]["step"]]
     assert all(entry["ranks"] == 4 for entry in folder.events("start"))
+
+
+def kill_all(pids):
+    """Also those that end with another."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, 9)
 
 
 def test_time_limit():
@@ -112,6 +120,34 @@ def test_killed_rank():
     os.kill(ranks[0], 9)
     job.ends("FAILED", None, restarts=0, seconds=60)
     Job(folder, "train.sbatch", "run.toml").ends()
+    starts = resumed_steps(folder)
+    assert len(starts) == 2 and starts[1] >= 200
+    is_uninterrupted(folder, STEPS)
+
+
+def test_killed_srun():
+    """kill -9 of srun: the job fails, its ranks end with it, and the same line resumes."""
+    folder = long_run("killed_srun", STEPS)
+    job = Job(folder, "train.sbatch", "run.toml")
+    job.wait_for_step(STOP_AT)
+    sruns = job.processes("srun\0")
+    assert sruns
+    kill_all(sruns)
+    job.ends("FAILED", None, restarts=0, seconds=60)
+    Here.cluster.wait("an end of the ranks", lambda: not job.processes(CONVOY + "\0train\0"), 60)
+    Job(folder, "train.sbatch", "run.toml").ends()
+    starts = resumed_steps(folder)
+    assert len(starts) == 2 and starts[1] >= 200
+    is_uninterrupted(folder, STEPS)
+
+
+def test_killed_srun_of_an_elastic_job():
+    """launch starts its ranks by another srun, in the same job."""
+    folder = long_run("killed_elastic_srun", STEPS)
+    job = Job(folder, "elastic.sbatch", "run.toml", LAUNCHER="srun")
+    job.wait_for_step(STOP_AT)
+    kill_all(job.processes("srun\0"))
+    job.ends(restarts=0)
     starts = resumed_steps(folder)
     assert len(starts) == 2 and starts[1] >= 200
     is_uninterrupted(folder, STEPS)

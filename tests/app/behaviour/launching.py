@@ -52,10 +52,10 @@ def kill(pid, number=signal.SIGKILL):
 class Launch:
     """One `convoy launch` in a test's folder; its config's path tells its processes from those of other tests."""
 
-    def __init__(self, folder, *options, name="launch", environment=None, alone=True):
+    def __init__(self, folder, *options, name="launch", environment=None, alone=True, wrapper=()):
         """alone: no other launch of this folder has ranks that must live on when this one is left."""
         self.folder, self.name, self.config, self.alone = folder, name, folder.file("run.toml"), alone
-        words = [CONVOY, "launch", *options, "--", "train", self.config]
+        words = [*wrapper, CONVOY, "launch", *options, "--", "train", self.config]
         with open(folder.file(name + ".out"), "a") as out, open(folder.file(name + ".err"), "a") as err:
             self.process = subprocess.Popen(words, cwd=folder.path, env={**LAUNCH_ENVIRONMENT, **(environment or {})},
                                             stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True)

@@ -249,6 +249,24 @@ TEST_CASE("a file of the user's at the name of the link stays, with one warning"
   CHECK(read_text(folder / "best.h5") == "mine");
 }
 
+TEST_CASE("what must be on disk before a checkpoint is written first, and its error is the checkpoint's") {
+  const TemporaryFolder folder;
+  CheckpointWriter writer(folder.path(), 3, true);
+  int calls = 0;
+  writer.set_before_write([&] {
+    ++calls;
+    CHECK(files_in(folder.path()) == 0);
+  });
+  writer.write(sample_checkpoint(1));
+  writer.wait();
+  CHECK(calls == 1);
+  CHECK(files_in(folder.path()) == 1);
+  writer.set_before_write([] { fail("the log is on a full disk"); });
+  writer.write(sample_checkpoint(2));
+  CHECK(contains(error_of([&] { writer.wait(); }), "checkpoint of step 2: the log is on a full disk"));
+  CHECK(files_in(folder.path()) == 1);
+}
+
 TEST_CASE("what a killed writer left is removed") {
   const TemporaryFolder folder;
   write_text(folder / "step-00000004.h5.tmp", "half");

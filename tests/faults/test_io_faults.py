@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""System calls that fail once (io_faults.py) and power that is cut (power_loss.py): a sample. scripts/test_faults.sh
+tries all of them."""
+import pytest
+
+h5py = pytest.importorskip("h5py")
+
+import io_faults  # noqa: E402
+from disk import Disk, Operation, lay_out  # noqa: E402
+from power_loss import PowerLoss  # noqa: E402
+
+QUICK = {"train": 12, "resume": 10, "pack": 12}  # of each
+
+
+def fail_none(failed):
+    assert not failed, "\n".join(f"{case}: {ending}: {io_faults.short(stderr)}" for case, ending, stderr in failed)
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_some_calls_fail(name):
+    harness = io_faults.Harness(io_faults.SCENARIOS[name], "faults")
+    counts, failed = harness.run(io_faults.sample(harness.cases, QUICK[name]))
+    print(name, dict(counts))
+    fail_none(failed)
+    assert counts[io_faults.RIGHT] + counts[io_faults.LINE] > 0
+
+
+@pytest.mark.parametrize("name, call, path, number", (
+    ("resume", "open", "runs/run/metrics.jsonl", 2),  # was taken for an empty one: steps stood there twice
+    ("pack", "write", "packed-00000-of-00002.h5.part.frame", 7),  # labels were left out
+    ("pack", "write", "packed-00001-of-00002.h5.part.frame", 5)))  # a crash at the exit
+def test_calls_whose_failure_was_lost(name, call, path, number):
+    harness = io_faults.Harness(io_faults.SCENARIOS[name], "faults")
+    ending, stderr = harness.judge(io_faults.Case(call, path, number, "EIO"))
+    assert ending == io_faults.LINE, stderr
+
+
+def test_a_config_that_cannot_be_read_is_not_an_empty_one():
+    harness = io_faults.Harness(io_faults.SCENARIOS["train"], "faults")
+    reads = [case for case in harness.cases if (case.call, case.path, case.error) == ("read", "run.toml", "EIO")]
+    endings = [harness.judge(case) for case in reads]
+    lines = [io_faults.short(stderr) for ending, stderr in endings if ending != io_faults.RIGHT]
+    assert lines and all("run.toml: the config cannot be opened: Input/output error" in line for line in lines)
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_some_power_losses(name):
+    loss = PowerLoss(io_faults.SCENARIOS[name], "faults")
+    counts, failed = loss.run(io_faults.sample(list(loss.states()), QUICK[name]))
+    print(name, dict(counts))
+    fail_none(failed)
+
+
+# ---- the means
+
+def test_the_calls_of_a_training_are_seen():
+    """Of every kind, on the checkpoint, its folder, the metrics and the lock."""
+    harness = io_faults.Harness(io_faults.SCENARIOS["train"], "faults")
+    seen = {(case.call, case.path) for case in harness.cases}
+    checkpoints = "runs/run/checkpoints"
+    for call in ("open", "write", "sync", "close", "rename"):
+        assert (call, f"{checkpoints}/step-00000002.h5.tmp") in seen
+    assert {("sync", checkpoints), ("list", checkpoints), ("unlink", f"{checkpoints}/step-00000002.h5"),
+            ("write", "runs/run/metrics.jsonl"), ("link", "runs/run/run.lock." + 24 * "?" + ".tmp"),
+            ("unlink", "runs/run/run.lock"), ("utime", "runs/run/run.lock." + 24 * "?" + ".tmp"),
+            ("write", "stage/digits.h5-" + 16 * "?" + ".part"), ("read", "digits.h5")} <= seen
+
+
+def states(operations):
+    disk = Disk("empty")
+    for operation in operations:
+        disk.apply(operation)
+    return list(disk.states().values())
+
+
+def operation(kind, path, other="", inode=1, offset=0, data=b""):
+    return Operation(kind, inode, path, other, offset, data)
+
+
+def test_model_of_the_disk(tmp_path):
+    """A rename without syncs may leave an empty file, nothing, or zeros; with both syncs it leaves the file alone."""
+    (tmp_path / "empty").mkdir()
+    create, write = operation("create", "a.tmp"), operation("write", "a.tmp", data=b"text")
+    rename = operation("rename", "a.tmp", "a")
+    loose = states([create, write, rename])
+    for state in ({}, {"a": b"text"}, {"a": b""}, {"a": b"te\0\0"}, {"a": bytes(4)}, {"a.tmp": b""}, {"a.tmp": b"text"}):
+        assert state in loose
+    assert states([create, write, operation("sync", "a.tmp"), rename, operation("sync", ".", inode=2)]) == [{"a": b"text"}]
+    cut = states([create, write, operation("sync", "a.tmp"), operation("sync", ".", inode=2), operation("truncate", "a.tmp", offset=1)])
+    assert cut == [{"a.tmp": b"t"}, {"a.tmp": b"text"}]
+    lay_out({"folder/a": b"text"}, {"folder"}, tmp_path / "disk")
+    assert (tmp_path / "disk" / "folder" / "a").read_bytes() == b"text"
