@@ -69,7 +69,8 @@ enum class Trust { kUntrusted, kTrusted };
 /// A file open for reading. Opening does not lock the file, so that shared file systems without locks work.
 class File {
  public:
-  /// Validates an untrusted file in a child process first (validation.h). Throws an Error when it cannot be opened.
+  /// Validates an untrusted file in a child process first (validation.h). Throws an Error when it cannot be opened, and
+  /// a usage Error when it refers to other files, trusted or not (outside_references.h).
   explicit File(const std::string& path, Trust origin = Trust::kUntrusted);
 
   [[nodiscard]] const std::string& path() const { return path_; }

@@ -146,13 +146,12 @@ DatasetInfo File::info(const std::string& dataset) const {
     CONVOY_HDF5(H5Pget_chunk(list.id(), rank, chunk.data()), place);
     result.chunk_rows = static_cast<std::int64_t>(chunk.front());
   }
-  if (layout == H5D_CONTIGUOUS && raw && H5Pget_external_count(list.id()) == 0) {
+  if (layout == H5D_CONTIGUOUS && raw) {
     const haddr_t offset = H5Dget_offset(handle.id());
     if (offset != HADDR_UNDEF) result.file_offset = static_cast<std::int64_t>(offset);
   }
   H5Eclear2(H5E_DEFAULT);
-  const bool elsewhere = layout == H5D_VIRTUAL || H5Pget_external_count(list.id()) > 0;  // in other files
-  if (!elsewhere) refuse_implausible(result, path_);
+  refuse_implausible(result, path_);
   return result;
 }
 
