@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "app/base/duration.h"
+#include "layers/base/message_text.h"
 
 namespace convoy {
 
@@ -137,7 +138,7 @@ void Progress::clear_bar() {
 void Progress::message(const std::string& text) {
   const bool redraw = bar_drawn_;
   clear_bar();
-  fmt::print(out_, "{}\n", text);
+  fmt::print(out_, "{}\n", message_text(text));
   if (redraw) show();
   std::fflush(out_);
 }

@@ -82,6 +82,8 @@ class File {
   /// Names of the groups directly in `group`, in order.
   [[nodiscard]] std::vector<std::string> groups(const std::string& group) const;
   [[nodiscard]] DatasetInfo info(const std::string& dataset) const;
+  /// Bytes of elements that can be in a file of this size, compressed as well as possible.
+  [[nodiscard]] std::int64_t largest_plausible() const;
   /// The data set as a tensor called `name`. Throws an Error on a wrong checksum.
   [[nodiscard]] HostTensor read(const std::string& dataset, const std::string& name) const;
   /// Reads the data set in pieces to verify all checksums. Throws an Error when one is wrong.
