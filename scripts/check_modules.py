@@ -43,6 +43,7 @@ MODULES = [
     ("app/planning", "machine models and predictions"),
     ("app/report", "the page of convoy report"),
     ("app/launch", "supervision of ranks: restarts, growing and shrinking"),
+    ("app/verify", "checks of a run's files, read back from the disk"),
     ("app/reference", "man pages and completion, from the definition of the command line"),
     ("app/commands", "the command line, one file a command"),
     ("app", "main"),

@@ -59,6 +59,25 @@ def check_name(path, name):
 
 # ---- HDF5
 
+def refuse_outside_references(path, file, h5py):
+    """Files that refer to others (external storage, virtual datasets, external links) are not read."""
+    outside = []
+
+    def visit_link(name, info):
+        if info.type not in (h5py.h5l.TYPE_HARD, h5py.h5l.TYPE_SOFT):
+            outside.append((name.decode("utf-8", "replace"), "is an external link"))
+
+    def visit_object(name, item):
+        if isinstance(item, h5py.Dataset) and (item.is_virtual or item.external):
+            outside.append((name, "is a virtual dataset" if item.is_virtual else "is stored in another file"))
+
+    file.id.links.visit(visit_link, info=True)
+    if not outside:
+        file.visititems(visit_object)
+    if outside:
+        raise Problem(f"{path}:/{outside[0][0]} {outside[0][1]}: files that refer to others are not read")
+
+
 def read_h5(path):
     h5py = need("h5py")
     tensors = {}
@@ -69,6 +88,7 @@ def read_h5(path):
 
     try:
         with h5py.File(path, "r") as file:
+            refuse_outside_references(path, file, h5py)
             group = file.get("model")
             if not isinstance(group, h5py.Group):
                 raise Problem(f"{path}: no group /model, which holds the weights (a convoy checkpoint has one)")

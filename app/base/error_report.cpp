@@ -10,6 +10,8 @@
 #include <set>
 #include <utility>
 
+#include "layers/base/message_text.h"
+
 namespace convoy {
 
 namespace {
@@ -26,12 +28,14 @@ Listener& listener() {
 
 }  // namespace
 
-void print_warning(const std::string& message) { std::cerr << "convoy: warning: " + message + "\n" << std::flush; }
+void print_warning(const std::string& message) {
+  std::cerr << "convoy: warning: " + message_text(message) + "\n" << std::flush;
+}
 
 void print_note(const std::string& message) {
   static std::set<std::string> written;
   if (message.empty() || !written.insert(message).second) return;
-  std::cerr << "convoy: note: " + message + "\n" << std::flush;
+  std::cerr << "convoy: note: " + message_text(message) + "\n" << std::flush;
 }
 
 void on_error_report(std::function<void(const std::string&)> call) {
@@ -41,7 +45,7 @@ void on_error_report(std::function<void(const std::string&)> call) {
 
 void report_error(const std::string& message) noexcept {
   try {
-    std::cerr << "convoy: error: " + message + "\n" << std::flush;
+    std::cerr << "convoy: error: " + message_text(message) + "\n" << std::flush;
     {
       const std::lock_guard guard(listener().mutex);
       if (listener().call) listener().call(message);
@@ -50,7 +54,7 @@ void report_error(const std::string& message) noexcept {
     if (path == nullptr) return;
     const int descriptor = ::open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (descriptor < 0) return;  // the message is on stderr; the supervisor then takes the exit code alone
-    const std::string line = message + "\n";
+    const std::string line = message_text(message) + "\n";
     const ssize_t written = ::write(descriptor, line.data(), line.size());
     static_cast<void>(written);
     ::close(descriptor);

@@ -34,7 +34,8 @@ std::string line_of(const Staged& s) {
   const std::string what =
       fmt::format("{} ({})", s.source, format_bytes(static_cast<std::uintmax_t>(s.files->bytes())));
   if (s.files->copied() == 0) return fmt::format("staged     {} is already there: {}", what, s.files->folder());
-  return fmt::format("staged     {} to {}: {:.1f} s", what, s.files->folder(), s.seconds);
+  const std::string replaced = s.files->damaged() > 0 ? ", in place of a damaged copy" : "";
+  return fmt::format("staged     {} to {}: {:.1f} s{}", what, s.files->folder(), s.seconds, replaced);
 }
 
 bool all_there(const std::vector<Staged>& sets) {

@@ -21,7 +21,7 @@ namespace convoy {
 namespace {
 
 constexpr auto kCommands = std::to_array<std::string_view>(
-    {"train", "eval", "bench", "plan", "launch", "schedule", "report", "check", "inspect", "pack", "doctor"});
+    {"train", "eval", "bench", "plan", "launch", "schedule", "report", "check", "inspect", "verify", "pack", "doctor"});
 
 void add_config(CLI::App* command, std::string& config, std::vector<std::string>& overrides) {
   command->add_option("CONFIG", config, "the run: a TOML file, or the name of an example")->required();
@@ -313,6 +313,16 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   report_app->add_option("-o,--output", report.output, "the page; default: report.html in the first run's folder")
       ->type_name("FILE");
 
+  VerifyArguments verify;
+  CLI::App* verify_app =
+      app.add_subcommand("verify", "read checkpoints, data and logs back, and say which are damaged");
+  verify_app
+      ->add_option("PATH", verify.paths,
+                   "folders of runs (runs/NAME), or files: checkpoints, data, shards, metrics.jsonl")
+      ->required()
+      ->type_name("RUN|FILE");
+  verify_app->add_option("--json", verify.json, "write the results to this file too")->type_name("FILE");
+
   CLI::App* doctor_app = app.add_subcommand("doctor", "look at this machine: what works, what does not, what to do");
 
   if (argc > 1 && std::string_view(argv[1]) == "slurm-job") return parse_slurm_job({argv + 2, argv + argc}, argv[0]);
@@ -358,6 +368,7 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   if (inspect_app->parsed()) return inspect;
   if (pack_app->parsed()) return pack;
   if (report_app->parsed()) return report;
+  if (verify_app->parsed()) return verify;
   if (doctor_app->parsed()) return DoctorArguments{};
   fail_usage("no command given (one of {}; see convoy --help)", join(kCommands));
 }

@@ -83,6 +83,12 @@ struct ReportArguments {
   std::string output;             ///< empty: report.html in the first run's folder
 };
 
+/// convoy verify RUN|FILE... [--json FILE]
+struct VerifyArguments {
+  std::vector<std::string> paths;  ///< folders of runs, or files
+  std::string json;                ///< empty: no file
+};
+
 /// convoy schedule --name NAME --stages P --microbatches M [--chunks C]
 struct ScheduleArguments {
   std::string name;
@@ -147,6 +153,7 @@ int inspect_command(const InspectArguments& arguments);
 int inspect_data_command(const InspectArguments& arguments);  ///< of a config
 int pack_command(const PackArguments& arguments);
 int report_command(const ReportArguments& arguments);
+int verify_command(const VerifyArguments& arguments);
 int doctor_command();
 int launch_command(const LaunchArguments& arguments);
 int slurm_job_command(const SlurmJobArguments& arguments);

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <sstream>
 
@@ -16,6 +15,7 @@
 #include "app/commands/commands.h"
 #include "app/commands/doctor_cpus.h"
 #include "app/commands/doctor_report.h"
+#include "io/files/atomic_file.h"
 #include "io/hdf5/hdf5.h"
 #include "layers/backend/onednn/onednn_backend.h"
 #include "layers/base/error.h"
@@ -115,10 +115,7 @@ void check_disk(Report& report) {
     hdf5::FileImage image(path.string(), 4096);
     image.write_attribute("/", "doctor", std::int64_t{42});
     const auto bytes = image.bytes();
-    std::ofstream file(path, std::ios::binary);
-    file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-    file.close();
-    if (!file) convoy::fail("{} cannot be written", path.string());
+    write_file_atomically(path.string(), bytes);
     const auto value = hdf5::File(path.string()).int_attribute("/", "doctor");
     if (value != 42) convoy::fail("{} reads back differently", path.string());
     const auto free = fs::space(folder, ignored).available >> 20;

@@ -8,6 +8,8 @@
 #include <iostream>
 #include <string>
 
+#include "layers/base/message_text.h"
+
 namespace convoy {
 
 /// The lines of the report, and whether one is a failure.
@@ -23,7 +25,7 @@ class Report {
 
  private:
   static void line(const char* verdict, const char* subject, const std::string& text) {
-    std::cout << fmt::format("{:<4}  {:<10}  {}\n", verdict, subject, text);
+    std::cout << fmt::format("{:<4}  {:<10}  {}\n", verdict, subject, without_controls(text));
   }
   bool failed_ = false;
 };

@@ -15,6 +15,7 @@
 #include "app/train/progress.h"
 #include "layers/base/counted.h"
 #include "layers/base/error.h"
+#include "layers/base/message_text.h"
 #include "parallel/comm/agree.h"
 
 namespace convoy {
@@ -63,9 +64,9 @@ int eval_command(World& world, const EvalArguments& arguments) {
   if (shows) progress->clear();
   if (!run->is_root()) return 0;
   if (!run->memory.warning.empty()) print_warning(run->memory.warning);
-  for (const std::string& note : run->notes) std::cout << note << "\n";
+  for (const std::string& note : run->notes) std::cout << without_controls(note) << "\n";
   for (const std::string& warning : result.warnings) print_warning(warning);
-  std::cout << fmt::format("{} on {} of {}\n", file, counted(result.samples, "sample"),
+  std::cout << fmt::format("{} on {} of {}\n", name_text(file), counted(result.samples, "sample"),
                            held_out ? "data.validation" : "data.train (no data.validation in the config)")
             << number_line("loss", result.loss);
   if (data.target_size() > 0) {

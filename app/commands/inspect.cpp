@@ -18,6 +18,7 @@
 #include "io/hdf5/validation.h"
 #include "layers/base/error.h"
 #include "layers/base/format_bytes.h"
+#include "layers/base/message_text.h"
 
 namespace convoy {
 
@@ -26,6 +27,12 @@ namespace {
 using hdf5::File;
 
 constexpr std::int64_t kRowsAtOnce = 1 << 20;
+
+// To stdout; names and attributes come from the file.
+template <class... Args>
+void show(fmt::format_string<Args...> format, Args&&... args) {
+  fmt::print("{}", without_controls(fmt::format(format, std::forward<Args>(args)...)));
+}
 
 // By its first bytes, or by its name when they say nothing.
 bool is_config(const std::string& path) {
@@ -40,7 +47,7 @@ bool is_checkpoint(const File& file) {
 }
 
 void print_attributes(const File& file) {
-  const auto line = [](const char* name, const std::string& value) { fmt::print("{:<16} {}\n", name, value); };
+  const auto line = [](const char* name, const std::string& value) { show("{:<16} {}\n", name, name_text(value)); };
   for (const char* name : {"step", "epoch", "samples_seen", "lr_step", "ranks", "format_version", "complete"}) {
     if (const auto value = file.int_attribute("/", name)) line(name, std::to_string(*value));
   }
@@ -49,7 +56,7 @@ void print_attributes(const File& file) {
   for (const char* name : {"mode", "program_version", "created", "run"}) {
     if (const auto value = file.string_attribute("/", name)) line(name, *value);
   }
-  if (const auto config = file.string_attribute("/", "config")) fmt::print("\nconfig:\n{}\n", *config);
+  if (const auto config = file.string_attribute("/", "config")) show("\nconfig:\n{}\n", *config);
 }
 
 /// How often each label is there, in one line.
@@ -75,10 +82,11 @@ void print_labels(const File& file, const std::vector<DatasetCheck>& checks) {
     const std::string& path = check.info.path;
     const bool labels = path.ends_with("/labels") && check.info.dims.size() == 1 && check.info.dtype == DType::kI64;
     if (!labels || !check.problem.empty()) continue;
-    fmt::print("\n{}: {}\n", path, label_spread(file, check.info));
+    show("\n{}: {}\n", name_text(path), label_spread(file, check.info));
     const std::string group = path == "/labels" ? "/" : path.substr(0, path.rfind('/'));
     const auto names = file.strings_attribute(group, "class_names");
-    if (!names.empty()) fmt::print("class names ({}): {}\n", names.size(), fmt::join(names, ", "));
+    if (!names.empty())
+      show("class names ({}): {}\n", names.size(), name_text(fmt::format("{}", fmt::join(names, ", "))));
   }
 }
 
@@ -94,17 +102,17 @@ std::size_t print_datasets(const std::vector<DatasetCheck>& checks) {
     path_width = std::max(path_width, check.info.path.size());
     shape_width = std::max(shape_width, check.info.shape_text().size());
   }
-  fmt::print("{:<{}}  {:<{}}  {:<8}  {}\n", "data set", path_width, "shape", shape_width, "type", "checksum");
+  show("{:<{}}  {:<{}}  {:<8}  {}\n", "data set", path_width, "shape", shape_width, "type", "checksum");
   for (const DatasetCheck& check : checks) {
-    fmt::print("{:<{}}  {:<{}}  {:<8}  {}\n", check.info.path, path_width, check.info.shape_text(), shape_width,
-               check.info.type_name, verdict(check));
+    show("{:<{}}  {:<{}}  {:<8}  {}\n", name_text(check.info.path), path_width, check.info.shape_text(), shape_width,
+         check.info.type_name, verdict(check));
   }
   const auto good = [](const DatasetCheck& check) { return check.problem.empty() && check.verifiable; };
   const auto bad = [](const DatasetCheck& check) { return !check.problem.empty(); };
   const auto held = std::count_if(checks.begin(), checks.end(), good);
   const auto damaged = std::count_if(checks.begin(), checks.end(), bad);
-  fmt::print("{} data sets: {} with a checksum that holds, {} without one, {} damaged\n", checks.size(), held,
-             static_cast<std::ptrdiff_t>(checks.size()) - held - damaged, damaged);
+  show("{} data sets: {} with a checksum that holds, {} without one, {} damaged\n", checks.size(), held,
+       static_cast<std::ptrdiff_t>(checks.size()) - held - damaged, damaged);
   return static_cast<std::size_t>(damaged);
 }
 
@@ -113,8 +121,8 @@ void inspect_file(const std::string& path) {
   const File file = hdf5::input_errors([&] { return File(path); });
   const bool checkpoint = is_checkpoint(file);
   std::error_code ignored;
-  fmt::print("{}: {}, {}\n\n", path, checkpoint ? "a checkpoint" : "an HDF5 file",
-             format_bytes(std::filesystem::file_size(path, ignored)));
+  show("{}: {}, {}\n\n", name_text(path), checkpoint ? "a checkpoint" : "an HDF5 file",
+       format_bytes(std::filesystem::file_size(path, ignored)));
   if (checkpoint) print_attributes(file);
 
   const std::vector<DatasetCheck> checks = check_datasets(path);
@@ -129,7 +137,7 @@ void inspect_file(const std::string& path) {
     fail("{}: {} has values that are not finite (nan or infinite): the run had failed; take an earlier checkpoint",
          path, name);
   }
-  fmt::print("the checkpoint is valid\n");
+  show("the checkpoint is valid\n");
 }
 
 }  // namespace
@@ -151,9 +159,9 @@ int inspect_command(const InspectArguments& arguments) {
   hdf5::validate_together(shards);
   for (const std::string& shard : shards) {
     inspect_file(shard);
-    fmt::print("\n");
+    show("\n");
   }
-  fmt::print("{}: all {} shards are there\n", path, shards.size());
+  show("{}: all {} shards are there\n", name_text(path), shards.size());
   return 0;
 }
 

@@ -15,6 +15,7 @@
 #include "app/inspect/image_grid.h"
 #include "io/files/atomic_file.h"
 #include "layers/base/error.h"
+#include "layers/base/message_text.h"
 
 namespace convoy {
 
@@ -32,15 +33,16 @@ struct Sample {
 };
 
 void describe(const char* key, const std::string& source, const Dataset& data) {
-  std::cout << fmt::format("{:<16} {}: {} samples {} {}", key, source.empty() ? "synthetic" : source, data.size(),
-                           dtype_name(data.input_dtype()), data.sample_shape_in(kEpoch).str());
+  std::cout << fmt::format("{:<16} {}: {} samples {} {}", key, source.empty() ? "synthetic" : name_text(source),
+                           data.size(), dtype_name(data.input_dtype()), data.sample_shape_in(kEpoch).str());
   if (data.target_size() > 0) {
     std::cout << fmt::format(", {} float targets each\n", data.target_size());
     return;
   }
   std::cout << fmt::format(", {} classes\n", data.classes());
   const std::vector<std::string> names = data.class_names();
-  if (!names.empty()) std::cout << fmt::format("{:<16} {}\n", "  class names", fmt::join(names, ", "));
+  if (!names.empty())
+    std::cout << fmt::format("{:<16} {}\n", "  class names", name_text(fmt::format("{}", fmt::join(names, ", "))));
 }
 
 void print_sizes(const DataOptions& d) {

@@ -14,6 +14,7 @@
 #include "io/pack/packer.h"
 #include "layers/base/counted.h"
 #include "layers/base/error.h"
+#include "layers/base/message_text.h"
 #include "layers/base/random.h"
 
 namespace convoy {
@@ -105,7 +106,7 @@ int pack_command(const PackArguments& arguments) {
               << std::flush;
     return static_cast<int>(ExitCode::kStopped);
   }
-  std::cout << facts(output, result, source.classes(), elapsed()) << "\n" << std::flush;
+  std::cout << name_text(facts(output, result, source.classes(), elapsed())) << "\n" << std::flush;
   return 0;
 }
 

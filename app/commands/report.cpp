@@ -10,6 +10,7 @@
 #include "app/report/report_run.h"
 #include "io/files/atomic_file.h"
 #include "layers/base/error.h"
+#include "layers/base/message_text.h"
 
 namespace convoy {
 
@@ -27,7 +28,7 @@ int report_command(const ReportArguments& arguments) {
   } catch (const Error& error) {
     fail_usage("{} (-o FILE names another place)", error.what());
   }
-  std::cout << output << '\n' << std::flush;
+  std::cout << name_text(output) << '\n' << std::flush;
   return 0;
 }
 

@@ -10,6 +10,7 @@
 #include "app/train/run_lock.h"
 #include "app/train/trainer.h"
 #include "layers/base/counted.h"
+#include "layers/base/message_text.h"
 
 namespace convoy {
 
@@ -28,7 +29,7 @@ std::string describe_schedule(const Config& c, const Schedule& schedule) {
 
 // Which weights were loaded, and which parts learn; nothing for a model that learns as a whole from random weights.
 void print_learning(const Run& run) {
-  if (!run.loaded_weights.empty()) std::cout << fmt::format("weights    {}\n", run.loaded_weights);
+  if (!run.loaded_weights.empty()) std::cout << fmt::format("weights    {}\n", name_text(run.loaded_weights));
   std::vector<std::string> frozen;
   std::int64_t learned = 0, all = 0;
   for (const UnitInfo& unit : run.model->units()) {
@@ -67,7 +68,7 @@ void print_plan(Run& run, const RunState& state) {
                            c.train.global_batch_size / parts)
             << fmt::format("data       {}, {} an epoch, {} in all\n", counted(run.train->size(), "sample"),
                            counted(run.plan.steps_per_epoch(), "step"), counted(run.total_steps, "step"))
-            << fmt::format("memory     {}\n", run.memory.line) << fmt::format("run        {}\n", run_folder(c))
+            << fmt::format("memory     {}\n", run.memory.line) << fmt::format("run        {}\n", name_text(run_folder(c)))
             << fmt::format("start      {}\n", state.describe_start()) << std::flush;
 }
 

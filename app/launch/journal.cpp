@@ -6,11 +6,12 @@
 
 #include "app/base/error_report.h"
 #include "layers/base/clock.h"
+#include "layers/base/message_text.h"
 
 namespace convoy {
 
 void Journal::write(const std::string& line) const {
-  std::cerr << "convoy launch: " + line + "\n" << std::flush;
+  std::cerr << "convoy launch: " + message_text(line) + "\n" << std::flush;
   log(line);
 }
 
@@ -21,7 +22,7 @@ void Journal::error(const std::string& line) const {
 
 void Journal::log(const std::string& line) const {
   std::ofstream file(path_, std::ios::app);
-  file << utc_time() + " " + line + "\n" << std::flush;
+  file << utc_time() + " " + message_text(line) + "\n" << std::flush;
 }
 
 }  // namespace convoy

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "app/base/duration.h"
+#include "layers/base/message_text.h"
 
 namespace convoy {
 
@@ -167,7 +168,7 @@ void Progress::message(const std::string& text) {
   state_.to_evaluate = 0;  // what ends an evaluation is a message
   const bool redraw = bar_drawn_;
   clear_bar();
-  fmt::print(out_, "{}\n", text);
+  fmt::print(out_, "{}\n", message_text(text));
   if (redraw) show();
   std::fflush(out_);
 }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <string_view>
 
 #include "io/files/atomic_file.h"
 #include "io/hdf5/checksum_trailer.h"
@@ -16,7 +17,7 @@ namespace convoy {
 
 namespace {
 
-constexpr const char* kFormat = "convoy-checkpoint";
+constexpr std::string_view kFormat = "convoy-checkpoint";
 constexpr std::int64_t kFormatVersion = 1;
 constexpr std::size_t kMetadataBytes = 4096;  // of a data set, roughly
 
@@ -44,9 +45,27 @@ std::size_t payload(const Checkpoint& checkpoint) {
   return bytes;
 }
 
+// Each data set may be as large as the file allows; all of them together, too, and no more.
+void refuse_implausible_sum(const hdf5::File& file, const std::string& group,
+                            const std::vector<hdf5::DatasetInfo>& infos) {
+  std::int64_t bytes = 0;
+  for (const auto& info : infos) {
+    const std::int64_t element = info.dtype ? static_cast<std::int64_t>(dtype_size(*info.dtype)) : 1;
+    std::int64_t more = 0;
+    if (__builtin_mul_overflow(info.size(), element, &more) || __builtin_add_overflow(bytes, more, &bytes)) {
+      fail("{}:{}: its data sets are too large", file.path(), group);
+    }
+  }
+  if (bytes > file.largest_plausible()) {
+    fail("{}:{}: {} bytes in {} data sets cannot be in this file (damaged)", file.path(), group, bytes, infos.size());
+  }
+}
+
 std::vector<HostTensor> read_group(const hdf5::File& file, const std::string& group) {
   std::vector<HostTensor> tensors;
-  for (const auto& info : file.datasets(group)) {
+  const std::vector<hdf5::DatasetInfo> infos = file.datasets(group);
+  refuse_implausible_sum(file, group, infos);
+  for (const auto& info : infos) {
     tensors.push_back(file.read(info.path, to_name(group, info.path)));
   }
   return tensors;

@@ -193,8 +193,11 @@ void remove_stale_temporaries(const std::string& dir) {
   const std::string_view suffix = kTemporarySuffix;
   for (const auto& name : names_in(dir)) {
     const std::string_view view = name;
-    if (view.ends_with(suffix) && step_of(view.substr(0, view.size() - suffix.size())))
+    const std::string_view target = view.substr(0, view.find(kSuffix) + kSuffix.size());
+    if (step_of(target) &&
+        (is_temporary_of(view, target) || view.substr(target.size()) == suffix)) {  // or of an earlier version
       remove_file(in_folder(dir, name));
+    }
   }
 }
 

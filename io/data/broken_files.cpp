@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "layers/base/error.h"
+#include "layers/base/message_text.h"
 
 namespace convoy {
 
@@ -21,10 +22,7 @@ BrokenFiles::BrokenFiles(std::string source, std::int64_t samples, double share,
       limit_(static_cast<std::int64_t>(std::floor(share * static_cast<double>(samples)))) {}
 
 void BrokenFiles::note(std::int64_t index, const std::string& name, const std::string& problem) {
-  std::string text = fmt::format("{}: {}", name, problem);
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < ' ') c = '?';  // a name may hold a line's end
-  }
+  std::string text = name_text(fmt::format("{}: {}", name, problem));  // a name may hold a line's end
   const std::lock_guard guard(mutex_);
   if (found_.emplace(index, std::move(text)).second) news_.push_back(index);
   check();

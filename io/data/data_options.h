@@ -35,6 +35,7 @@ struct DataOptions {
   std::vector<double> mean = {0.0};  ///< one per channel, or one for all
   std::vector<double> std = {1.0};
   bool allow_nonfinite = false;      ///< hdf5: of float inputs and targets
+  bool verify = false;               ///< hdf5: samples against the checksums of a packed file
   std::vector<std::string> augment;  ///< of training samples: "crop", "flip", "jitter"
   std::array<double, 2> crop_area = {0.08, 1.0};
   std::array<double, 2> crop_ratio = {3.0 / 4.0, 4.0 / 3.0};
@@ -99,6 +100,8 @@ struct DataOptions {
     v.key("std", d.std, images(above(0).items(1)), "the same");
     v.key("allow_nonfinite", d.allow_nonfinite, owned(anything(), "hdf5"),
           "float inputs and targets may be infinite or NaN; false: such a sample ends the run");
+    v.key("verify", d.verify, owned(anything(), "hdf5"),
+          "each sample that is read must have its checksum, which convoy pack has written");
     visit_augmentation(v, d);
     v.key("shuffle", d.shuffle, anything(), "a new order of samples every epoch");
     v.key("drop_last", d.drop_last, anything(), "leave out an epoch's last samples when they do not fill a batch");

@@ -104,8 +104,8 @@ std::unique_ptr<Dataset> with_augmentation(const DatasetRequest& request, std::u
 }
 
 std::unique_ptr<Dataset> open_hdf5_data(const DatasetRequest& r) {
-  if (has_hdf5_jpegs(r.source)) return open_images(r, open_hdf5_jpegs(r.source));
-  return with_augmentation(r, open_hdf5(r.source, r.signals));
+  if (has_hdf5_jpegs(r.source)) return open_images(r, open_hdf5_jpegs(r.source, r.options.verify));
+  return with_augmentation(r, open_hdf5(r.source, r.signals, r.options.verify));
 }
 
 std::unique_ptr<Dataset> open_idx_data(const DatasetRequest& r) {

@@ -47,7 +47,7 @@ void to_channels_last(const float* planar, const Shape& shape, float* out) {
 
 }  // namespace
 
-Hdf5Dataset::Hdf5Dataset(const std::string& source, bool signals) : source_(source) {
+Hdf5Dataset::Hdf5Dataset(const std::string& source, bool signals, bool verify) : source_(source) {
   hdf5::input_errors([&] {
     const hdf5::File file(source_.path);
     if (!source_.group.empty() && !file.has(source_.group)) {
@@ -70,6 +70,7 @@ Hdf5Dataset::Hdf5Dataset(const std::string& source, bool signals) : source_(sour
     } else {
       open_targets(file, "targets");
     }
+    if (verify) checksums_.emplace(file, source_, size_);
   });
 }
 
@@ -129,6 +130,10 @@ void Hdf5Dataset::read(const SampleId& sample, void* input, std::int64_t* label,
     to_channels_last(planar.data(), sample_shape_, static_cast<float*>(input));
   } else if (input != nullptr) {
     inputs_->read(index, input);
+  }
+  if (input != nullptr && checksums_) {
+    const auto* const bytes = static_cast<const std::byte*>(input);
+    checksums_->check(index, {bytes, static_cast<std::size_t>(sample_shape_.size())}, labels_ ? (*labels_)[index] : 0);
   }
   if (label != nullptr && labels_) *label = (*labels_)[index];
   if (target != nullptr && targets_ != nullptr) targets_->read(index, target);

@@ -13,14 +13,16 @@
 
 #include "io/data/dataset.h"
 #include "io/hdf5/hdf5_source.h"
+#include "io/hdf5/sample_checksums.h"
 #include "io/images/row_source.h"
 
 namespace convoy {
 
 class Hdf5Dataset : public Dataset {
  public:
-  /// source: "file.h5", or "file.h5:/group". signals: inputs [N, C, L] are images [C, 1, L], not vectors.
-  explicit Hdf5Dataset(const std::string& source, bool signals = false);
+  /// source: "file.h5", or "file.h5:/group". signals: inputs [N, C, L] are images [C, 1, L], not vectors. verify: each
+  /// image that is read must have its checksum (sample_checksums.h).
+  explicit Hdf5Dataset(const std::string& source, bool signals = false, bool verify = false);
 
   [[nodiscard]] std::int64_t size() const override { return size_; }
   [[nodiscard]] Shape sample_shape() const override { return sample_shape_; }
@@ -45,7 +47,8 @@ class Hdf5Dataset : public Dataset {
   std::unique_ptr<RowSource> inputs_;
   std::unique_ptr<RowSource> targets_;  // null with labels
   std::int64_t target_size_ = 0;
-  std::optional<Hdf5Labels> labels_;  // empty with targets
+  std::optional<Hdf5Labels> labels_;          // empty with targets
+  std::optional<SampleChecksums> checksums_;  // empty: not verified
 };
 
 }  // namespace convoy

@@ -22,7 +22,7 @@ bool Hdf5Jpegs::are_in(const std::string& source) {
   }
 }
 
-Hdf5Jpegs::Hdf5Jpegs(const std::string& source) : source_(source) {
+Hdf5Jpegs::Hdf5Jpegs(const std::string& source, bool verify) : source_(source) {
   hdf5::input_errors([&] {
     const hdf5::File file(source_.path);
     for (const std::string name : {kBytes, kOffsets, "labels"}) {
@@ -44,6 +44,7 @@ Hdf5Jpegs::Hdf5Jpegs(const std::string& source) : source_(source) {
     open_offsets(file, info.dims[0]);
     labels_ = std::make_unique<Hdf5Labels>(file, source_, size());
     bytes_ = std::make_unique<RowSource>(file, info.path, DType::kU8);
+    if (verify) checksums_ = std::make_unique<SampleChecksums>(file, source_, size());
   });
 }
 
@@ -73,6 +74,7 @@ void Hdf5Jpegs::read(std::int64_t index, std::vector<std::byte>& bytes) const {
   const std::int64_t count = offsets_[at + 1] - offsets_[at];
   bytes.resize(static_cast<std::size_t>(count));
   if (count > 0) bytes_->read(offsets_[at], bytes.data(), count);
+  if (checksums_) checksums_->check(index, bytes, label(index));
 }
 
 }  // namespace convoy

@@ -9,14 +9,16 @@
 
 #include "io/data/encoded_images.h"
 #include "io/hdf5/hdf5_source.h"
+#include "io/hdf5/sample_checksums.h"
 #include "io/images/row_source.h"
 
 namespace convoy {
 
 class Hdf5Jpegs final : public EncodedImages {
  public:
-  /// source: "file.h5", or "file.h5:/group". Throws an Error of bad input that names the file and the data set.
-  explicit Hdf5Jpegs(const std::string& source);
+  /// source: "file.h5", or "file.h5:/group". verify: each JPEG that is read must have its checksum
+  /// (sample_checksums.h). Throws an Error of bad input that names the file and the data set.
+  explicit Hdf5Jpegs(const std::string& source, bool verify = false);
 
   /// Whether there is such a file with such a group that holds encoded JPEGs.
   [[nodiscard]] static bool are_in(const std::string& source);
@@ -36,6 +38,7 @@ class Hdf5Jpegs final : public EncodedImages {
   std::unique_ptr<RowSource> bytes_;
   std::vector<std::int64_t> offsets_;  // [images + 1]
   std::unique_ptr<Hdf5Labels> labels_;
+  std::unique_ptr<SampleChecksums> checksums_;  // null: not verified
 };
 
 }  // namespace convoy

@@ -20,7 +20,9 @@ namespace fs = std::filesystem;
 
 constexpr int kUnsignedBytes = 0x08;
 constexpr std::size_t kLargest = std::size_t{1} << 36U;  // elements: beyond that the header is no header
-constexpr unsigned kPiece = 1U << 24U;                   // bytes read at once
+constexpr std::size_t kLargestGzipped = std::size_t{1} << 32U;
+constexpr std::size_t kMostDeflated = 1032;  // deflate compresses at most so many to 1
+constexpr unsigned kPiece = 1U << 24U;       // bytes read at once
 
 // A plain or gzipped file, from its beginning.
 class Input {
@@ -32,6 +34,7 @@ class Input {
   Input(const Input&) = delete;
   Input& operator=(const Input&) = delete;
 
+  [[nodiscard]] bool gzipped() const { return gzdirect(file_) == 0; }
   /// As many of `size` bytes as there are.
   std::size_t read(std::uint8_t* out, std::size_t size) {
     std::size_t done = 0;
@@ -57,7 +60,31 @@ struct IdxFile {
   std::vector<std::uint8_t> elements;
 };
 
-IdxFile read_idx(const std::string& path) {
+// Refuses a number of elements that the file cannot hold, before memory is asked for.
+void refuse_implausible(const std::string& path, std::size_t size, std::size_t head, bool gzipped) {
+  std::error_code error;
+  const std::uintmax_t bytes = fs::file_size(path, error);
+  if (error) return;  // a device or a pipe: memory is asked for as bytes come
+  if (!gzipped) {
+    if (bytes < head + size) {
+      fail_usage("{}: truncated: {} of {} elements are there", path, bytes - std::min<std::uintmax_t>(bytes, head),
+                 size);
+    }
+    if (bytes > head + size) fail_usage("{}: longer than its header says ({} elements)", path, size);
+    return;
+  }
+  if (size > kLargestGzipped) {
+    fail_usage("{}: {} elements are more than are read from a gzipped file, {} (gunzip it)", path, size,
+               kLargestGzipped);
+  }
+  if (size / kMostDeflated > bytes) {
+    fail_usage("{}: damaged: {} elements cannot be in a gzipped file of {} bytes", path, size, bytes);
+  }
+}
+
+// The extents, and the elements that follow if `accept` takes the extents.
+template <class Accept>
+IdxFile read_idx(const std::string& path, Accept&& accept) {
   Input input(path);
   std::uint8_t head[4] = {};
   if (input.read(head, 4) != 4 || head[0] != 0 || head[1] != 0) {
@@ -78,7 +105,9 @@ IdxFile read_idx(const std::string& path) {
     }
     size *= static_cast<std::size_t>(extent);
   }
-  // Piece by piece: memory is not allocated for more than the file holds, whatever its header says.
+  refuse_implausible(path, size, 4 + 4 * std::size_t{head[3]}, input.gzipped());
+  accept(file.extents);
+  // Piece by piece: a gzipped file may hold less than its header says.
   while (file.elements.size() < size) {
     const std::size_t before = file.elements.size(), more = std::min<std::size_t>(kPiece, size - before);
     file.elements.resize(before + more);
@@ -151,16 +180,21 @@ std::vector<std::string> idx_files(const std::string& source, bool training) {
 std::unique_ptr<Dataset> open_idx(const std::string& source, bool training) {
   const std::vector<std::string> files = idx_files(source, training);
   const std::string &images_path = files.front(), &labels_path = files.back();
-  IdxFile images = read_idx(images_path), labels = read_idx(labels_path);
-  const auto& extents = images.extents;
-  if (extents.size() != 3 && extents.size() != 4) {
-    fail_usage("{}: {} axes; images have 3 (number, height, width) or 4 (and channels)", images_path, extents.size());
-  }
-  if (labels.extents.size() != 1 || labels.extents[0] != extents[0]) {
-    const std::size_t axes = labels.extents.size();
-    fail_usage("{}: {} labels with {} axes for the {} images of {}", labels_path, axes > 0 ? labels.extents[0] : 0,
-               axes, extents[0], images_path);
-  }
+  std::vector<std::int64_t> extents;
+  // The headers of both files are read before the elements of one.
+  IdxFile labels;
+  IdxFile images = read_idx(images_path, [&](const std::vector<std::int64_t>& found) {
+    extents = found;
+    if (extents.size() != 3 && extents.size() != 4) {
+      fail_usage("{}: {} axes; images have 3 (number, height, width) or 4 (and channels)", images_path, extents.size());
+    }
+    labels = read_idx(labels_path, [&](const std::vector<std::int64_t>& counts) {
+      if (counts.size() == 1 && counts[0] == extents[0]) return;
+      const std::size_t axes = counts.size();
+      fail_usage("{}: {} labels with {} axes for the {} images of {}", labels_path, axes > 0 ? counts[0] : 0, axes,
+                 extents[0], images_path);
+    });
+  });
   InMemoryDataset::Content content;
   content.source = images_path;
   content.sample = {extents.size() == 4 ? extents[3] : 1, extents[1], extents[2]};

@@ -74,6 +74,7 @@ void ImageDataset::replace(const SampleId& sample, std::uint8_t* out) const {
       decode(index, sample, out);
       return;
     } catch (const Error& error) {
+      if (error.code() == ExitCode::kUsage) throw;  // the file that holds it is damaged: data.verify
       broken_.note(index, images_->name(index), error.what());
     }
   }
@@ -91,6 +92,7 @@ void ImageDataset::read(const SampleId& sample, void* input, std::int64_t* label
     decode(sample.index, sample, out);
     return;
   } catch (const Error& error) {
+    if (error.code() == ExitCode::kUsage) throw;
     problem = error.what();
   }
   broken_.note(sample.index, images_->name(sample.index), problem);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Relies on POSIX calls, and on Linux's O_DIRECT where the file system supports it. Invariant: the temporary file is
-// renamed or removed unless the process is killed; a killed process leaves a file with the suffix kTemporarySuffix.
+// renamed or removed unless the process is killed; the next write of the same file removes what a killed process left.
 #include "io/files/atomic_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,7 +14,10 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <utility>
+#include <vector>
 
+#include "io/files/own_file.h"
 #include "layers/base/error.h"
 
 namespace convoy {
@@ -56,12 +60,42 @@ std::span<const std::byte> write_direct(int descriptor, std::span<const std::byt
   return bytes;
 }
 
-// An open file that is closed and removed unless release() was called.
+// The temporary file of `target`. Its writer holds flock() on it, so that others know it from one of a dead process.
+std::string temporary_name(const std::string& target) {
+  return fmt::format("{}.{}{}", target, unguessable_digits(), kTemporarySuffix);
+}
+
+// Removes temporary files of `target` whose writers were killed. Without flock() they stay, under names that nobody
+// uses again.
+void remove_dead_temporaries(const std::string& target) {
+  namespace fs = std::filesystem;
+  const fs::path path(target);
+  std::vector<fs::path> found;
+  std::error_code error;
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    if (is_temporary_of(at->path().filename().string(), path.filename().string())) found.push_back(at->path());
+  }
+  for (const fs::path& temporary : found) {
+    const int descriptor = open_own_file(temporary.string(), O_WRONLY);
+    if (descriptor < 0) continue;
+    if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) ::unlink(temporary.c_str());
+    ::close(descriptor);
+  }
+}
+
+// An open file that is closed and removed unless rename_to() was called.
 class Temporary {
  public:
-  explicit Temporary(std::string path)
-      : path_(std::move(path)), descriptor_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)) {
-    if (descriptor_ < 0) fail_system("create", path_, errno);
+  explicit Temporary(const std::string& target) {
+    remove_dead_temporaries(target);
+    do {  // another process may take the file for a dead one's before this one has locked it
+      if (descriptor_ >= 0) ::close(descriptor_);
+      path_ = temporary_name(target);
+      descriptor_ = create_new_file(path_, 0644);
+      if (descriptor_ < 0) fail_system("create", path_, errno);
+      static_cast<void>(::flock(descriptor_, LOCK_EX));
+    } while (is_removed());
   }
   Temporary(const Temporary&) = delete;
   Temporary& operator=(const Temporary&) = delete;
@@ -70,18 +104,22 @@ class Temporary {
     if (!path_.empty()) ::unlink(path_.c_str());
   }
   [[nodiscard]] int descriptor() const { return descriptor_; }
-  void close() {
-    const int result = ::close(std::exchange(descriptor_, -1));
-    if (result != 0) fail_system("close", path_, errno);
-  }
+  // Closed before it is renamed, since close() may report an error. A copy of the descriptor holds the lock meanwhile.
   void rename_to(const std::string& path) {
-    if (::rename(path_.c_str(), path.c_str()) != 0) fail_system("create", path, errno);
+    const int lock = ::fcntl(descriptor_, F_DUPFD_CLOEXEC, 0);
+    const bool closed = ::close(std::exchange(descriptor_, lock)) == 0;
+    if (!closed || ::rename(path_.c_str(), path.c_str()) != 0) fail_system("create", path, errno);
     path_.clear();
   }
 
  private:
+  [[nodiscard]] bool is_removed() const {
+    struct stat status {};
+    return ::fstat(descriptor_, &status) == 0 && status.st_nlink == 0;
+  }
+
   std::string path_;
-  int descriptor_;
+  int descriptor_ = -1;
 };
 
 }  // namespace
@@ -95,6 +133,14 @@ void sync_folder_of(const std::string& path) {
   const int reason = errno;
   ::close(descriptor);
   if (result != 0 && reason != EINVAL && reason != ENOTSUP) fail_system("sync folder", folder, reason);
+}
+
+bool is_temporary_of(std::string_view name, std::string_view target) {
+  const std::string_view suffix = kTemporarySuffix;
+  if (!name.starts_with(target) || !name.ends_with(suffix) || name.size() < target.size() + suffix.size()) return false;
+  name.remove_prefix(target.size());
+  name.remove_suffix(suffix.size());
+  return name.starts_with('.') && are_unguessable_digits(name.substr(1));
 }
 
 void write_all(int descriptor, std::span<const std::byte> bytes, const std::string& path) {
@@ -120,7 +166,7 @@ int pwrite_all(int descriptor, std::span<const std::byte> bytes, std::int64_t at
 }
 
 void finish_file(const std::string& temporary, const std::string& path) {
-  const int descriptor = ::open(temporary.c_str(), O_WRONLY | O_CLOEXEC);
+  const int descriptor = open_own_file(temporary, O_WRONLY);
   if (descriptor < 0) fail_system("open", temporary, errno);
   const int result = ::fsync(descriptor);
   const int reason = errno;
@@ -131,11 +177,10 @@ void finish_file(const std::string& temporary, const std::string& path) {
 }
 
 void write_file_atomically(const std::string& path, std::span<const std::byte> bytes, std::span<const std::byte> tail) {
-  Temporary file(path + kTemporarySuffix);
+  Temporary file(path);
   write_all(file.descriptor(), write_direct(file.descriptor(), bytes), path);
   write_all(file.descriptor(), tail, path);
   if (::fsync(file.descriptor()) != 0) fail_system("write", path, errno);
-  file.close();
   file.rename_to(path);
   sync_folder_of(path);
 }

@@ -1,25 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Atomic file writes: the file is written under a temporary name in the same folder, synced and renamed. Relies on
-// rename() being atomic within a folder. Invariant: when write_file_atomically() throws, the previous file at `path` is
-// unchanged and the temporary file is removed.
+// Atomic file writes: the file is written under a temporary name in the same folder, synced and renamed. The name
+// cannot be guessed (own_file.h). Relies on rename() being atomic within a folder. Invariant: when
+// write_file_atomically() throws, the previous file at `path` is unchanged and the temporary file is removed.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace convoy {
 
 /// Suffix of temporary files.
 inline constexpr const char* kTemporarySuffix = ".tmp";
 
+/// Whether `name` is that of a temporary file of `target` (both without folders): TARGET.<16 digits>.tmp.
+[[nodiscard]] bool is_temporary_of(std::string_view name, std::string_view target);
+
 /// Writes `bytes`, then `tail`, to `path`, replacing an existing file. Returns once the file is on disk.
 void write_file_atomically(const std::string& path, std::span<const std::byte> bytes,
                            std::span<const std::byte> tail = {});
 
-/// Syncs the finished file `temporary` and renames it to `path`, in the same folder, replacing an existing file.
+/// Syncs the finished file `temporary`, which must be this user's, and renames it to `path`, in the same folder,
+/// replacing an existing file.
 void finish_file(const std::string& temporary, const std::string& path);
 
 /// Makes the name of this file, or its removal, durable. File systems that cannot sync a folder do not need it.

@@ -71,6 +71,28 @@ std::uint32_t update_by_instruction(std::uint32_t value, std::string_view bytes)
 }
 #endif
 
+constexpr std::uint32_t kPolynomial = 0x82F63B78U;
+constexpr std::uint32_t kOne = 1U << 31;  // the polynomial 1: bits are reflected
+
+// a * b modulo the polynomial.
+constexpr std::uint32_t multiply(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t product = 0;
+  for (std::uint32_t bit = kOne; bit != 0; bit >>= 1) {
+    if ((a & bit) != 0) product ^= b;
+    b = (b & 1) != 0 ? (b >> 1) ^ kPolynomial : b >> 1;
+  }
+  return product;
+}
+
+// x^(8 * 2^k), by squaring.
+constexpr std::array<std::uint32_t, 64> make_powers() {
+  std::array<std::uint32_t, 64> powers{};
+  powers[0] = kOne >> 8;
+  for (std::size_t k = 1; k < powers.size(); ++k) powers[k] = multiply(powers[k - 1], powers[k - 1]);
+  return powers;
+}
+constexpr auto kPowers = make_powers();
+
 }  // namespace
 
 std::uint32_t crc32c_by_tables(std::string_view bytes, std::uint32_t before) {
@@ -86,6 +108,13 @@ std::uint32_t crc32c_by_tables(std::string_view bytes, std::uint32_t before) {
 
 std::uint32_t crc32c(std::string_view bytes, std::uint32_t before) {
   return cpu_features().crc32c ? ~update_by_instruction(~before, bytes) : crc32c_by_tables(bytes, before);
+}
+
+std::uint32_t crc32c_joined(std::uint32_t first, std::uint32_t second, std::uint64_t second_bytes) {
+  for (std::size_t k = 0; second_bytes != 0; ++k, second_bytes >>= 1) {
+    if ((second_bytes & 1) != 0) first = multiply(kPowers[k], first);
+  }
+  return first ^ second;
 }
 
 }  // namespace convoy

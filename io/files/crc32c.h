@@ -12,7 +12,10 @@ namespace convoy {
 /// The checksum of `bytes`. `before`: the checksum of preceding bytes; the result is then that of both together.
 [[nodiscard]] std::uint32_t crc32c(std::string_view bytes, std::uint32_t before = 0);
 
-/// The same without the CPU's CRC instruction.
+/// The checksum of two pieces together, from that of each and the length of the second.
+[[nodiscard]] std::uint32_t crc32c_joined(std::uint32_t first, std::uint32_t second, std::uint64_t second_bytes);
+
+/// The same as crc32c() without the CPU's CRC instruction.
 [[nodiscard]] std::uint32_t crc32c_by_tables(std::string_view bytes, std::uint32_t before = 0);
 
 }  // namespace convoy

@@ -28,10 +28,6 @@ constexpr std::size_t kEndAt = 28;
 constexpr std::size_t kSuperblockBytes = 48;
 constexpr std::size_t kBufferBytes = 4 << 20;
 
-std::string line(std::uint32_t crc, std::uint64_t bytes) {
-  return fmt::format("\nconvoy-seal crc32c {:08x} bytes {:020d}\n", crc, bytes);
-}
-
 std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
@@ -65,7 +61,11 @@ class Reader {
 
 }  // namespace
 
-std::string trailer_for(std::span<const std::byte> file) { return line(crc32c(text_of(file)), file.size()); }
+std::string trailer_line(std::uint32_t crc, std::uint64_t bytes) {
+  return fmt::format("\nconvoy-seal crc32c {:08x} bytes {:020d}\n", crc, bytes);
+}
+
+std::string trailer_for(std::span<const std::byte> file) { return trailer_line(crc32c(text_of(file)), file.size()); }
 
 TrailerCheck check_trailer(const std::string& path) {
   Reader file(path);
@@ -84,7 +84,7 @@ TrailerCheck check_trailer(const std::string& path) {
     crc = crc32c(piece, crc);
     at += piece.size();
   }
-  const std::string expected = line(crc, end);
+  const std::string expected = trailer_line(crc, end);
   const std::string_view found = file.read(expected.size() + 1);
   if (found == expected) return {Trailer::kHolds, ""};
   if (found.size() < expected.size()) return {Trailer::kBroken, "truncated: its last line is incomplete"};

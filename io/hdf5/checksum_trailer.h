@@ -8,12 +8,15 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 
 namespace convoy {
 
-/// The line to append to these bytes.
+/// The line to append to `bytes` bytes with this CRC-32C.
+[[nodiscard]] std::string trailer_line(std::uint32_t crc, std::uint64_t bytes);
+/// The same for these bytes.
 [[nodiscard]] std::string trailer_for(std::span<const std::byte> file);
 
 enum class Trailer { kNone, kHolds, kBroken };

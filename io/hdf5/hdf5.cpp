@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "io/hdf5/hdf5_check.h"
+#include "io/hdf5/outside_references.h"
 #include "io/hdf5/validation.h"
 
 namespace convoy::hdf5 {
@@ -108,6 +109,7 @@ File::File(const std::string& path, Trust origin) : path_(path) {
   const hid_t id = H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.id());
   if (id < 0) throw_hdf5_error("H5Fopen", path + ": not a complete HDF5 file");
   handle_ = Handle(id);
+  refuse_outside_references(id, path);
 }
 
 }  // namespace convoy::hdf5

@@ -71,7 +71,8 @@ enum class Trust { kUntrusted, kTrusted };
 /// A file open for reading. Opening does not lock the file, so that shared file systems without locks work.
 class File {
  public:
-  /// Validates an untrusted file in a child process first (validation.h). Throws an Error when it cannot be opened.
+  /// Validates an untrusted file in a child process first (validation.h). Throws an Error when it cannot be opened, and
+  /// a usage Error when it refers to other files, trusted or not (outside_references.h).
   explicit File(const std::string& path, Trust origin = Trust::kUntrusted);
 
   [[nodiscard]] const std::string& path() const { return path_; }
@@ -83,6 +84,8 @@ class File {
   /// Names of the groups directly in `group`, in order.
   [[nodiscard]] std::vector<std::string> groups(const std::string& group) const;
   [[nodiscard]] DatasetInfo info(const std::string& dataset) const;
+  /// Bytes of elements that can be in a file of this size, compressed as well as possible.
+  [[nodiscard]] std::int64_t largest_plausible() const;
   /// The data set as a tensor called `name`. Throws an Error on a wrong checksum.
   [[nodiscard]] HostTensor read(const std::string& dataset, const std::string& name) const;
   /// Reads the data set in pieces to verify all checksums. Throws an Error when one is wrong.

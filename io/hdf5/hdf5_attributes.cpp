@@ -13,6 +13,7 @@ namespace {
 // Limit of an attribute: lists of class names and configs are smaller.
 constexpr std::size_t kMaxStrings = 1 << 20;
 constexpr std::size_t kMaxStringBytes = 1 << 16;
+constexpr std::size_t kMaxTextBytes = 64 << 20;  // of all strings of an attribute, where they have one length
 
 std::string attribute_place(const std::string& file, const std::string& object, const std::string& name) {
   return fmt::format("{}: attribute {} of {}", file, name, object);
@@ -96,6 +97,7 @@ std::vector<std::string> File::strings_attribute(const std::string& object, cons
     CONVOY_HDF5(H5Dvlen_reclaim(type.id(), space.id(), H5P_DEFAULT, pointers.data()), place);
   } else {
     const std::size_t width = H5Tget_size(type.id());
+    if (width * count > kMaxTextBytes) fail("{} holds no list of names: {} bytes", place, width * count);
     std::string text(width * count, '\0');
     CONVOY_HDF5(H5Aread(attribute.id(), type.id(), text.data()), place);
     for (std::size_t i = 0; i < count; ++i) {

@@ -28,17 +28,15 @@ herr_t collect_dataset(hid_t, const char* name, const H5O_info_t* info, void* na
 }
 
 // Called before memory is allocated: the header may be damaged or hostile.
-void refuse_implausible(const DatasetInfo& info, const std::string& path) {
+void refuse_implausible(const DatasetInfo& info, const File& file) {
   if (!info.dtype) return;
+  std::int64_t bytes = 0;
+  const bool large = __builtin_mul_overflow(info.size(), static_cast<std::int64_t>(dtype_size(*info.dtype)), &bytes);
+  if (!large && bytes <= file.largest_plausible()) return;
   std::error_code error;
-  const std::uintmax_t size = std::filesystem::file_size(path, error);
-  std::int64_t bytes = 0, most = 0;
-  const bool large = __builtin_mul_overflow(info.size(), static_cast<std::int64_t>(dtype_size(*info.dtype)), &bytes) ||
-                     __builtin_mul_overflow(static_cast<std::int64_t>(error ? 0 : size), kMaxPacked, &most);
-  if (large || bytes > std::max(most, kMaxUnwritten)) {
-    fail("{}:{}: {} {} cannot be in a file of {} bytes (damaged)", path, info.path, info.type_name, info.shape_text(),
-         error ? 0 : size);
-  }
+  const std::uintmax_t size = std::filesystem::file_size(file.path(), error);
+  fail("{}:{}: {} {} cannot be in a file of {} bytes (damaged)", file.path(), info.path, info.type_name,
+       info.shape_text(), error ? 0 : size);
 }
 
 std::string joined(const std::string& group, const std::string& name) {
@@ -77,6 +75,14 @@ std::int64_t DatasetInfo::size() const {
 }
 
 std::string DatasetInfo::shape_text() const { return fmt::format("[{}]", fmt::join(dims, ", ")); }
+
+std::int64_t File::largest_plausible() const {
+  std::error_code error;
+  const std::uintmax_t size = std::filesystem::file_size(path_, error);
+  std::int64_t most = 0;
+  if (__builtin_mul_overflow(static_cast<std::int64_t>(error ? 0 : size), kMaxPacked, &most)) return kMaxUnwritten;
+  return std::max(most, kMaxUnwritten);
+}
 
 bool File::has(const std::string& object) const {
   const auto guard = lock();
@@ -146,13 +152,12 @@ DatasetInfo File::info(const std::string& dataset) const {
     CONVOY_HDF5(H5Pget_chunk(list.id(), rank, chunk.data()), place);
     result.chunk_rows = static_cast<std::int64_t>(chunk.front());
   }
-  if (layout == H5D_CONTIGUOUS && raw && H5Pget_external_count(list.id()) == 0) {
+  if (layout == H5D_CONTIGUOUS && raw) {
     const haddr_t offset = H5Dget_offset(handle.id());
     if (offset != HADDR_UNDEF) result.file_offset = static_cast<std::int64_t>(offset);
   }
   H5Eclear2(H5E_DEFAULT);
-  const bool elsewhere = layout == H5D_VIRTUAL || H5Pget_external_count(list.id()) > 0;  // in other files
-  if (!elsewhere) refuse_implausible(result, path_);
+  refuse_implausible(result, *this);
   return result;
 }
 

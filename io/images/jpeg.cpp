@@ -25,6 +25,8 @@ namespace convoy {
 namespace {
 
 constexpr std::int64_t kMaxSide = 65500, kMaxPixels = 256'000'000;
+// Files of several scans are held as coefficients: two bytes each, of the whole image, in each thread that decodes.
+constexpr std::int64_t kMaxCoefficientBytes = std::int64_t{512} << 20;
 constexpr int kMaxScans = 500;  // a progressive file has about ten; each costs a walk over the whole image
 constexpr int kRowsAtOnce = 16;
 constexpr int kMargin = 2;  // chroma is interpolated between neighbours: the box's edge needs some
@@ -79,6 +81,15 @@ void turn_pixels(const std::uint8_t* stored, int stored_width, int stored_height
       for (int c = 0; c < channels; ++c) *shown++ = from[c];
     }
   }
+}
+
+// Memory for all coefficients of an image whose header has been read.
+std::int64_t coefficient_bytes(const jpeg_decompress_struct& d) {
+  std::int64_t blocks = 0;
+  for (int i = 0; i < d.num_components; ++i) {
+    blocks += std::int64_t{d.comp_info[i].width_in_blocks} * std::int64_t{d.comp_info[i].height_in_blocks};
+  }
+  return blocks * DCTSIZE2 * static_cast<std::int64_t>(sizeof(JCOEF));
 }
 
 }  // namespace
@@ -244,6 +255,10 @@ JpegHeader JpegDecoder::open(std::span<const std::byte> bytes) {
   }
   if (d.num_components != 1 && d.num_components != 3 && d.num_components != 4) {
     fail("{} colour components (1, 3 or 4)", d.num_components);
+  }
+  if (jpeg_has_multiple_scans(&s.info) != 0 && coefficient_bytes(d) > kMaxCoefficientBytes) {
+    fail("{} x {} pixels, progressive, need {} bytes to decode (at most {})", width, height, coefficient_bytes(d),
+         kMaxCoefficientBytes);
   }
   s.orientation = 1;
   for (const auto* marker = d.marker_list; marker != nullptr; marker = marker->next) {

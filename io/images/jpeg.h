@@ -44,7 +44,8 @@ class JpegDecoder {
 
   /// Reads the header of the JPEG in `bytes`, which must stay until it is decoded. Throws an Error that says what is
   /// wrong with them (no names: the caller adds those), also for images of more than 65,500 pixels a side or 256
-  /// million altogether, before memory is taken.
+  /// million altogether, and of several scans (progressive) that need more than 512 MiB to decode, before memory is
+  /// taken.
   JpegHeader open(std::span<const std::byte> bytes);
 
   /// Decodes `box` of the image that was opened last, once, at the smallest scale at which the box has at least

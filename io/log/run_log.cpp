@@ -12,6 +12,7 @@
 
 #include "layers/base/clock.h"
 #include "layers/base/error.h"
+#include "layers/base/message_text.h"
 
 namespace convoy {
 
@@ -26,7 +27,7 @@ RunLog::RunLog(const std::string& path)
 RunLog::~RunLog() { ::close(descriptor_); }
 
 void RunLog::write(std::string_view level, std::string_view text) {
-  const std::string line = fmt::format("{} {}: {}\n", local_time(), level, text);
+  const std::string line = fmt::format("{} {}: {}\n", local_time(), level, message_text(text));
   const std::scoped_lock lock(mutex_);
   [[maybe_unused]] const ssize_t written = ::write(descriptor_, line.data(), line.size());
 }

@@ -11,7 +11,11 @@
 #include <span>
 
 #include "io/files/atomic_file.h"
+#include "io/files/crc32c.h"
+#include "io/files/own_file.h"
+#include "io/hdf5/checksum_trailer.h"
 #include "io/hdf5/hdf5_check.h"
+#include "io/hdf5/sample_checksums.h"
 
 namespace convoy {
 
@@ -55,6 +59,17 @@ void write_numbers(const Handle& file, const std::string& name, const std::vecto
   CONVOY_HDF5(H5Dclose(dataset.release()), place);  // a few numbers are written only now
 }
 
+void write_checksums(const Handle& file, const DataFileGroup& group, const std::string& place) {
+  std::vector<std::uint32_t> values;
+  values.reserve(group.labels.size());
+  for (std::size_t i = 0; i < group.labels.size(); ++i) {
+    values.push_back(sample_checksum(group.checksums[i], group.labels[i]));
+  }
+  Handle dataset = create(file, group.path + "/" + SampleChecksums::kName, H5T_STD_U32LE, {group.labels.size()}, place);
+  CONVOY_HDF5(H5Dwrite(dataset.id(), H5T_NATIVE_UINT32, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()), place);
+  CONVOY_HDF5(H5Dclose(dataset.release()), place);
+}
+
 std::int64_t create_bulk(const Handle& file, const DataFileFrame& frame, const DataFileGroup& group,
                          const std::string& place) {
   std::vector<hsize_t> extents;
@@ -71,7 +86,9 @@ std::int64_t create_bulk(const Handle& file, const DataFileFrame& frame, const D
   return static_cast<std::int64_t>(at);
 }
 
-void copy_range(int from, std::int64_t first, std::int64_t last, int to, const std::string& path) {
+// Gives the CRC-32C of the range.
+std::uint32_t copy_range(int from, std::int64_t first, std::int64_t last, int to, const std::string& path) {
+  std::uint32_t checksum = 0;
   std::vector<std::byte> buffer(1 << 20);
   while (first < last) {
     const auto wanted = static_cast<std::size_t>(std::min<std::int64_t>(last - first, 1 << 20));
@@ -82,8 +99,33 @@ void copy_range(int from, std::int64_t first, std::int64_t last, int to, const s
     if (const int reason = pwrite_all(to, piece, first); reason != 0) {
       fail("cannot write {}: {}", path, std::strerror(reason));
     }
+    checksum = crc32c({reinterpret_cast<const char*>(piece.data()), piece.size()}, checksum);
     first += count;
   }
+  return checksum;
+}
+
+// Gives the byte at which the samples start.
+std::int64_t write_frame(const Handle& file, const DataFileFrame& frame, const std::string& place) {
+  for (const DataFileGroup& group : frame.groups) {
+    if (!group.path.empty()) create_group(file, group.path, place);
+    if (frame.image.empty()) create_group(file, group.path + "/jpeg", place);
+  }
+  std::int64_t start = -1, end = -1;
+  for (const DataFileGroup& group : frame.groups) {
+    const std::int64_t at = create_bulk(file, frame, group, place);
+    if (start < 0) start = end = at;
+    if (at != end) fail("{}: HDF5 leaves a gap between the groups", place);
+    end += bytes_of(frame, group);
+  }
+  for (const DataFileGroup& group : frame.groups) {
+    write_numbers(file, group.path + "/labels", group.labels, place);
+    if (frame.image.empty()) write_numbers(file, group.path + "/jpeg/offsets", group.offsets, place);
+    write_checksums(file, group, place);
+    if (frame.class_names.empty()) continue;
+    hdf5::put_strings(file.id(), place, group.path.empty() ? "/" : group.path, "class_names", frame.class_names);
+  }
+  return start;
 }
 
 }  // namespace
@@ -94,46 +136,54 @@ std::int64_t DataFileFrame::bulk_bytes() const {
   return bytes;
 }
 
-std::int64_t write_frame(const std::string& path, const DataFileFrame& frame) {
-  const auto guard = hdf5::lock();
-  const Handle access = hdf5::access_list(path);
-  CONVOY_HDF5(H5Pset_meta_block_size(access.id(), kMetadataBytes), path);
-  CONVOY_HDF5(H5Pset_small_data_block_size(access.id(), 0), path);
-  const Handle creation(CONVOY_HDF5(H5Pcreate(H5P_FILE_CREATE), path));
-  CONVOY_HDF5(H5Pset_obj_track_times(creation.id(), false), path);  // of the root group
-  Handle file(CONVOY_HDF5(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.id(), access.id()), path));
-  for (const DataFileGroup& group : frame.groups) {
-    if (!group.path.empty()) create_group(file, group.path, path);
-    if (frame.image.empty()) create_group(file, group.path + "/jpeg", path);
+std::uint32_t DataFileFrame::bulk_checksum() const {
+  std::uint32_t checksum = 0;
+  for (const DataFileGroup& group : groups) {
+    const std::int64_t size = group.labels.empty() ? 0 : bytes_of(*this, group) / samples_of(group);  // of an image
+    for (std::size_t i = 0; i < group.checksums.size(); ++i) {
+      const std::int64_t bytes = image.empty() ? group.offsets[i + 1] - group.offsets[i] : size;
+      checksum = crc32c_joined(checksum, group.checksums[i], static_cast<std::uint64_t>(bytes));
+    }
   }
-  std::int64_t start = -1, end = -1;
-  for (const DataFileGroup& group : frame.groups) {
-    const std::int64_t at = create_bulk(file, frame, group, path);
-    if (start < 0) start = end = at;
-    if (at != end) fail("{}: HDF5 leaves a gap between the groups", path);
-    end += bytes_of(frame, group);
-  }
-  for (const DataFileGroup& group : frame.groups) {
-    write_numbers(file, group.path + "/labels", group.labels, path);
-    if (frame.image.empty()) write_numbers(file, group.path + "/jpeg/offsets", group.offsets, path);
-    if (frame.class_names.empty()) continue;
-    hdf5::put_strings(file.id(), path, group.path.empty() ? "/" : group.path, "class_names", frame.class_names);
-  }
-  CONVOY_HDF5(H5Fflush(file.id(), H5F_SCOPE_GLOBAL), path);
-  CONVOY_HDF5(H5Fclose(file.release()), path);
-  return start;
+  return checksum;
 }
 
-void copy_around_bulk(const std::string& frame_path, std::int64_t start, std::int64_t bulk, int descriptor,
-                      const std::string& path) {
-  const int frame = ::open(frame_path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (frame < 0) fail("cannot read {}: {}", frame_path, std::strerror(errno));
-  struct Close {
-    int number;
-    ~Close() { ::close(number); }
-  } const closing{frame};
-  copy_range(frame, 0, start, descriptor, path);
-  copy_range(frame, start + bulk, ::lseek(frame, 0, SEEK_END), descriptor, path);
+FrameFile::FrameFile(const std::string& beside, const DataFileFrame& frame)
+    : bulk_(frame.bulk_bytes()), bulk_checksum_(frame.bulk_checksum()) {
+  const auto guard = hdf5::lock();
+  const Handle access = hdf5::access_list(beside);
+  CONVOY_HDF5(H5Pset_meta_block_size(access.id(), kMetadataBytes), beside);
+  CONVOY_HDF5(H5Pset_small_data_block_size(access.id(), 0), beside);
+  const Handle creation(CONVOY_HDF5(H5Pcreate(H5P_FILE_CREATE), beside));
+  CONVOY_HDF5(H5Pset_obj_track_times(creation.id(), false), beside);  // of the root group
+  const std::string path = fmt::format("{}.{}.frame", beside, unguessable_digits());
+  descriptor_ = create_new_file(path, 0600);
+  if (descriptor_ < 0) fail("cannot create {}: {}", path, std::strerror(errno));
+  Handle file(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.id(), access.id()));
+  ::unlink(path.c_str());  // HDF5 has it open
+  try {
+    CONVOY_HDF5(file.id(), beside);
+    start_ = write_frame(file, frame, beside);
+    CONVOY_HDF5(H5Fflush(file.id(), H5F_SCOPE_GLOBAL), beside);
+    CONVOY_HDF5(H5Fclose(file.release()), beside);
+  } catch (...) {
+    ::close(descriptor_);
+    throw;
+  }
+}
+
+FrameFile::~FrameFile() { ::close(descriptor_); }
+
+void FrameFile::complete(int descriptor, const std::string& path) const {
+  const std::int64_t after = start_ + bulk_, end = ::lseek(descriptor_, 0, SEEK_END);
+  const std::uint32_t head = copy_range(descriptor_, 0, start_, descriptor, path);
+  const std::uint32_t tail = copy_range(descriptor_, after, end, descriptor, path);
+  const std::uint32_t samples = crc32c_joined(head, bulk_checksum_, static_cast<std::uint64_t>(bulk_));
+  const std::string trailer = trailer_line(crc32c_joined(samples, tail, static_cast<std::uint64_t>(end - after)),
+                                           static_cast<std::uint64_t>(end));
+  int reason = pwrite_all(descriptor, std::as_bytes(std::span(trailer)), end);
+  if (reason == 0 && ::ftruncate(descriptor, end + static_cast<off_t>(trailer.size())) != 0) reason = errno;
+  if (reason != 0) fail("cannot write {}: {}", path, std::strerror(reason));
 }
 
 }  // namespace convoy

@@ -14,9 +14,10 @@ namespace convoy {
 
 /// One group of a data file.
 struct DataFileGroup {
-  std::string path;                   ///< "" for the root, else "/train"
-  std::vector<std::int64_t> offsets;  ///< [N + 1], from 0; of JPEGs only
-  std::vector<std::int64_t> labels;   ///< [N]
+  std::string path;                      ///< "" for the root, else "/train"
+  std::vector<std::int64_t> offsets;     ///< [N + 1], from 0; of JPEGs only
+  std::vector<std::int64_t> labels;      ///< [N]
+  std::vector<std::uint32_t> checksums;  ///< [N], CRC-32C of the bytes of each sample
 };
 
 struct DataFileFrame {
@@ -26,14 +27,29 @@ struct DataFileFrame {
 
   /// Of all samples together.
   [[nodiscard]] std::int64_t bulk_bytes() const;
+  /// CRC-32C of the bytes of all samples, in their order.
+  [[nodiscard]] std::uint32_t bulk_checksum() const;
 };
 
-/// Writes the frame to `path` and gives the byte at which the samples start, which depends on the groups' names alone.
-[[nodiscard]] std::int64_t write_frame(const std::string& path, const DataFileFrame& frame);
+/// A frame in a file without a name, which goes with this object.
+class FrameFile {
+ public:
+  /// Writes it to the folder of `beside`, which is used in messages.
+  FrameFile(const std::string& beside, const DataFileFrame& frame);
+  ~FrameFile();
+  FrameFile(const FrameFile&) = delete;
+  FrameFile& operator=(const FrameFile&) = delete;
 
-/// Copies what of the frame file is no sample to the open file `descriptor` ("path" in errors), which so becomes the
-/// data file.
-void copy_around_bulk(const std::string& frame_path, std::int64_t start, std::int64_t bulk, int descriptor,
-                      const std::string& path);
+  /// The byte at which the samples start, which depends on the groups' names alone.
+  [[nodiscard]] std::int64_t start() const { return start_; }
+  /// Copies what is no sample to the open file `descriptor` ("path" in errors), and appends the checksum trailer. So it
+  /// becomes the data file. The checksums are those of the samples as they were packed: nothing is read back.
+  void complete(int descriptor, const std::string& path) const;
+
+ private:
+  std::int64_t start_ = -1, bulk_ = 0;
+  std::uint32_t bulk_checksum_ = 0;
+  int descriptor_ = -1;
+};
 
 }  // namespace convoy

@@ -11,6 +11,7 @@
 #include <span>
 
 #include "io/files/atomic_file.h"
+#include "io/files/own_file.h"
 #include "layers/base/error.h"
 #include "layers/base/file_text.h"
 
@@ -20,7 +21,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;  // 1: without checksums
 
 std::string head_line(std::uint64_t fingerprint) {
   return Json{{"format", "convoy-pack"}, {"version", kVersion}, {"fingerprint", fmt::format("{:016x}", fingerprint)}}
@@ -32,7 +33,8 @@ std::string placing_line() { return Json{{"placing", true}}.dump() + "\n"; }
 
 std::string block_line(const PackBlock& block) {
   // A file's name is any bytes.
-  return Json{{"sizes", block.sizes}, {"broken", block.broken}}.dump(-1, ' ', false, Json::error_handler_t::replace) +
+  return Json{{"sizes", block.sizes}, {"crc32c", block.checksums}, {"broken", block.broken}}.dump(
+             -1, ' ', false, Json::error_handler_t::replace) +
          "\n";
 }
 
@@ -47,7 +49,7 @@ std::int64_t PackBlock::bytes() const {
 PackJournal::PackJournal(std::string path, std::uint64_t fingerprint)
     : path_(std::move(path)),
       fingerprint_(fingerprint),
-      descriptor_(::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) {
+      descriptor_(open_own_file(path_, O_RDWR | O_CREAT | O_APPEND, 0644)) {
   if (descriptor_ < 0) {
     fail_usage("cannot create {}: {} (name an output in a folder that may be written)", path_, std::strerror(errno));
   }
@@ -74,8 +76,13 @@ void PackJournal::read() {
     const Json line = Json::parse(text.begin() + static_cast<std::ptrdiff_t>(good),
                                   text.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
     try {
-      blocks_.push_back(
-          {line.at("sizes").get<std::vector<std::int64_t>>(), line.at("broken").get<std::vector<std::string>>()});
+      blocks_.push_back({line.at("sizes").get<std::vector<std::int64_t>>(),
+                         line.at("crc32c").get<std::vector<std::uint32_t>>(),
+                         line.at("broken").get<std::vector<std::string>>()});
+      if (blocks_.back().checksums.size() != blocks_.back().sizes.size()) {
+        blocks_.pop_back();
+        break;
+      }
     } catch (const Json::exception&) {
       break;
     }

@@ -13,8 +13,9 @@ namespace convoy {
 
 /// A run of samples, one after the other in the file.
 struct PackBlock {
-  std::vector<std::int64_t> sizes;  ///< bytes of each; -1: broken, left out
-  std::vector<std::string> broken;  ///< what is wrong with those
+  std::vector<std::int64_t> sizes;       ///< bytes of each; -1: broken, left out
+  std::vector<std::uint32_t> checksums;  ///< CRC-32C of the bytes of each; 0 of broken ones
+  std::vector<std::string> broken;       ///< what is wrong with those
 
   /// In the file.
   [[nodiscard]] std::int64_t bytes() const;

@@ -10,9 +10,12 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <string_view>
 #include <thread>
 
 #include "io/files/atomic_file.h"
+#include "io/files/crc32c.h"
+#include "io/files/own_file.h"
 
 namespace convoy {
 
@@ -75,15 +78,14 @@ void Packer::find_start() {
   DataFileFrame probe = frame();
   for (DataFileGroup& group : probe.groups) {
     group.labels = {0};
+    group.checksums = {0};
     group.offsets = {0, 1};
   }
-  const std::string path = task_.output.part(0) + ".frame";
   try {
-    start_ = write_frame(path, probe);
+    start_ = FrameFile(task_.output.part(0), probe).start();
   } catch (const Error& error) {
     throw Error(error.what(), ExitCode::kUsage);
   }
-  ::unlink(path.c_str());
 }
 
 // Whether the finished file is of this packing.
@@ -96,7 +98,7 @@ bool Packer::is_placed(int file) const {
 void Packer::open_part(int file, std::int64_t bytes) {
   if (descriptor_ >= 0) ::close(descriptor_);
   const std::string part = task_.output.part(file);
-  descriptor_ = ::open(part.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  descriptor_ = open_own_file(part, O_RDWR | O_CREAT, 0644);
   if (descriptor_ < 0) {
     fail_usage("cannot create {}: {} (name an output in a folder that may be written)", part, std::strerror(errno));
   }
@@ -152,9 +154,12 @@ PackBlock Packer::make_block(std::int64_t number, ImagePacker& packer, std::vect
     const std::size_t before = bytes.size();
     try {
       packer.append(index, bytes);
-      block.sizes.push_back(static_cast<std::int64_t>(bytes.size() - before));
+      const std::string_view added(reinterpret_cast<const char*>(bytes.data()) + before, bytes.size() - before);
+      block.sizes.push_back(static_cast<std::int64_t>(added.size()));
+      block.checksums.push_back(crc32c(added));
     } catch (const Error& error) {
       if (!source_.encoded()) throw;  // the file itself cannot be read
+      block.checksums.push_back(0);
       bytes.resize(before);
       block.sizes.push_back(-1);
       block.broken.push_back(fmt::format("{}: {}", source_.name(index), error.what()));
@@ -268,12 +273,13 @@ DataFileFrame Packer::whole_frame(int file) const {
   const auto index = static_cast<std::size_t>(file);
   for (std::size_t i = first_of_[index]; i < first_of_[index + 1]; ++i) {
     std::int64_t at = spans_[i].first;
-    for (const std::int64_t size : blocks_[i].sizes) {
-      const std::int64_t position = at++;
+    for (std::size_t k = 0; k < blocks_[i].sizes.size(); ++k) {
+      const std::int64_t position = at++, size = blocks_[i].sizes[k];
       if (size < 0) continue;
       DataFileGroup& group = position < plan_.files[index].validation ? whole.groups.front() : whole.groups.back();
       if (whole.image.empty()) group.offsets.push_back(group.offsets.back() + size);
       group.labels.push_back(source_.label(plan_.order[static_cast<std::size_t>(position)]));
+      group.checksums.push_back(blocks_[i].checksums[k]);
     }
   }
   for (const DataFileGroup& group : whole.groups) {
@@ -286,14 +292,14 @@ DataFileFrame Packer::whole_frame(int file) const {
 
 // Puts what is no sample around the samples of the file.
 void Packer::frame_part(int file, const DataFileFrame& whole) {
-  const std::string frame_path = task_.output.part(file) + ".frame";
-  const std::int64_t start = write_frame(frame_path, whole), bulk = whole.bulk_bytes();
+  const std::string part = task_.output.part(file);
+  const FrameFile frame(part, whole);
+  const std::int64_t bulk = whole.bulk_bytes();
   open_part(file, bulk);
-  if (start != start_ || ::lseek(descriptor_, 0, SEEK_END) < start_ + bulk) {
-    fail("{}: HDF5 places {} bytes of samples at {}, but they are at {}", frame_path, bulk, start, start_);
+  if (frame.start() != start_ || ::lseek(descriptor_, 0, SEEK_END) < start_ + bulk) {
+    fail("{}: HDF5 places {} bytes of samples at {}, but they are at {}", part, bulk, frame.start(), start_);
   }
-  copy_around_bulk(frame_path, start_, bulk, descriptor_, task_.output.part(file));
-  ::unlink(frame_path.c_str());
+  frame.complete(descriptor_, part);
 }
 
 // Finished shards get their names together, and only when no others have them.

@@ -88,3 +88,37 @@ def test_bad_file_is_a_usage_error(bad_files, kind, path, words):
     assert code == USAGE and len(errors) == 1, folder.stderr
     for word in ("data.train", *words):
         assert word in errors[0]
+
+
+# ---- sizes that headers claim
+
+def idx_header(*extents):
+    return bytes([0, 0, 8, len(extents)]) + struct.pack(f">{len(extents)}I", *extents)
+
+
+@pytest.mark.parametrize("images, labels, words", (
+    pytest.param(idx_header(1 << 20, 60, 60), idx_header(1 << 20) + bytes(1 << 20), ["images-idx3", "elements cannot be in a gzipped file of"], id="more_than_deflate_can"),
+    pytest.param(idx_header(1 << 20, 128, 64), idx_header(1 << 20) + bytes(1 << 20), ["gunzip it"], id="more_than_4_gib"),
+    pytest.param(idx_header(60, 4, 4) + bytes(960), idx_header(1 << 30), ["labels-idx1", "1073741824 elements cannot be in"],
+                 id="labels_of_other_images")))
+def test_idx_header_is_not_believed(images, labels, words):
+    """Nor that of the labels, which is read before the elements of the images."""
+    place = Folder("idx-files", {})
+    with gzip.open(place.file("train-images-idx3-ubyte.gz"), "wb") as file:
+        file.write(images)
+    with gzip.open(place.file("train-labels-idx1-ubyte.gz"), "wb") as file:
+        file.write(labels)
+    assert place.run(1, "pack", place.path, "out.h5") == USAGE
+    errors = error_lines(place.stderr)
+    assert len(errors) == 1 and all(word in errors[0] for word in words), place.stderr
+
+
+@pytest.mark.parametrize("bytes_there, word", ((959, "truncated"), (961, "longer than its header says")))
+def test_plain_idx_file_has_the_size_of_its_header(bytes_there, word):
+    place = Folder("idx-files", {})
+    with open(place.file("train-images-idx3-ubyte"), "wb") as file:
+        file.write(idx_header(60, 4, 4) + bytes(bytes_there))
+    with open(place.file("train-labels-idx1-ubyte"), "wb") as file:
+        file.write(idx_header(60) + bytes(60))
+    assert place.run(1, "pack", place.path, "out.h5") == USAGE
+    assert word in place.stderr and "train-images" in place.stderr, place.stderr

@@ -158,12 +158,13 @@ def test_packing_killed_while_it_names_its_shards_goes_on(slow):
     interrupt_in(slow, shards(4)[3], "--shards", "4")
     journal = slow.file("out.h5.part.json")
     head, block = open(journal).read().splitlines()[:2]
-    size = json.loads(block)["sizes"][0]  # all pictures are the same one
+    size, checksum = (json.loads(block)[key][0] for key in ("sizes", "crc32c"))  # all pictures are the same one
     lines = [head]
     for _ in range(4):
         left = COUNT // 4
         while left > 0:
-            lines.append(json.dumps({"sizes": [size] * min(64, left), "broken": []}))
+            count = min(64, left)
+            lines.append(json.dumps({"sizes": [size] * count, "crc32c": [checksum] * count, "broken": []}))
             left -= 64
 
     def interrupted(kept):

@@ -14,6 +14,7 @@ import pytest
 from behaviour import DIGITS, USAGE, Folder, config, error_lines, kill_tree, same_series
 
 STEPS = {"steps": 6, "global_batch_size": 16, "eval_every_epochs": 0}
+PART = ".convoy-part-*"  # an unfinished copy
 PADDING = 400 << 20  # bytes behind a data file, a hole of the disk: HDF5 does not look at them, but they are copied
 
 
@@ -39,7 +40,7 @@ def losses(folder, ranks=1, **options):
 def staged(folder, stage="stage"):
     """Every staged file with what changes when it is copied again."""
     paths = [path for path in glob.glob(folder.file(stage, "**"), recursive=True)
-             if os.path.isfile(path) and not path.endswith(".lock")]
+             if os.path.isfile(path)]
     return {os.path.basename(path): (path, os.stat(path).st_ino, os.stat(path).st_mtime_ns) for path in paths}
 
 
@@ -78,15 +79,29 @@ def test_staged_files_train_as_the_files_themselves(ranks):
     assert 'train = "digits.h5:/train"' in text and 'stage_dir = "stage"' in text, "the config names other files"
 
 
+@pytest.mark.parametrize("ranks", (1, 2))
+def test_damaged_copy_is_replaced(ranks):
+    """It is as long as it was: the checksum tells."""
+    folder = digits()
+    expected = unstaged_losses(folder, ranks)
+    losses(folder, ranks)
+    path = staged(folder)["digits.h5"][0]
+    with open(path, "r+b") as file:
+        file.write(bytes(4096))
+    assert losses(folder, ranks) == expected
+    assert "damaged" in folder.stdout, folder.stdout
+    assert open(path, "rb").read() == open(folder.file("digits.h5"), "rb").read()
+
+
 def test_staged_file_is_read_and_staged_anew_when_its_source_changes():
     folder = digits()
     expected = unstaged_losses(folder, 4)
     losses(folder)
-    path = staged(folder)["digits.h5"][0]
-    with open(path, "r+b") as file:
-        file.write(bytes(4096))  # as long as it was: so that it is seen to be read
-    refused(folder, os.path.relpath(path, folder.path), ranks=2)
-    os.utime(folder.file("digits.h5"))
+    with open(folder.file("digits.h5"), "r+b") as file:
+        file.write(bytes(4096))
+        os.utime(file.fileno(), ns=(0, os.fstat(file.fileno()).st_mtime_ns + 10**9))
+    refused(folder, "digits.h5-", ranks=2)
+    shutil.copy(DIGITS, folder.file("digits.h5"))
     assert losses(folder, 4) == expected, "a file that has changed is not staged anew"
 
 
@@ -134,19 +149,19 @@ def test_every_kind_of_data_is_staged(kinds, kind, train, validation, count):
     assert losses(kinds, 1) == expected
     losses(kinds, 2)
     assert len(glob.glob(kinds.file("stage", "*", "*"))) == count, "files staged"
-    assert not glob.glob(kinds.file("stage", "*.part")), "unfinished copies are left"
+    assert not glob.glob(kinds.file("stage", "*", PART)), "unfinished copies are left"
 
 
 @pytest.mark.parametrize("ranks", (1, 2))
 def test_killed_copy_disturbs_nobody(ranks):
     folder = digits(padding=PADDING)
     process = folder.start(ranks)
-    while process.poll() is None and not glob.glob(folder.file("stage", "*.part")):
+    while process.poll() is None and not glob.glob(folder.file("stage", "*", PART)):
         time.sleep(0.001)
     assert process.poll() is None, "the run ended before it could be killed"
     kill_tree(process)
     assert "digits.h5" not in staged(folder), "an unfinished copy has its name"
-    assert len(glob.glob(folder.file("stage", "*.part"))) == 1, "the copy was not under way"
+    assert len(glob.glob(folder.file("stage", "*", PART))) == 1, "the copy was not under way"
     os.utime(folder.file("digits.h5"))  # another file: what is left of the first one is in nobody's way
     losses(folder, ranks)
     assert list(staged(folder)) == ["digits.h5"]
@@ -200,7 +215,7 @@ def test_stage_that_fills_on_the_way_is_refused(small_disk):
     """There is room when it begins, but not to the end: the other data set takes it."""
     os.truncate(small_disk.file("digits.h5"), 90 << 20)
     process = small_disk.start(1)
-    while process.poll() is None and not glob.glob(small_disk.file("disk", "stage", "*.part")):
+    while process.poll() is None and not glob.glob(small_disk.file("disk", "stage", "*", PART)):
         pass
     with open(small_disk.file("disk", "other"), "wb") as file:
         try:

@@ -45,6 +45,9 @@ TEST_CASE("eval, check, inspect, report, doctor") {
   CHECK(eval.overrides.size() == 1);
   CHECK(std::get<CheckArguments>(parse({"check", "c.toml"}).value()).config == "c.toml");
   CHECK(std::get<InspectArguments>(parse({"inspect", "x.h5"}).value()).file == "x.h5");
+  const auto verify = std::get<VerifyArguments>(parse({"verify", "runs/a", "x.h5", "--json", "v.json"}).value());
+  CHECK(verify.paths == std::vector<std::string>{"runs/a", "x.h5"});
+  CHECK(verify.json == "v.json");
   const auto grid = std::get<InspectArguments>(
       parse({"inspect", "--images", "9", "c.toml", "-o", "g.png", "--set", "a.b=1"}).value());
   CHECK(grid.file == "c.toml");

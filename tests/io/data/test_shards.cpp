@@ -226,7 +226,7 @@ TEST_CASE("a journal says that the files are placed until another packing begins
   const std::string path = folder / "journal";
   {
     PackJournal journal(path, 1);
-    journal.append({{{5}, {}}});
+    journal.append({{{5}, {1}, {}}});
     CHECK(!PackJournal::says_placing(path));
     journal.note_placing();
   }

@@ -40,7 +40,8 @@ ino_t inode(const std::string& path) {
 std::vector<std::string> parts_in(const std::string& folder) {
   std::vector<std::string> found;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    if (entry.path().extension() == ".part") found.push_back(entry.path().filename().string());
+    if (entry.path().filename().string().starts_with(".convoy-part-"))
+      found.push_back(entry.path().filename().string());
   }
   return found;
 }
@@ -109,7 +110,7 @@ TEST_CASE("of two that stage the same one copies and the other waits") {
   CHECK(!second.advance(kNone));
   CHECK(parts_in(stage).size() == 1);
   while (!first.advance(kNone)) CHECK(!second.advance(kNone));
-  CHECK(second.advance(kNone));
+  while (!second.advance(kNone)) CHECK(parts_in(stage).empty());  // it verifies what the first has copied
   CHECK(second.copied() == 0);
   CHECK(read_text(second.folder() + "/data.h5") == text);
 
@@ -130,22 +131,68 @@ TEST_CASE("what a killed copy left is removed, what is being copied is not") {
   const TemporaryFolder folder;
   const std::string file = folder / "data.h5", stage = folder / "stage";
   write_text(file, "data");
-  fs::create_directory(stage);
-  for (const char* name : {"dead.h5-1", "alive.h5-2"}) {
-    write_text(stage + "/" + name + ".part", "unfinished");
-    write_text(stage + "/" + name + ".lock", "");
+  const std::string dead = stage + "/dead.h5-0123456789abcdef", alive = stage + "/alive.h5-0123456789abcdef";
+  const std::string stranger = stage + "/stranger";  // no copy of this program, by its name
+  for (const std::string& set : {dead, alive, stranger}) {
+    fs::create_directories(set);
+    write_text(set + "/.convoy-part-1", "unfinished");
+    write_text(set + "/.convoy-lock", "");
   }
-  write_text(stage + "/stranger.part", "no copy of this program: it has no lock");
-  const int alive = ::open((stage + "/alive.h5-2.lock").c_str(), O_RDWR);
-  REQUIRE(::flock(alive, LOCK_EX) == 0);
+  const int held = ::open((alive + "/.convoy-lock").c_str(), O_RDWR);
+  REQUIRE(::flock(held, LOCK_EX) == 0);
   FileStage files(stage, {file});
-  write_text(files.folder() + ".part", "unfinished, and longer than the file will be");
+  fs::create_directory(files.folder());
+  write_text(files.folder() + "/.convoy-part-2", "unfinished, and longer than the file will be");
   CHECK(files.advance(kLong));
   CHECK(read_text(files.folder() + "/data.h5") == "data");
-  CHECK(!fs::exists(stage + "/dead.h5-1.part"));
-  CHECK(fs::exists(stage + "/alive.h5-2.part"));
-  CHECK(fs::exists(stage + "/stranger.part"));
-  ::close(alive);
+  CHECK(!fs::exists(dead + "/.convoy-part-1"));
+  CHECK(!fs::exists(files.folder() + "/.convoy-part-2"));
+  CHECK(fs::exists(alive + "/.convoy-part-1"));
+  CHECK(fs::exists(stranger + "/.convoy-part-1"));
+  ::close(held);
+}
+
+TEST_CASE("a copy is used only with its checksum, and replaced by one that has it") {
+  const TemporaryFolder folder;
+  const std::string text = large(), file = folder / "data.h5", other = folder / "labels.h5", stage = folder / "stage";
+  write_text(file, text);
+  write_text(other, "labels");
+  FileStage first(stage, {file, other});
+  CHECK(first.advance(kLong));
+  const std::string copy = first.folder() + "/data.h5", list = first.folder() + "/.convoy-checksums";
+  const std::string listed = read_text(list);
+
+  for (const std::size_t at : {std::size_t{0}, std::size_t{9} << 20, text.size() - 1}) {
+    CAPTURE(at);
+    std::string damaged = text;
+    damaged[at] = static_cast<char>(damaged[at] ^ 1);
+    write_text(copy, damaged);
+    FileStage again(stage, {file, other});
+    int slices = 1;
+    while (!again.advance(kNone)) ++slices;
+    CHECK(slices > 2);
+    CHECK(again.damaged() == 1);
+    CHECK(again.copied() == static_cast<std::int64_t>(text.size()));
+    CHECK(read_text(copy) == text);
+    CHECK(read_text(list) == listed);
+  }
+
+  for (const std::string& wrong :
+       {std::string(), std::string("convoy-stage 1\n"), listed.substr(0, listed.size() - 1), "x" + listed.substr(1)}) {
+    CAPTURE(wrong);
+    write_text(list, wrong);  // of no use: all is copied again
+    FileStage again(stage, {file, other});
+    CHECK(again.advance(kLong));
+    CHECK(again.copied() == again.bytes());
+    CHECK(read_text(list) == listed);
+  }
+  fs::remove(copy);
+  write_text(folder / "elsewhere", text);
+  fs::create_symlink(folder / "elsewhere", copy);  // equal bytes, but not what was copied
+  FileStage again(stage, {file, other});
+  CHECK(again.advance(kLong));
+  CHECK(again.copied() == static_cast<std::int64_t>(text.size()));
+  CHECK(!fs::is_symlink(copy));
 }
 
 TEST_CASE("a source that changes while it is copied is an error") {
@@ -177,4 +224,16 @@ TEST_CASE("what is in the way of staging") {
   fs::create_directory_symlink(folder.path(), FileStage(folder / "stage", {file}).folder());
   CHECK(contains(stage_error(folder / "stage", file), "is not a folder of this user"));
   CHECK(read_text(file) == "data");
+
+  fs::create_directory(folder / "shared");
+  const std::string set = FileStage(folder / "shared", {file}).folder();
+  fs::create_directory(set);
+  fs::permissions(set, fs::perms::all);  // anybody may have put something there
+  CHECK(contains(stage_error(folder / "shared", file), "is not a folder of this user"));
+  fs::permissions(set, fs::perms::owner_all);
+  fs::permissions(folder / "shared", fs::perms::all);
+  CHECK(contains(stage_error(folder / "shared", file), "every user may rename what lies in it (chmod +t"));
+  CHECK(fs::is_empty(set));
+  fs::permissions(folder / "shared", fs::perms::all | fs::perms::sticky_bit);
+  CHECK(FileStage(folder / "shared", {file}).advance(kLong));
 }

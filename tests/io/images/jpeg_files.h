@@ -4,6 +4,7 @@
 // decoding in part. Relies on libjpeg ending the program when it is used wrongly here.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -122,7 +123,7 @@ inline Decoded decode_whole(const std::string& bytes, int channels, int eighths 
 
 /// The bytes with the size in its frame header changed.
 inline std::string with_size(std::string bytes, int width, int height) {
-  const std::size_t at = bytes.find(std::string("\xFF\xC0"));
+  const std::size_t at = std::min(bytes.find("\xFF\xC0"), bytes.find("\xFF\xC2"));  // of one scan, or progressive
   for (const auto& [offset, value] : {std::pair{5, height}, std::pair{7, width}}) {
     bytes[at + static_cast<std::size_t>(offset)] = static_cast<char>(value >> 8);
     bytes[at + static_cast<std::size_t>(offset) + 1] = static_cast<char>(value & 0xFF);

@@ -222,6 +222,26 @@ TEST_CASE("jpeg: bad files are Errors, and the decoder is as new after them") {
   CHECK(same_pixels((decoder.open(as_bytes(good)), decoder.decode({0, 0, 64, 48}, 64, 48, 3)), decode_whole(good, 3)));
 }
 
+TEST_CASE("jpeg: one of several scans is refused by its header when its coefficients take too much memory") {
+  JpegDecoder decoder;
+  JpegStyle style;
+  style.progressive = true;
+  const auto pixels = draw(32, 32, 3, [](int x, int y, int c) { return 5 * x + 3 * y + 40 * c; });
+  for (const int sampling : {1, 2}) {  // chroma of all pixels, and of a quarter
+    style.sampling = sampling;
+    const std::string file = encode(pixels, 32, 32, 3, style);
+    const auto opened = [&](int side) {
+      return error_of([&] { decoder.open(as_bytes(with_size(file, side, side))); });
+    };
+    const int most = sampling == 1 ? 9456 : 13376;  // whole MCUs: side^2 * 2 * (1 + 2 / sampling^2) bytes <= 512 MiB
+    CHECK(opened(most) == "");
+    CHECK(contains(opened(most + 16), "progressive, need"));
+    CHECK(contains(opened(15000), "(at most 536870912)"));
+  }
+  const std::string one_scan = encode(pixels, 32, 32, 3, JpegStyle{});
+  CHECK(error_of([&] { decoder.open(as_bytes(with_size(one_scan, 15000, 15000))); }) == "");
+}
+
 TEST_CASE("exif: blocks that make no sense leave an image as it is") {
   const std::string block = exif_block(6, false);
   const auto orientation = [](const std::string& text) {

@@ -3,10 +3,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "io/data/hdf5_jpegs.h"
+#include "io/files/crc32c.h"
+#include "io/hdf5/checksum_trailer.h"
 #include "io/images/jpeg_encode.h"
 #include "io/pack/data_file.h"
 #include "io/pack/pack_journal.h"
@@ -55,20 +59,25 @@ TEST_CASE("a data file from its frame and samples, in two groups, with many clas
   DataFileFrame frame;
   frame.class_names.reserve(5000);
   for (int i = 0; i < 5000; ++i) frame.class_names.push_back(fmt::format("class {}", i));
-  frame.groups = {{"/train", {0, 3, 4}, {4999, 0}}, {"/validation", {0, 2}, {7}}};
+  frame.groups = {{"/train", {0, 3, 4}, {4999, 0}, {crc32c("abc"), crc32c("d")}},
+                  {"/validation", {0, 2}, {7}, {crc32c("ef")}}};
   const std::string samples = "abcdef", path = folder / "out.h5";
   DataFileFrame small = frame;
   for (auto& group : small.groups) {
     group.offsets = {0, 1};
     group.labels = {0};
+    group.checksums = {0};
   }
-  const std::int64_t start = write_frame(folder / "small", small);
-  CHECK(write_frame(folder / "frame", frame) == start);
+  const std::int64_t start = FrameFile(folder / "small", small).start();
+  const FrameFile file(folder / "frame", frame);
+  CHECK(file.start() == start);
+  CHECK(std::filesystem::is_empty(folder.path()));  // a kill leaves nothing
   const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT, 0644);
   REQUIRE(::pwrite(descriptor, samples.data(), samples.size(), start) == 6);
-  copy_around_bulk(folder / "frame", start, frame.bulk_bytes(), descriptor, path);
+  file.complete(descriptor, path);
   ::close(descriptor);
-  const Hdf5Jpegs train(path + ":/train"), validation(path + ":/validation");
+  CHECK(check_trailer(path).trailer == Trailer::kHolds);
+  const Hdf5Jpegs train(path + ":/train", true), validation(path + ":/validation", true);
   const auto text = [](const Hdf5Jpegs& images, std::int64_t index) {
     std::vector<std::byte> bytes;
     images.read(index, bytes);
@@ -84,13 +93,25 @@ TEST_CASE("a data file from its frame and samples, in two groups, with many clas
   CHECK(validation.label(0) == 7);
 }
 
+TEST_CASE("the checksum of two pieces is joined from those of each") {
+  std::string text(5000, '\0');
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * 31 + (i >> 5));
+  const std::uint32_t whole = crc32c(text);
+  for (const std::size_t cut : {0, 1, 2, 7, 8, 63, 64, 1000, 4095, 4096, 4999, 5000}) {
+    const std::string_view first = std::string_view(text).substr(0, cut), second = std::string_view(text).substr(cut);
+    CHECK(crc32c_joined(crc32c(first), crc32c(second), second.size()) == whole);
+  }
+  const std::string zeros(std::size_t{5} << 20, '\0');
+  CHECK(crc32c_joined(whole, crc32c(zeros), zeros.size()) == crc32c(text + zeros));
+}
+
 TEST_CASE("a journal keeps whole blocks, of the same packing only") {
   const TemporaryFolder folder;
   const std::string path = folder / "journal";
   {
     PackJournal journal(path, 1);
     CHECK(journal.blocks().empty());
-    journal.append({{{5, -1, 0}, {"x.jpg: broken"}}, {{9}, {}}});
+    journal.append({{{5, -1, 0}, {1, 0, 4294967295U}, {"x.jpg: broken"}}, {{9}, {7}, {}}});
     CHECK(contains(error_of([&] { const PackJournal other(path, 1); }), "another process"));
   }
   write_text(path, read_text(path) + "{\"sizes\":[1,2");  // cut by a kill
@@ -99,6 +120,7 @@ TEST_CASE("a journal keeps whole blocks, of the same packing only") {
     REQUIRE(journal.blocks().size() == 2);
     CHECK(journal.blocks()[0].sizes == std::vector<std::int64_t>{5, -1, 0});
     CHECK(journal.blocks()[0].bytes() == 5);
+    CHECK(journal.blocks()[0].checksums == std::vector<std::uint32_t>{1, 0, 4294967295U});
     CHECK(journal.blocks()[0].broken == std::vector<std::string>{"x.jpg: broken"});
     CHECK(!journal.differs());
   }
