@@ -8,6 +8,7 @@
 
 #include "app/base/error_report.h"
 #include "layers/base/error.h"
+#include "layers/base/system_error.h"
 #include "parallel/comm/agree.h"
 
 namespace convoy {
@@ -24,7 +25,7 @@ constexpr std::chrono::milliseconds kRound{400}, kPause{50};  // a round is far 
 }
 
 [[noreturn]] void refuse(const std::string& folder, const std::string& path, const LockOwner& holder) {
-  fail_usage(
+  fail_busy(
       "run.dir: another training writes to {}: {} (stop that one first, or give this one its own folder with --set "
       "run.name=...; the lock is {})",
       folder, holder.to_string(), path);
@@ -43,8 +44,8 @@ std::unique_ptr<LockFile> lock_run_folder(Run& run) {
     std::error_code error;
     std::filesystem::create_directories(folder, error);
     if (error) {
-      fail_usage("run.dir: cannot write to {}: {} (choose another folder with --set run.dir=...)", folder,
-                 error.message());
+      fail_system(error.value(), "run.dir: cannot write to {}: {} (choose another folder with --set run.dir=...)",
+                  folder, error.message());
     }
     const auto round_start = std::chrono::steady_clock::now();
     while (!(lock = attempt.poll(end_process))) {

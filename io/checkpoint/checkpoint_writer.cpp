@@ -14,6 +14,7 @@
 #include "io/checkpoint/checkpoint_folder.h"
 #include "layers/base/clock.h"
 #include "layers/base/error.h"
+#include "layers/base/system_error.h"
 
 namespace convoy {
 
@@ -31,7 +32,7 @@ CheckpointWriter::CheckpointWriter(std::string dir, int keep, bool async)
     : dir_(std::move(dir)), keep_(keep), async_(async) {
   std::error_code error;
   std::filesystem::create_directories(dir_, error);
-  if (error) fail_usage("cannot create the checkpoint folder {}: {}", dir_, error.message());
+  if (error) fail_system(error.value(), "cannot create the checkpoint folder {}: {}", dir_, error.message());
   remove_stale_temporaries(dir_);
 }
 

@@ -15,6 +15,7 @@
 #include <filesystem>
 
 #include "layers/base/error.h"
+#include "layers/base/system_error.h"
 
 namespace convoy {
 
@@ -35,8 +36,8 @@ const char* remedy(int reason) {
   }
 }
 
-[[noreturn]] void fail_system(const char* what, const std::string& path, int reason) {
-  fail("cannot {} {}: {}{}", what, path, std::strerror(reason), remedy(reason));
+[[noreturn]] void cannot(const char* what, const std::string& path, int reason) {
+  fail_io("cannot {} {}: {}{}", what, path, std::strerror(reason), remedy(reason));
 }
 
 // Makes the rename durable. File systems that cannot sync a folder do not need it.
@@ -44,11 +45,11 @@ void sync_folder_of(const std::string& path) {
   const auto parent = std::filesystem::path(path).parent_path();
   const std::string folder = parent.empty() ? "." : parent.string();
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) fail_system("open folder", folder, errno);
+  if (descriptor < 0) cannot("open folder", folder, errno);
   const int result = ::fsync(descriptor);
   const int reason = errno;
   ::close(descriptor);
-  if (result != 0 && reason != EINVAL && reason != ENOTSUP) fail_system("sync folder", folder, reason);
+  if (result != 0 && reason != EINVAL && reason != ENOTSUP) cannot("sync folder", folder, reason);
 }
 
 // Writes as much of `bytes` as possible at the start of the file, bypassing the page cache (O_DIRECT): this saves a
@@ -73,7 +74,7 @@ class Temporary {
  public:
   explicit Temporary(std::string path)
       : path_(std::move(path)), descriptor_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)) {
-    if (descriptor_ < 0) fail_system("create", path_, errno);
+    if (descriptor_ < 0) cannot("create", path_, errno);
   }
   Temporary(const Temporary&) = delete;
   Temporary& operator=(const Temporary&) = delete;
@@ -84,10 +85,10 @@ class Temporary {
   [[nodiscard]] int descriptor() const { return descriptor_; }
   void close() {
     const int result = ::close(std::exchange(descriptor_, -1));
-    if (result != 0) fail_system("close", path_, errno);
+    if (result != 0) cannot("close", path_, errno);
   }
   void rename_to(const std::string& path) {
-    if (::rename(path_.c_str(), path.c_str()) != 0) fail_system("create", path, errno);
+    if (::rename(path_.c_str(), path.c_str()) != 0) cannot("create", path, errno);
     path_.clear();
   }
 
@@ -103,7 +104,7 @@ void write_all(int descriptor, std::span<const std::byte> bytes, const std::stri
     const ssize_t written = ::write(descriptor, bytes.data(), std::min(bytes.size(), kWriteBytes));
     if (written < 0) {
       if (errno == EINTR) continue;
-      fail_system("write", path, errno);
+      cannot("write", path, errno);
     }
     bytes = bytes.subspan(static_cast<std::size_t>(written));
   }
@@ -122,12 +123,12 @@ int pwrite_all(int descriptor, std::span<const std::byte> bytes, std::int64_t at
 
 void finish_file(const std::string& temporary, const std::string& path) {
   const int descriptor = ::open(temporary.c_str(), O_WRONLY | O_CLOEXEC);
-  if (descriptor < 0) fail_system("open", temporary, errno);
+  if (descriptor < 0) cannot("open", temporary, errno);
   const int result = ::fsync(descriptor);
   const int reason = errno;
   ::close(descriptor);
-  if (result != 0) fail_system("write", temporary, reason);
-  if (::rename(temporary.c_str(), path.c_str()) != 0) fail_system("create", path, errno);
+  if (result != 0) cannot("write", temporary, reason);
+  if (::rename(temporary.c_str(), path.c_str()) != 0) cannot("create", path, errno);
   sync_folder_of(path);
 }
 
@@ -135,7 +136,7 @@ void write_file_atomically(const std::string& path, std::span<const std::byte> b
   Temporary file(path + kTemporarySuffix);
   write_all(file.descriptor(), write_direct(file.descriptor(), bytes), path);
   write_all(file.descriptor(), tail, path);
-  if (::fsync(file.descriptor()) != 0) fail_system("write", path, errno);
+  if (::fsync(file.descriptor()) != 0) cannot("write", path, errno);
   file.close();
   file.rename_to(path);
   sync_folder_of(path);

@@ -18,6 +18,7 @@
 #include "layers/base/error.h"
 #include "layers/base/format_bytes.h"
 #include "layers/base/random.h"
+#include "layers/base/system_error.h"
 
 namespace convoy {
 
@@ -42,8 +43,8 @@ void make_folder(const std::string& path, mode_t mode) {
   const int reason = errno;
   std::error_code ignored;
   if (reason == EEXIST && fs::is_directory(path, ignored)) return;
-  fail_usage("cannot create the folder {}: {} (name one that may be written, below a folder that is there)", path,
-             reason == EEXIST ? "a file is called that" : std::strerror(reason));
+  fail_system(reason, "cannot create the folder {}: {} (name one that may be written, below a folder that is there)",
+              path, reason == EEXIST ? "a file is called that" : std::strerror(reason));
 }
 
 }  // namespace
@@ -54,7 +55,7 @@ FileStage::FileStage(std::string stage_dir, std::vector<std::string> files) : st
     Source source{std::move(file), "", {}};
     source.name = fs::path(source.path).filename().string();
     if (::stat(source.path.c_str(), &source.status) != 0) {
-      fail_usage("cannot read {}: {}", source.path, std::strerror(errno));
+      fail_system(errno, "cannot read {}: {}", source.path, std::strerror(errno));
     }
     const auto& time = source.status.st_mtim;
     key = random_key(key, fmt::format("{} {} {}.{}", fs::absolute(source.path).lexically_normal().string(),
@@ -109,11 +110,12 @@ bool FileStage::lock(Clock::time_point until) {
   if (lock_ < 0) {
     const std::string path = folder_ + kLock;
     lock_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (lock_ < 0) fail_usage("cannot write {}: {} (name another place)", path, std::strerror(errno));
+    if (lock_ < 0) fail_system(errno, "cannot write {}: {} (name another place)", path, std::strerror(errno));
   }
   while (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK && errno != EINTR) {
-      fail_usage("cannot lock {}{}: {} (name a place on a disk of the node)", folder_, kLock, std::strerror(errno));
+      fail_system(errno, "cannot lock {}{}: {} (name a place on a disk of the node)", folder_, kLock,
+                  std::strerror(errno));
     }
     if (Clock::now() >= until) return false;
     std::this_thread::sleep_for(kLook);
@@ -148,15 +150,15 @@ void FileStage::check_room() const {
   if (::statvfs(folder_.c_str(), &space) != 0) return;  // the write reports the error
   const std::uintmax_t free = std::uintmax_t{space.f_bavail} * space.f_frsize;
   if (static_cast<std::uintmax_t>(needed) <= free) return;
-  fail_usage("{} needs {} more and {} are free there (make room, or name another place)", folder_,
-             format_bytes(static_cast<std::uintmax_t>(needed)), format_bytes(free));
+  fail_system(ENOSPC, "{} needs {} more and {} are free there (make room, or name another place)", folder_,
+              format_bytes(static_cast<std::uintmax_t>(needed)), format_bytes(free));
 }
 
 void FileStage::open(const Source& source) {
   from_ = ::open(source.path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (from_ < 0) fail_usage("cannot read {}: {}", source.path, std::strerror(errno));
+  if (from_ < 0) fail_system(errno, "cannot read {}: {}", source.path, std::strerror(errno));
   to_ = ::open(part_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (to_ < 0) fail_usage("cannot write {}: {} (name another place)", part_, std::strerror(errno));
+  if (to_ < 0) fail_system(errno, "cannot write {}: {} (name another place)", part_, std::strerror(errno));
   done_ = 0;
   buffer_.resize(kPiece);
 }
@@ -168,7 +170,7 @@ void FileStage::write(const std::byte* bytes, std::size_t count) {
     ::unlink(part_.c_str());
     if (::ftruncate(to_, 0) == 0) check_room();
   }
-  fail_usage("cannot write {}: {} (make room, or name another place)", part_, std::strerror(reason));
+  fail_system(reason, "cannot write {}: {} (make room, or name another place)", part_, std::strerror(reason));
 }
 
 // True when the file is complete and renamed.
@@ -177,7 +179,7 @@ bool FileStage::copy_until(const Source& source, Clock::time_point until) {
   while (true) {
     const ssize_t count = ::pread(from_, buffer_.data(), buffer_.size(), done_);
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) fail_usage("cannot read {}: {}", source.path, std::strerror(errno));
+    if (count < 0) fail_system(errno, "cannot read {}: {}", source.path, std::strerror(errno));
     if (count == 0) break;
     write(buffer_.data(), static_cast<std::size_t>(count));
     done_ += count;
@@ -185,14 +187,14 @@ bool FileStage::copy_until(const Source& source, Clock::time_point until) {
   }
   struct stat now {};
   if (::fstat(from_, &now) != 0 || !same(now, source.status) || done_ != source.status.st_size) {
-    fail_usage("{} has changed while it was copied (start again when it is finished)", source.path);
+    fail_busy("{} has changed while it was copied (start again when it is finished)", source.path);
   }
   const std::string path = folder_ + "/" + source.name;
   const int closed = ::close(std::exchange(to_, -1));
   if (closed != 0 || ::rename(part_.c_str(), path.c_str()) != 0) {
     const int reason = errno;
     ::unlink(part_.c_str());
-    fail_usage("cannot write {}: {} (make room, or name another place)", path, std::strerror(reason));
+    fail_system(reason, "cannot write {}: {} (make room, or name another place)", path, std::strerror(reason));
   }
   close();
   copied_ += std::exchange(done_, 0);

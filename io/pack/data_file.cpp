@@ -12,6 +12,7 @@
 
 #include "io/files/atomic_file.h"
 #include "io/hdf5/hdf5_check.h"
+#include "layers/base/system_error.h"
 
 namespace convoy {
 
@@ -76,10 +77,10 @@ void copy_range(int from, std::int64_t first, std::int64_t last, int to, const s
     const auto wanted = static_cast<std::size_t>(std::min<std::int64_t>(last - first, 1 << 20));
     const ssize_t count = ::pread(from, buffer.data(), wanted, first);
     if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) fail("cannot write {}: its frame ends early", path);
+    if (count <= 0) fail_io("cannot write {}: its frame ends early", path);
     const std::span<const std::byte> piece(buffer.data(), static_cast<std::size_t>(count));
     if (const int reason = pwrite_all(to, piece, first); reason != 0) {
-      fail("cannot write {}: {}", path, std::strerror(reason));
+      fail_io("cannot write {}: {}", path, std::strerror(reason));
     }
     first += count;
   }
@@ -125,7 +126,7 @@ std::int64_t write_frame(const std::string& path, const DataFileFrame& frame) {
 void copy_around_bulk(const std::string& frame_path, std::int64_t start, std::int64_t bulk, int descriptor,
                       const std::string& path) {
   const int frame = ::open(frame_path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (frame < 0) fail("cannot read {}: {}", frame_path, std::strerror(errno));
+  if (frame < 0) fail_io("cannot read {}: {}", frame_path, std::strerror(errno));
   struct Close {
     int number;
     ~Close() { ::close(number); }

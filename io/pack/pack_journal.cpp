@@ -13,6 +13,7 @@
 #include "io/files/atomic_file.h"
 #include "layers/base/error.h"
 #include "layers/base/file_text.h"
+#include "layers/base/system_error.h"
 
 namespace convoy {
 
@@ -49,11 +50,12 @@ PackJournal::PackJournal(std::string path, std::uint64_t fingerprint)
       fingerprint_(fingerprint),
       descriptor_(::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) {
   if (descriptor_ < 0) {
-    fail_usage("cannot create {}: {} (name an output in a folder that may be written)", path_, std::strerror(errno));
+    fail_system(errno, "cannot create {}: {} (name an output in a folder that may be written)", path_,
+                std::strerror(errno));
   }
   if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     ::close(descriptor_);
-    fail_usage("{} is in use: another process packs into the same file (wait for it, or end it)", path_);
+    fail_busy("{} is in use: another process packs into the same file (wait for it, or end it)", path_);
   }
   read();
 }
@@ -86,7 +88,7 @@ void PackJournal::read() {
 void PackJournal::restart() {
   blocks_.clear();
   placing_ = false;
-  if (::ftruncate(descriptor_, 0) != 0) fail("cannot write {}: {}", path_, std::strerror(errno));
+  if (::ftruncate(descriptor_, 0) != 0) fail_io("cannot write {}: {}", path_, std::strerror(errno));
   put(head_line(fingerprint_));
 }
 
@@ -98,7 +100,7 @@ void PackJournal::append(const std::vector<PackBlock>& blocks) {
 
 void PackJournal::note_placing() {
   put(placing_line());
-  if (::fdatasync(descriptor_) != 0) fail("cannot write {}: {}", path_, std::strerror(errno));
+  if (::fdatasync(descriptor_) != 0) fail_io("cannot write {}: {}", path_, std::strerror(errno));
   placing_ = true;
 }
 
