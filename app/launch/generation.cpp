@@ -46,6 +46,7 @@ Generation::Generation(const Launcher& launcher, HostList hosts, std::string err
 
 Generation::~Generation() {
   child_.reset();
+  leftovers_.look_at_orphans();
   kill_orphans();
   leftovers_.sweep();
 }
@@ -84,6 +85,7 @@ std::optional<GenerationEnd> Generation::poll() {
     if (deadline_ && Clock::now() > *deadline_) child_->kill_all();
     return std::nullopt;
   }
+  leftovers_.look_at_orphans();
   kill_orphans();  // ranks of a launcher that was killed
   leftovers_.sweep();
   GenerationEnd end;

@@ -12,6 +12,7 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string_view>
@@ -20,6 +21,7 @@
 
 #include "io/files/atomic_file.h"
 #include "io/files/process_identity.h"
+#include "layers/base/host_name.h"
 
 namespace convoy {
 
@@ -84,15 +86,22 @@ bool is_own(const std::string& path, mode_t kind) {
   return ::lstat(path.c_str(), &status) == 0 && (status.st_mode & S_IFMT) == kind && status.st_uid == ::geteuid();
 }
 
-// Open MPI 4: ".../ompi.HOST.UID/pid.123" of the launcher 123. Of other forms the launcher is not known.
-bool launcher_ended(const std::string& session) {
+// Open MPI 4: ".../ompi.HOST.UID/pid.123" of the launcher 123. Of other forms the launcher is not known: 0.
+pid_t launcher_of(const std::string& session) {
   const fs::path path(session);
   const std::string folder = path.parent_path().filename(), name = path.filename();
-  if (!folder.starts_with("ompi.") || !name.starts_with("pid.")) return false;
+  if (!folder.starts_with("ompi.") || !name.starts_with("pid.")) return 0;
   pid_t pid = 0;
   const char* end = name.data() + name.size();
   const auto [stop, error] = std::from_chars(name.data() + 4, end, pid);
-  return error == std::errc() && stop == end && pid > 0 && ::kill(pid, 0) != 0 && errno == ESRCH;
+  return error == std::errc() && stop == end && pid > 0 ? pid : 0;
+}
+
+bool is_there(pid_t pid) { return ::kill(pid, 0) == 0 || errno != ESRCH; }
+
+bool launcher_ended(const std::string& session) {
+  const pid_t launcher = launcher_of(session);
+  return launcher > 0 && !is_there(launcher);
 }
 
 // Names and folders are of this machine since it was started, and of this set of processes.
@@ -112,11 +121,48 @@ MpiLeftovers::MpiLeftovers(std::string record, std::string shared)
 void MpiLeftovers::look(pid_t launcher) {
   const auto now = std::chrono::steady_clock::now();
   if (now < next_) return;
+  if (launcher != launcher_) {
+    launcher_ = launcher;
+    expect_sessions(launcher);
+    write_record();
+  }
   const auto before = std::make_pair(names_, ranks_);
   bool found = false;
   for (const pid_t pid : descendants_of(launcher)) found = look_at(pid) || found;
   if (found) next_ = now + kLookAgain;
   if (before != std::make_pair(names_, ranks_)) write_record();
+}
+
+void MpiLeftovers::look_at_orphans() {
+  for (const pid_t pid : descendants_of(::getpid())) look_at(pid);
+}
+
+// Where Open MPI 4's mpirun makes its folder, which may be before any rank is seen.
+void MpiLeftovers::expect_sessions(pid_t launcher) {
+  std::string folder = "/tmp";
+  for (const char* name : {"TMP", "TEMP", "TMPDIR"}) {
+    if (const char* value = std::getenv(name); value != nullptr && *value != '\0') folder = value;
+  }
+  const std::string host = host_name("");
+  for (const std::string& name : {host, host.substr(0, host.find('.'))}) {
+    sessions_.insert(fmt::format("{}/ompi.{}.{}/pid.{}", folder, name, ::geteuid(), launcher));
+  }
+}
+
+// PMIx has files in these folders that are named after the jobs: "smseg-90243073-0".
+void MpiLeftovers::find_jobs() {
+  constexpr std::string_view kStart = "smseg-";
+  for (const std::string& session : sessions_) {
+    if (!is_own(session, S_IFDIR) || !launcher_ended(session)) continue;
+    std::error_code error;
+    for (fs::recursive_directory_iterator at(session, error), end; !error && at != end; at.increment(error)) {
+      const std::string name = at->path().filename();
+      std::uint32_t job = 0;
+      if (!name.starts_with(kStart)) continue;
+      const auto [stop, wrong] = std::from_chars(name.data() + kStart.size(), name.data() + name.size(), job);
+      if (wrong == std::errc() && *stop == '-') jobs_.insert(fmt::format("{:x}", job));
+    }
+  }
 }
 
 // Whether it is a rank.
@@ -145,13 +191,19 @@ bool MpiLeftovers::look_at(pid_t rank) {
 
 void MpiLeftovers::sweep() {
   if (ranks_.empty() && names_.empty() && jobs_.empty() && sessions_.empty()) return;
+  find_jobs();
   remove_shared();
   remove_sessions();
-  names_.clear();
-  jobs_.clear();
-  sessions_.clear();
   ranks_.clear();
   next_ = {};
+  launcher_ = 0;
+  // A launcher that is still ending removes its own; if it is killed before it has, the next sweep does.
+  std::erase_if(sessions_, [](const std::string& session) {
+    return !is_own(session, S_IFDIR) || launcher_of(session) == 0 || launcher_ended(session);
+  });
+  if (!sessions_.empty()) return write_record();
+  names_.clear();
+  jobs_.clear();
   ::unlink(record_.c_str());
 }
 

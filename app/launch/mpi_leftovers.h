@@ -21,11 +21,15 @@ class MpiLeftovers {
 
   /// Looks at the descendants of the launcher: at each call until ranks have started, then about once a second.
   void look(pid_t launcher);
+  /// Looks at ranks that have lost their launcher and are this process's children now, before they are killed.
+  void look_at_orphans();
   /// Removes what was seen and is still there. Call it when all of them have ended.
   void sweep();
 
  private:
   bool look_at(pid_t rank);
+  void expect_sessions(pid_t launcher);
+  void find_jobs();
   void read_record();
   void write_record() const;
   void remove_shared() const;
@@ -36,6 +40,7 @@ class MpiLeftovers {
   std::set<std::string> jobs_;      // Open MPI 4: "5610001", part of such names
   std::set<std::string> sessions_;  // folders
   std::set<pid_t> ranks_;           // whose environment was read
+  pid_t launcher_ = 0;
   std::chrono::steady_clock::time_point next_{};
 };
 

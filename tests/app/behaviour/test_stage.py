@@ -204,7 +204,7 @@ def test_launch_tries_a_full_disk_again(small_disk):
         launch.ends_with(0)
         generations = launch.state()["generations"]
     assert not any(generation["program_error"] for generation in generations)
-    assert " MB free there" in generations[0]["exit"]
+    assert " MB are free there" in generations[0]["exit"]
 
 
 @pytest.mark.root
