@@ -7,8 +7,9 @@
 One training runs under `convoy launch`; `kill -9` hits a rank, mpirun or the launch itself (which is then started
 again): after some steps, while ranks are starting, or in the middle of writing a checkpoint. At the end: the run has
 completed, every checkpoint on disk is valid, the losses are bitwise those of a run that nobody disturbed, every sample
-was seen once an epoch, and nothing is left running, lying or in shared memory. Prints one line for each kill, then how long it took until the next
-step of training; exit code 0 when all holds. Standard library only, and /proc.
+was seen once an epoch, nothing is left running, and nothing is left in /dev/shm and TMPDIR. Prints one line for each
+kill, then how long it took until the next step of training, and its parts after the kill of a rank: until mpirun has
+ended, and from there to the step. Exit code 0 when all holds. Standard library only, and /proc.
 """
 import argparse
 import collections
@@ -74,6 +75,20 @@ def arguments():
     return parser.parse_args()
 
 
+def runs(pid):
+    """Whether the process is there and has not ended."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def spread(seconds):
+    seconds = sorted(seconds)
+    return f"median {statistics.median(seconds):.2f} s, from {seconds[0]:.2f} to {seconds[-1]:.2f} s"
+
+
 class Soak:
     def __init__(self, options):
         self.options = options
@@ -89,11 +104,15 @@ class Soak:
             with open(self.config, "w") as file:
                 file.write(CONFIG.format(data=os.path.join(HERE, "app", "configs", "digits.h5"),
                                          steps=500 + 300 * options.kills))
-        self.environment = {**os.environ, **MPI_ENVIRONMENT, "OMP_NUM_THREADS": "1"}
+        self.temporary = os.path.join(self.folder, "tmp")
+        os.makedirs(self.temporary)
+        self.environment = {**os.environ, **MPI_ENVIRONMENT, "OMP_NUM_THREADS": "1", "TMPDIR": self.temporary}
         self.launch = None
         self.shared_memory = set(os.listdir("/dev/shm"))
         self.problems = []
-        self.seconds_to_step = []
+        self.seconds_to_step, self.seconds_of_rank_kills = [], []
+        self.seconds_to_end, self.seconds_from_end = [], []  # of mpirun, after kills of ranks
+        self.jobs = set()  # of Open MPI, as its names in /dev/shm have them
         self.kills = collections.Counter()
 
     # -- the training
@@ -149,6 +168,7 @@ class Soak:
             parents[int(entry)] = parent
             if f"run.dir={self.folder}" in words and words[1] == "train":
                 found["rank"].append(int(entry))
+                self.note_job(entry)
             elif f"run.dir={self.folder}" in words and os.path.basename(words[0]) in MPIRUN_NAMES:
                 found["mpirun"].append(int(entry))
         if of_launch:
@@ -157,6 +177,15 @@ class Soak:
             found["rank"] = [pid for pid in found["rank"]
                              if {parents[pid], parents.get(parents[pid])} & set(found["mpirun"])]
         return found
+
+    def note_job(self, pid):
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                job = re.search(rb"(?:^|\0)PMIX_NAMESPACE=(\d+)\0", file.read())
+        except OSError:
+            return
+        if job:
+            self.jobs.add(f".{int(job.group(1)):x}.")
 
     def wait_for(self, what, condition, limit=LIMIT):
         deadline = time.time() + limit
@@ -230,6 +259,7 @@ class Soak:
             if not self.wait_for_moment(moment, step):
                 return
             starts, at, _ = self.progress()
+            mpirun = self.processes(True)["mpirun"]
             writing = self.writes_checkpoint()
             while not self.kill(target):  # ranks that are not there yet
                 time.sleep(self.random.uniform(0, 0.2))
@@ -244,8 +274,19 @@ class Soak:
                   flush=True)
             if "starting" in moments[number:number + 1]:
                 continue  # the next one comes while ranks are starting after this one
-            if self.wait_for("the next step", lambda: self.progress()[0] > starts and self.progress()[2]):
-                self.seconds_to_step.append(time.time() - killed)
+            ended = []
+
+            def trains():
+                if not ended and not (mpirun and runs(mpirun[0])):
+                    ended.append(time.time())
+                return self.progress()[0] > starts and self.progress()[2]
+            if self.wait_for("the next step", trains):
+                now = time.time()
+                self.seconds_to_step.append(now - killed)
+                if target == "rank" and mpirun and ended:
+                    self.seconds_of_rank_kills.append(now - killed)
+                    self.seconds_to_end.append(ended[0] - killed)
+                    self.seconds_from_end.append(now - ended[0])
             self.check_checkpoints()
         try:
             code = self.launch.wait(3600)
@@ -287,6 +328,9 @@ class Soak:
         folder = os.path.join(self.folder, "killed")
         names = [name for name in os.listdir(os.path.join(folder, "checkpoints")) if not name.endswith(".h5")]
         names += [name for name in ("run.lock", "launch/leader.lock") if os.path.exists(os.path.join(folder, name))]
+        names += [f"/dev/shm/{name}" for name in os.listdir("/dev/shm")
+                  if name.startswith("convoy") or any(job in name + "." for job in self.jobs)]
+        names += [os.path.join(path, name) for path, _, files in os.walk(self.temporary) for name in files]
         if names:
             self.problems.append(f"left lying: {names}")
         return files, len(actual)
@@ -309,9 +353,12 @@ def main():
     print(f"seed {options.seed}: {options.kills} kills in {time.time() - start:.1f} s: "
           + ", ".join(f"{count} {kind}" for kind, count in sorted(soak.kills.items())))
     if soak.seconds_to_step:
-        times = sorted(soak.seconds_to_step)
-        print(f"from a kill to the next step of training: median {statistics.median(times):.2f} s, "
-              f"from {times[0]:.2f} to {times[-1]:.2f} s, {len(times)} kills")
+        print(f"from a kill to the next step of training: {spread(soak.seconds_to_step)}, {len(soak.seconds_to_step)} kills")
+    if soak.seconds_of_rank_kills:
+        print(f"from the kill of a rank to the next step: {spread(soak.seconds_of_rank_kills)}, "
+              f"{len(soak.seconds_of_rank_kills)} kills")
+        print(f"  until mpirun has ended: {spread(soak.seconds_to_end)}")
+        print(f"  from there to the step: {spread(soak.seconds_from_end)}")
     print(f"{steps} steps, {files} checkpoints on disk")
     for problem in soak.problems:
         print("FAILED: " + problem)

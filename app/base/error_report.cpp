@@ -43,7 +43,7 @@ void on_error_report(std::function<void(const std::string&)> call) {
   listener().call = std::move(call);
 }
 
-void report_error(const std::string& message) noexcept {
+void report_error(const std::string& message, const std::string& host) noexcept {
   try {
     std::cerr << "convoy: error: " + message_text(message) + "\n" << std::flush;
     {
@@ -54,7 +54,7 @@ void report_error(const std::string& message) noexcept {
     if (path == nullptr) return;
     const int descriptor = ::open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (descriptor < 0) return;  // the message is on stderr; the supervisor then takes the exit code alone
-    const std::string line = message_text(message) + "\n";
+    const std::string line = (host.empty() ? "" : kFaultyHost + host + "\n") + message_text(message) + "\n";
     const ssize_t written = ::write(descriptor, line.data(), line.size());
     static_cast<void>(written);
     ::close(descriptor);

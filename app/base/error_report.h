@@ -13,8 +13,11 @@ namespace convoy {
 /// The environment variable with the file's path.
 inline constexpr const char* kErrorFileVariable = "CONVOY_ERROR_FILE";
 
-/// Writes "convoy: error: MESSAGE". Never throws.
-void report_error(const std::string& message) noexcept;
+/// What begins the line of that file that names the host at fault, before the message (SystemError::host()).
+inline constexpr const char* kFaultyHost = "host: ";
+
+/// Writes "convoy: error: MESSAGE". `host`: whose system is at fault, or empty. Never throws.
+void report_error(const std::string& message, const std::string& host = "") noexcept;
 
 /// Writes "convoy: warning: MESSAGE" to stderr.
 void print_warning(const std::string& message);

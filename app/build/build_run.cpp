@@ -260,12 +260,28 @@ LoaderOptions loader_options(const Config& config, const Layout& layout, int rep
   return options;
 }
 
+namespace {
+
+// Threads that hang in the system cannot be joined, so the process ends here.
+LoaderOptions with_deadline(const Run& run, LoaderOptions options) {
+  options.timeout = run.config.parallel.timeout;
+  options.on_late = [host = run.host, rank = run.communicator->rank()](const std::string& text) {
+    report_error(fmt::format("{} (rank {} on {})", text, rank, host), host);
+    std::_Exit(static_cast<int>(ExitCode::kFailure));
+  };
+  return options;
+}
+
+}  // namespace
+
 LoaderOptions training_loader(const Run& run) {
-  return loader_options(run.config, run.layout, run.replica(), run.stage(), run.device.loader_threads, false);
+  return with_deadline(
+      run, loader_options(run.config, run.layout, run.replica(), run.stage(), run.device.loader_threads, false));
 }
 
 LoaderOptions evaluation_loader(const Run& run) {
-  return loader_options(run.config, run.layout, run.replica(), run.stage(), run.device.loader_threads, true);
+  return with_deadline(
+      run, loader_options(run.config, run.layout, run.replica(), run.stage(), run.device.loader_threads, true));
 }
 
 }  // namespace convoy

@@ -10,8 +10,8 @@
 #include "io/data/datasets.h"
 #include "io/files/file_stage.h"
 #include "layers/base/clock.h"
-#include "layers/base/error.h"
 #include "layers/base/format_bytes.h"
+#include "layers/base/system_error.h"
 #include "parallel/comm/agree.h"
 
 namespace convoy {
@@ -64,8 +64,11 @@ DataPlaces stage_data(const Config& config, const World& world, Communicator& al
     try {
       body();
     } catch (const Error& error) {
-      throw Error(fmt::format("data.stage_dir: {}{}", all.rank() == 0 ? world.host() + ": " : "", error.what()),
-                  error.code());
+      const std::string text =
+          fmt::format("data.stage_dir: {}{}", all.rank() == 0 ? world.host() + ": " : "", error.what());
+      const std::string host = host_at_fault(error);
+      if (host.empty()) throw Error(text, error.code());
+      throw SystemError(text, error.code(), host);
     }
   };
   std::vector<Staged> sets;

@@ -37,6 +37,7 @@ int eval_command(World& world, const EvalArguments& arguments) {
         "config has its newest)");
   }
   LoadedConfig loaded = load_config(world.ranks(), path, arguments.overrides);
+  world.set_timeout(loaded.config.parallel.timeout);
   loaded.purpose = RunPurpose::kEvaluation;
   DataOptions& read = loaded.config.data;  // as validation is, should it evaluate on the training data
   read.augment.clear();

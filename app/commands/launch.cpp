@@ -16,6 +16,7 @@
 #include "app/launch/supervisor.h"
 #include "io/files/lock_file.h"
 #include "layers/base/error.h"
+#include "layers/base/system_error.h"
 #include "parallel/world/world.h"
 
 namespace convoy {
@@ -60,7 +61,8 @@ std::string launch_folder(const Config& config) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) {
-    fail_usage("launch: cannot make the folder {}: {} (choose another with run.dir)", folder.string(), error.message());
+    fail_system(error.value(), "launch: cannot make the folder {}: {} (choose another with run.dir)", folder.string(),
+                error.message());
   }
   return folder.lexically_normal().string();
 }
@@ -114,8 +116,8 @@ int launch_command(const LaunchArguments& arguments) {
   LockAttempt leadership(folder + "/leader.lock");
   const auto lock = take_lock(leadership, [&lost](const std::string&) { lost = true; });
   if (!lock) {
-    fail_usage("launch: {} leads this run already (stop that launch first; its lock is {}/leader.lock)",
-               leadership.holder().to_string(), folder);
+    fail_busy("launch: {} leads this run already (stop that launch first; its lock is {}/leader.lock)",
+              leadership.holder().to_string(), folder);
   }
   options.leader = this_process().host + " " + lock->token();
   HostWatch hosts(host_source(arguments, kind));

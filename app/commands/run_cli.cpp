@@ -11,7 +11,7 @@
 
 #include "app/base/error_report.h"
 #include "app/commands/cli.h"
-#include "layers/base/error.h"
+#include "layers/base/system_error.h"
 #include "parallel/world/world.h"
 
 namespace convoy {
@@ -36,15 +36,17 @@ template <class Body>
 int run_with_world(Body&& body) {
   World world;
   try {
-    return body(world);
+    const int code = body(world);
+    std::cout << std::flush;  // launchers may kill this rank as soon as another one has ended with a code other than 0
+    return code;
   } catch (const Error& error) {
     const int code = static_cast<int>(error.code());
     if (error.collective()) {
       if (world.rank() == 0 && error.code() == ExitCode::kStopped) std::cout << error.what() << "\n" << std::flush;
-      if (world.rank() == 0 && error.code() != ExitCode::kStopped) report_error(error.what());
+      if (world.rank() == 0 && error.code() != ExitCode::kStopped) report_error(error.what(), host_at_fault(error));
       return code;
     }
-    report_error(error.what() + where(world));
+    report_error(error.what() + where(world), host_at_fault(error));
     return end_job(world, code);
   } catch (const std::bad_alloc&) {
     report_error("out of memory" + where(world));
@@ -99,7 +101,7 @@ int run_cli(int argc, char** argv) {
     return command ? run(*command) : 0;
   } catch (const Error& error) {
     if (speaks) {
-      report_error(error.what());
+      report_error(error.what(), host_at_fault(error));
     } else {
       std::this_thread::sleep_for(kTimeToSpeak);
     }

@@ -76,6 +76,7 @@ void print_plan(Run& run, const RunState& state) {
 
 int train_command(World& world, const TrainArguments& arguments) {
   LoadedConfig loaded = load_config(world.ranks(), arguments.config, arguments.overrides);
+  world.set_timeout(loaded.config.parallel.timeout);
   loaded.stage_data = !arguments.dry_run;
   std::optional<StopRequest> stop;  // from here on: a signal while the run is being built is none to die of
   if (!arguments.dry_run) {

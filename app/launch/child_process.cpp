@@ -120,7 +120,14 @@ ChildProcess::ChildProcess(const std::vector<std::string>& argv, const Options& 
 
 ChildProcess::~ChildProcess() {
   if (!poll()) kill_all();
-  while (!poll()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  const auto deadline = std::chrono::steady_clock::now() + kKillLimit;
+  while (!poll() && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  if (ended_) return;
+  StartedChildren& started = started_children();  // it hangs in the kernel: an orphan for the next kill_orphans()
+  const std::lock_guard<std::mutex> guard(started.mutex);
+  started.pids.erase(pid_);
 }
 
 std::optional<ExitStatus> ChildProcess::poll() {
@@ -167,14 +174,11 @@ Captured capture(const std::vector<std::string>& argv, std::chrono::milliseconds
       if (files[i].fd >= 0 && files[i].revents != 0 && !drain(files[i].fd, *texts[i])) files[i].fd = -1;
     }
   }
-  while (!child.poll()) {
-    if (result.timed_out || std::chrono::steady_clock::now() > deadline) {
-      result.timed_out = true;
-      child.kill_all();
-    }
+  while (!child.poll() && !result.timed_out) {
+    result.timed_out = std::chrono::steady_clock::now() > deadline;
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
-  result.status = *child.poll();
+  if (const auto status = child.poll()) result.status = *status;
   return result;
 }
 

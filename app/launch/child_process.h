@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Child processes of launch. Relies on Linux's PR_SET_PDEATHSIG: a launch that is killed leaves no child behind.
-// Invariant: after the destructor the process and its process group have ended.
+// Invariant: after the destructor the process and its process group have ended, or been killed and hang in the kernel.
 #pragma once
 
 #include <sys/types.h>
@@ -51,7 +51,7 @@ class ChildProcess {
 
 /// The output of a program.
 struct Captured {
-  ExitStatus status;
+  ExitStatus status;  ///< of one that did not time out
   bool timed_out = false;
   std::string output, errors;  ///< at most 1 MiB each
 };

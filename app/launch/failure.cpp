@@ -33,6 +33,7 @@ EndKind classify(const GenerationEnd& end) {
   const int signal = rank_signal(end.status);
   // Before the trainer listens the stop signal ends a rank: nothing was under way yet.
   if (signal != 0 && signal == end.stop_signal) return EndKind::kStopped;
+  if (!end.host.empty()) return EndKind::kSystemError;
   if (is_crash(signal) || !end.error.empty()) return EndKind::kProgramError;
   return EndKind::kKilled;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Classifies the end of a generation, and decides after a failure whether and when to restart. Pure functions.
-// Invariant: a kill from outside does not count towards "the same checkpoint failed twice".
+// Invariant: a kill from outside, and an error of the system, do not count towards "the same checkpoint failed twice".
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,7 @@ enum class EndKind {
   kUsage,        ///< exit 2: a restart would find the same
   kStopped,      ///< exit 75
   kKilled,       ///< a rank, a host or the launcher was killed or lost
+  kSystemError,  ///< the system of a host failed: a full disk, an I/O error, a lock that is held
   kProgramError  ///< the program gave up or crashed by itself
 };
 
@@ -27,6 +28,7 @@ struct GenerationEnd {
   int stop_signal = 0;  ///< with which signal, when it had
   /// Processes that the kernel has killed for memory meanwhile, in the cgroup of all ranks; -1: it cannot be told.
   std::int64_t oom_kills = 0;
+  std::string host = {};  ///< whose system is at fault, by the program's report (SystemError::host()); or empty
 };
 
 [[nodiscard]] EndKind classify(const GenerationEnd& end);

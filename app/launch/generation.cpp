@@ -18,11 +18,14 @@ namespace {
 // Open MPI's mpirun gives ranks at most two seconds between SIGTERM and SIGKILL.
 constexpr std::chrono::seconds kTerminationLimit{5};
 
-std::string first_line(const std::string& path) {
+// The first report in the file: its line, and the host at fault if it names one.
+void read_report(const std::string& path, GenerationEnd& end) {
   std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
+  std::getline(file, end.error);
+  const std::string_view mark = kFaultyHost;
+  if (!end.error.starts_with(mark)) return;
+  end.host = end.error.substr(mark.size());
+  std::getline(file, end.error);
 }
 
 }  // namespace
@@ -31,17 +34,21 @@ Generation::Generation(const Launcher& launcher, HostList hosts, std::string err
     : launcher_(launcher),
       hosts_(std::move(hosts)),
       error_file_(std::move(error_file)),
-      oom_kills_before_(oom_kills()) {
+      oom_kills_before_(oom_kills()),
+      leftovers_((std::filesystem::path(error_file_).parent_path() / "mpi_files").string()) {
   std::error_code ignored;
   std::filesystem::remove(error_file_, ignored);
   ChildProcess::Options options;
-  options.environment = {{kErrorFileVariable, error_file_}};
+  if (launcher_.kind == LauncherKind::kMpirun) options.environment = launcher_.mpirun.environment();
+  options.environment.emplace_back(kErrorFileVariable, error_file_);
   child_ = std::make_unique<ChildProcess>(launcher.command(hosts_), options);
 }
 
 Generation::~Generation() {
   child_.reset();
+  leftovers_.look_at_orphans();
   kill_orphans();
+  leftovers_.sweep();
 }
 
 void Generation::set_deadline(std::chrono::duration<double> limit) {
@@ -74,13 +81,20 @@ std::int64_t Generation::oom_kills_since_start() const {
 std::optional<GenerationEnd> Generation::poll() {
   const auto status = child_->poll();
   if (!status) {
+    leftovers_.look(child_->pid());
     if (deadline_ && Clock::now() > *deadline_) child_->kill_all();
     return std::nullopt;
   }
+  leftovers_.look_at_orphans();
   kill_orphans();  // ranks of a launcher that was killed
-  const std::string error = first_line(error_file_);
-  return GenerationEnd{launcher_.rank_status(*status, !error.empty()), error, resize_, stop_signal_,
-                       oom_kills_since_start()};
+  leftovers_.sweep();
+  GenerationEnd end;
+  read_report(error_file_, end);
+  end.status = launcher_.rank_status(*status, !end.error.empty());
+  end.resize = resize_;
+  end.stop_signal = stop_signal_;
+  end.oom_kills = oom_kills_since_start();
+  return end;
 }
 
 }  // namespace convoy

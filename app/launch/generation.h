@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One start of all ranks: mpirun or srun as a child, and the ways to end it, from asking to killing. Invariant:
-// destroying it leaves no process of it on this machine; those elsewhere end with their launcher.
+// destroying it leaves no process of it on this machine, and no files of MPI; those elsewhere end with their launcher.
 #pragma once
 
 #include <chrono>
@@ -13,6 +13,7 @@
 #include "app/launch/failure.h"
 #include "app/launch/host_list.h"
 #include "app/launch/launcher.h"
+#include "app/launch/mpi_leftovers.h"
 
 namespace convoy {
 
@@ -20,7 +21,8 @@ class Generation {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// error_file: where a rank leaves what it reports (app/base/error_report.h); removed first.
+  /// error_file: where a rank leaves what it reports (app/base/error_report.h); removed first. Beside it `mpi_files`
+  /// records what MPI would leave.
   Generation(const Launcher& launcher, HostList hosts, std::string error_file);
   ~Generation();
   Generation(const Generation&) = delete;
@@ -44,6 +46,7 @@ class Generation {
   HostList hosts_;
   std::string error_file_;
   std::int64_t oom_kills_before_;
+  MpiLeftovers leftovers_;
   std::unique_ptr<ChildProcess> child_;
   std::optional<Clock::time_point> deadline_;
   bool resize_ = false;

@@ -67,7 +67,8 @@ HostList HostHealth::usable(const HostList& listed) {
   HostList good;
   for (const Host& host : listed) {
     if (is_this_host(host.name)) {
-      good.push_back(host);
+      const auto blamed = entries_.find(host.name);
+      if (blamed == entries_.end() || Clock::now() > blamed->second.deadline) good.push_back(host);
       continue;
     }
     Entry& entry = entries_[host.name];
@@ -107,12 +108,29 @@ void HostHealth::finish(const std::string& name, Entry& entry, const std::string
     entry.has_worked = true;
     return;
   }
-  const int pause = std::min(kLongestPause, kFirstPause << std::min(entry.failures, 6));
-  ++entry.failures;
+  const int pause = leave_out(entry, entry.failures++);
   entry.problem = problem;
+  journal_.write(fmt::format("host {}: nothing can be started there ({}); left out for {} s", name, problem, pause));
+}
+
+int HostHealth::leave_out(Entry& entry, int times) {
+  const int pause = std::min(kLongestPause, kFirstPause << std::min(times, 6));
   entry.verdict = Verdict::kBad;
   entry.deadline = Clock::now() + std::chrono::seconds(pause);
-  journal_.write(fmt::format("host {}: nothing can be started there ({}); left out for {} s", name, problem, pause));
+  return pause;
+}
+
+void HostHealth::blame(const std::string& host, const HostList& listed, bool trained) {
+  const auto is_named = [&](const Host& h) {
+    return h.name == host || host.starts_with(h.name + ".") || h.name.starts_with(host + ".") ||
+           (is_this_host(h.name) && is_this_host(host));
+  };
+  const auto named = std::find_if(listed.begin(), listed.end(), is_named);
+  if (named == listed.end() || std::all_of(listed.begin(), listed.end(), is_named)) return;
+  Entry& entry = entries_[named->name];
+  if (trained) entry.faults = 0;
+  const int pause = leave_out(entry, entry.faults++);
+  journal_.write(fmt::format("host {}: its system failed; left out for {} s", named->name, pause));
 }
 
 std::string HostHealth::hopeless(const HostList& listed) const {

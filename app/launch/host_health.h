@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Health checks of hosts. A host is probed before it is used and again after every failure, all hosts concurrently and
-// without blocking. A host that fails is excluded and probed again after 10, 20, 40 ... 600 s. Invariant: this machine
-// is never probed and always healthy.
+// without blocking. A host that fails is excluded and probed again after 10, 20, 40 ... 600 s, and so is one whose
+// system made a generation fail, if there are others. Invariant: this machine is never probed.
 #pragma once
 
 #include <chrono>
@@ -34,12 +34,16 @@ class HostHealth {
   [[nodiscard]] std::string hopeless(const HostList& listed) const;
   /// After a failure: all hosts are probed again before they are used.
   void doubt();
+  /// After a failure of this host's system (SystemError::host()): it is left out, for longer each time until a
+  /// generation has `trained`. Nothing happens when it is the only one of `listed`, or none of them.
+  void blame(const std::string& host, const HostList& listed, bool trained);
 
  private:
   enum class Verdict { kUnknown, kGood, kBad };
   struct Entry {
     Verdict verdict = Verdict::kUnknown;
-    int failures = 0;
+    int failures = 0;  // of probes in a row
+    int faults = 0;    // of its system, since a generation trained
     bool has_worked = false;
     std::string problem;  // of the last failure
     int errors = -1;      // descriptor of what the probe writes to stderr
@@ -53,6 +57,7 @@ class HostHealth {
   };
   void poll(const std::string& name, Entry& entry);
   void finish(const std::string& name, Entry& entry, const std::string& problem);
+  static int leave_out(Entry& entry, int times);
 
   std::function<std::vector<std::string>(const std::string& host)> probe_;
   const Journal& journal_;

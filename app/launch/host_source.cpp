@@ -8,6 +8,7 @@
 #include "app/launch/child_process.h"
 #include "layers/base/error.h"
 #include "layers/base/file_text.h"
+#include "layers/base/system_error.h"
 
 namespace convoy {
 
@@ -22,7 +23,8 @@ class FileHosts : public HostSource {
   HostList read() override {
     const auto text = file_text(path_);
     if (!text) {
-      fail_usage("--hosts: cannot read {}: {} (a file with lines like `node1 slots=4`)", path_, std::strerror(errno));
+      fail_system(errno, "--hosts: cannot read {}: {} (a file with lines like `node1 slots=4`)", path_,
+                  std::strerror(errno));
     }
     return parse_hosts(*text, path_);
   }

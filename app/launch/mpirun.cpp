@@ -5,6 +5,7 @@
 #include <array>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 
 #include "layers/base/error.h"
 
@@ -28,6 +29,12 @@ std::vector<std::string> Mpirun::words(const HostList& hosts, const std::string&
   std::vector<std::string> words{program, "-n", ranks, "--host", names};
   if (!variable.empty()) words.insert(words.end(), {"-x", variable});
   return words;
+}
+
+std::vector<std::pair<std::string, std::string>> Mpirun::environment() const {
+  constexpr const char* kPatience = "OMPI_MCA_odls_base_sigkill_timeout";  // seconds
+  if (kind != MpirunKind::kOrte || std::getenv(kPatience) != nullptr) return {};
+  return {{kPatience, "0"}};
 }
 
 bool Mpirun::passes_on(int signal) const {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "app/launch/child_process.h"
@@ -24,6 +25,10 @@ struct Mpirun {
 
   /// The command line up to the program: a host gets exactly its slots in ranks. Ranks inherit `variable`.
   [[nodiscard]] std::vector<std::string> words(const HostList& hosts, const std::string& variable) const;
+  /// What its environment must have besides: Open MPI 4's mpirun sleeps for a second or two after it has told the
+  /// ranks to end, before it kills them, even when all have ended. Ranks that end in order lose nothing by it: all have
+  /// released what they hold when the first one exits. A variable that is set already stays.
+  [[nodiscard]] std::vector<std::pair<std::string, std::string>> environment() const;
   /// Whether ranks receive this signal when mpirun does, and mpirun neither ends by it nor ends them.
   [[nodiscard]] bool passes_on(int signal) const;
   /// How the ranks ended, in the form of shells (128 + signal). `reported`: a rank has reported an error.

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -70,6 +71,20 @@ StartedChildren& started_children() {
   return children;
 }
 
+WaitSystem WaitSystem::real() {
+  return {[](pid_t pid, int* status) { return ::waitpid(pid, status, WNOHANG); }, &std::chrono::steady_clock::now,
+          [](std::chrono::milliseconds time) { std::this_thread::sleep_for(time); }};
+}
+
+bool wait_for_child(pid_t pid, std::chrono::steady_clock::time_point deadline, const WaitSystem& system) {
+  for (;;) {
+    const pid_t result = system.try_wait(pid, nullptr);
+    if (result == pid || (result < 0 && errno != EINTR)) return true;
+    if (system.now() >= deadline) return false;
+    system.pause(std::chrono::milliseconds(2));
+  }
+}
+
 void kill_tree(pid_t root) { kill_tree(root, all_parents()); }
 
 void adopt_orphans() { ::prctl(PR_SET_CHILD_SUBREAPER, 1); }
@@ -79,16 +94,14 @@ void kill_orphans() {
   const std::vector<pid_t> told = find_orphans(parents);
   for (const pid_t pid : told) ::kill(pid, SIGTERM);
   const auto deadline = std::chrono::steady_clock::now() + kGrace;
-  for (const pid_t pid : told) {
-    while (::waitpid(pid, nullptr, WNOHANG) == 0 && std::chrono::steady_clock::now() < deadline) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-  }
+  for (const pid_t pid : told) wait_for_child(pid, deadline);
+  const auto last = std::chrono::steady_clock::now() + kKillLimit;
   for (int round = 0; round < kRounds; ++round) {
     const std::vector<pid_t> orphans = find_orphans(parents);
     if (orphans.empty()) return;
     for (const pid_t pid : orphans) kill_tree(pid, parents);
-    for (const pid_t pid : orphans) ::waitpid(pid, nullptr, 0);
+    for (const pid_t pid : orphans) wait_for_child(pid, last);
+    if (std::chrono::steady_clock::now() >= last) return;
   }
 }
 

@@ -7,6 +7,8 @@
 
 #include <sys/types.h>
 
+#include <chrono>
+#include <functional>
 #include <mutex>
 #include <set>
 
@@ -20,13 +22,29 @@ struct StartedChildren {
 };
 [[nodiscard]] StartedChildren& started_children();
 
+/// How a wait for a child goes about it; tests have their own.
+struct WaitSystem {
+  std::function<pid_t(pid_t pid, int* status)> try_wait;  ///< waitpid() with WNOHANG
+  std::function<std::chrono::steady_clock::time_point()> now;
+  std::function<void(std::chrono::milliseconds)> pause;
+  [[nodiscard]] static WaitSystem real();
+};
+
+/// After a kill the kernel ends a process within this time, unless it hangs in the kernel (a file server that is gone).
+inline constexpr std::chrono::seconds kKillLimit{10};
+
+/// Waits for a child until `deadline`; false when it has not ended by then. True also when it is not there any more.
+bool wait_for_child(pid_t pid, std::chrono::steady_clock::time_point deadline,
+                    const WaitSystem& system = WaitSystem::real());
+
 /// SIGKILL to the process and all its descendants on this machine.
 void kill_tree(pid_t root);
 
 /// Makes this process a subreaper: orphaned descendants become its children.
 void adopt_orphans();
 
-/// Terminates adopted orphans and their descendants: SIGTERM, then SIGKILL shortly after.
+/// Terminates adopted orphans and their descendants: SIGTERM, then SIGKILL shortly after. Returns within kKillLimit,
+/// even when the kernel cannot end one; the next call tries again.
 void kill_orphans();
 
 }  // namespace convoy

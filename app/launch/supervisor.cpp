@@ -225,6 +225,7 @@ std::optional<Supervisor::Ended> Supervisor::end_generation(const GenerationEnd&
     reason_ = "the hosts have changed";
     return std::nullopt;
   }
+  if (kind == EndKind::kSystemError) health_.blame(end.host, watch_.hosts(), progress_.first_step_at().has_value());
   return after_failure(hosts);
 }
 

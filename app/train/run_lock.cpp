@@ -9,6 +9,7 @@
 #include "app/base/error_report.h"
 #include "app/build/run_record.h"
 #include "layers/base/error.h"
+#include "layers/base/system_error.h"
 #include "parallel/comm/agree.h"
 
 namespace convoy {
@@ -36,7 +37,7 @@ struct LockedFolder {
 };
 
 [[noreturn]] void refuse(const LockedFolder& what, const std::string& path, const LockOwner& holder) {
-  fail_usage(
+  fail_busy(
       "{}: another training writes to {}: {} (stop that one first, or give this one its own folder with --set {}=...; "
       "the lock is {})",
       what.key, what.folder, holder.to_string(), what.remedy, path);
@@ -53,8 +54,8 @@ std::unique_ptr<LockFile> lock_folder(Run& run, const LockedFolder& what) {
     std::error_code error;
     std::filesystem::create_directories(folder, error);
     if (error) {
-      fail_usage("{0}: cannot write to {1}: {2} (choose another folder with --set {0}=...)", what.key, folder,
-                 error.message());
+      fail_system(error.value(), "{0}: cannot write to {1}: {2} (choose another folder with --set {0}=...)", what.key,
+                  folder, error.message());
     }
     const auto round_start = std::chrono::steady_clock::now();
     while (!(lock = attempt.poll(end_process))) {

@@ -22,6 +22,7 @@
 #include "layers/base/error.h"
 #include "layers/base/format_bytes.h"
 #include "layers/base/option_error.h"
+#include "layers/base/system_error.h"
 #include "layers/base/trace.h"
 #include "parallel/base/wait_time.h"
 #include "parallel/comm/agree.h"
@@ -78,7 +79,7 @@ void Trainer::open_files() {
   const std::string folder = run_folder(c), copy_warning = open_copies();
   std::ofstream config(folder + "/config.toml");
   config << resolved_toml(c, false) << std::flush;
-  if (!config) fail_usage("run.dir: cannot write to {} (choose another folder with --set run.dir=...)", folder);
+  if (!config) fail_system(errno, "run.dir: cannot write to {} (choose another folder with --set run.dir=...)", folder);
   report_ = std::make_unique<RunReport>(run_, state_);
   for (const std::string& change : state_.changes) report_->message("differs from the checkpoint: " + change);
   for (const std::string& line : run_.notes) report_->message(line);

@@ -16,6 +16,7 @@
 #include "io/checkpoint/checkpoint_folder.h"
 #include "layers/base/clock.h"
 #include "layers/base/error.h"
+#include "layers/base/system_error.h"
 
 namespace convoy {
 
@@ -33,7 +34,7 @@ CheckpointWriter::CheckpointWriter(std::string dir, int keep, bool async, std::o
     : dir_(std::move(dir)), keep_(keep), async_(async), scores_(std::move(scores)) {
   std::error_code error;
   std::filesystem::create_directories(dir_, error);
-  if (error) fail_usage("cannot create the checkpoint folder {}: {}", dir_, error.message());
+  if (error) fail_system(error.value(), "cannot create the checkpoint folder {}: {}", dir_, error.message());
   remove_stale_temporaries(dir_);
   warn(link_best_checkpoint(dir_, scores_.value_or(StepScores())), link_failed_, "");
 }

@@ -10,6 +10,7 @@
 
 #include "io/data/in_memory_dataset.h"
 #include "layers/base/file_text.h"
+#include "layers/base/system_error.h"
 
 namespace convoy {
 
@@ -48,7 +49,7 @@ std::vector<std::string> batch_files(const std::string& source, bool training) {
 
 void append_batch(const std::string& path, InMemoryDataset::Content& content) {
   const auto text = file_text(path);
-  if (!text) fail_usage("cannot read {}: {}", path, std::strerror(errno));
+  if (!text) fail_system(errno, "cannot read {}: {}", path, std::strerror(errno));
   const std::string& bytes = *text;
   if (bytes.empty() || bytes.size() % kRecord != 0) {
     fail_usage("{}: {} bytes are not whole records of {} (the binary version of CIFAR-10 is needed)", path,

@@ -111,6 +111,8 @@ std::vector<std::unique_ptr<Source>> open_parts(const std::vector<std::string>& 
   for (const std::string& source : sources) {
     try {
       parts.push_back(std::make_unique<File>(source, options...));
+    } catch (const SystemError&) {
+      throw;
     } catch (const Error&) {
       const bool jpegs = Hdf5Jpegs::are_in(source);
       if (parts.empty() || jpegs == Hdf5Jpegs::are_in(sources.front())) throw;

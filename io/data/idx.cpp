@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "io/data/in_memory_dataset.h"
+#include "layers/base/system_error.h"
 
 namespace convoy {
 
@@ -28,7 +29,9 @@ constexpr unsigned kPiece = 1U << 24U;       // bytes read at once
 class Input {
  public:
   explicit Input(const std::string& path) : path_(path), file_(gzopen(path.c_str(), "rb")) {
-    if (file_ == nullptr) fail_usage("cannot read {}: {}", path, errno != 0 ? std::strerror(errno) : "out of memory");
+    if (file_ == nullptr)
+      fail_system(errno != 0 ? errno : ENOMEM, "cannot read {}: {}", path,
+                  errno != 0 ? std::strerror(errno) : "out of memory");
   }
   ~Input() { gzclose(file_); }
   Input(const Input&) = delete;
@@ -41,8 +44,11 @@ class Input {
     while (done < size) {
       const int count = gzread(file_, out + done, static_cast<unsigned>(std::min<std::size_t>(kPiece, size - done)));
       if (count < 0) {
+        const int reason = errno;
         int code = 0;
-        fail_usage("{}: damaged: {}", path_, gzerror(file_, &code));
+        const char* text = gzerror(file_, &code);
+        if (code == Z_ERRNO) fail_system(reason, "cannot read {}: {}", path_, text);
+        fail_usage("{}: damaged: {}", path_, text);
       }
       if (count == 0) break;
       done += static_cast<std::size_t>(count);

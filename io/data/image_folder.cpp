@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "layers/base/error.h"
+#include "layers/base/system_error.h"
 
 namespace convoy {
 
@@ -52,7 +53,7 @@ struct CloseFolder {
         "{}: is a file (data.kind = \"image_folder\" reads a folder that holds a folder of JPEGs for each class)",
         path);
   }
-  fail_usage("cannot list the folder {}: {} (see its permissions)", path, std::strerror(errno));
+  fail_system(errno, "cannot list the folder {}: {} (see its permissions)", path, std::strerror(errno));
 }
 
 // Links count as what they lead to; one that leads nowhere counts as a file, as in os.walk().

@@ -15,7 +15,9 @@ namespace convoy {
 
 namespace {
 
-constexpr int kSlots = 4;  // one in use, the others ready or being filled
+constexpr std::chrono::milliseconds kLap{250};
+constexpr double kLongestLap = 1;  // seconds
+constexpr int kSlots = 4;          // one in use, the others ready or being filled
 
 // Samples of the largest step.
 std::int64_t slot_capacity(const LoaderOptions& o) { return (o.global_batch + o.replicas - 1) / o.replicas; }
@@ -199,7 +201,18 @@ const LoaderStep& Loader::next() {
   Slot& slot = slot_of(given_);
   const auto over = [&] { return finished_ && !open_ && given_ >= filling_; };
   const auto ready = [&] { return given_ < filling_ && slot.done == slot.local.count; };
-  step_ready_.wait(lock, [&] { return slot.error || ready() || over(); });
+  const auto settled = [&] { return slot.error || ready() || over(); };
+  double waited = 0;
+  for (auto before = start; !step_ready_.wait_for(lock, kLap, settled);) {
+    waited += std::min(kLongestLap, seconds_since(before));  // longer: the process was stopped
+    before = std::chrono::steady_clock::now();
+    if (waited >= options_.timeout && options_.on_late) {
+      options_.on_late(
+          fmt::format("reading data did not end within {:g} s: the file server or the disk does not answer, or is too "
+                      "slow (more data.loader_threads, data.stage_dir, or a longer parallel.timeout)",
+                      options_.timeout));
+    }
+  }
   if (slot.error) std::rethrow_exception(slot.error);
   if (over()) fail("loader: the evaluation pass is over");
   ++given_;

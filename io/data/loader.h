@@ -10,9 +10,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <new>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -29,11 +31,13 @@ struct LoaderOptions {
   int replicas = 1;
   int microbatches = 1;
   int threads = 1;
-  std::int64_t epoch = 0;     ///< where to start: the epoch,
-  std::int64_t position = 0;  ///< and how many samples of it have been seen
-  bool inputs = true;         ///< whether inputs,
-  bool targets = true;        ///< and labels or targets are wanted: a stage may need none
-  bool evaluation = false;    ///< one pass in the data set's own order, the last partial batch included
+  std::int64_t epoch = 0;                           ///< where to start: the epoch,
+  std::int64_t position = 0;                        ///< and how many samples of it have been seen
+  bool inputs = true;                               ///< whether inputs,
+  bool targets = true;                              ///< and labels or targets are wanted: a stage may need none
+  double timeout = 600;                             ///< seconds that next() waits for data
+  std::function<void(const std::string&)> on_late;  ///< see next()
+  bool evaluation = false;  ///< one pass in the data set's own order, the last partial batch included
 };
 
 /// One replica's share of one global batch.
@@ -61,6 +65,8 @@ class Loader {
 
   /// The next step. Training continues over the epochs without end; an evaluation ends with the step that has
   /// last_of_epoch, and another call is an Error. Throws what reading a sample of this step threw.
+  /// When the data does not come in time, the threads hang in the system and the loader cannot end any more: it calls
+  /// on_late, if there is one, which should end the process, and goes on waiting.
   const LoaderStep& next();
 
  private:

@@ -19,6 +19,7 @@
 
 #include "io/files/own_file.h"
 #include "layers/base/error.h"
+#include "layers/base/system_error.h"
 
 namespace convoy {
 
@@ -39,8 +40,8 @@ const char* remedy(int reason) {
   }
 }
 
-[[noreturn]] void fail_system(const char* what, const std::string& path, int reason) {
-  fail("cannot {} {}: {}{}", what, path, std::strerror(reason), remedy(reason));
+[[noreturn]] void cannot(const char* what, const std::string& path, int reason) {
+  fail_io("cannot {} {}: {}{}", what, path, std::strerror(reason), remedy(reason));
 }
 
 // Writes as much of `bytes` as possible at the start of the file, bypassing the page cache (O_DIRECT): this saves a
@@ -93,7 +94,7 @@ class Temporary {
       if (descriptor_ >= 0) ::close(descriptor_);
       path_ = temporary_name(target);
       descriptor_ = create_new_file(path_, 0644);
-      if (descriptor_ < 0) fail_system("create", path_, errno);
+      if (descriptor_ < 0) cannot("create", path_, errno);
       static_cast<void>(::flock(descriptor_, LOCK_EX));
     } while (is_removed());
   }
@@ -108,7 +109,7 @@ class Temporary {
   void rename_to(const std::string& path) {
     const int lock = ::fcntl(descriptor_, F_DUPFD_CLOEXEC, 0);
     const bool closed = ::close(std::exchange(descriptor_, lock)) == 0;
-    if (!closed || ::rename(path_.c_str(), path.c_str()) != 0) fail_system("create", path, errno);
+    if (!closed || ::rename(path_.c_str(), path.c_str()) != 0) cannot("create", path, errno);
     path_.clear();
   }
 
@@ -128,11 +129,11 @@ void sync_folder_of(const std::string& path) {
   const auto parent = std::filesystem::path(path).parent_path();
   const std::string folder = parent.empty() ? "." : parent.string();
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) fail_system("open folder", folder, errno);
+  if (descriptor < 0) cannot("open folder", folder, errno);
   const int result = ::fsync(descriptor);
   const int reason = errno;
   ::close(descriptor);
-  if (result != 0 && reason != EINVAL && reason != ENOTSUP) fail_system("sync folder", folder, reason);
+  if (result != 0 && reason != EINVAL && reason != ENOTSUP) cannot("sync folder", folder, reason);
 }
 
 bool is_temporary_of(std::string_view name, std::string_view target) {
@@ -148,7 +149,7 @@ void write_all(int descriptor, std::span<const std::byte> bytes, const std::stri
     const ssize_t written = ::write(descriptor, bytes.data(), std::min(bytes.size(), kWriteBytes));
     if (written < 0) {
       if (errno == EINTR) continue;
-      fail_system("write", path, errno);
+      cannot("write", path, errno);
     }
     bytes = bytes.subspan(static_cast<std::size_t>(written));
   }
@@ -167,12 +168,12 @@ int pwrite_all(int descriptor, std::span<const std::byte> bytes, std::int64_t at
 
 void finish_file(const std::string& temporary, const std::string& path) {
   const int descriptor = open_own_file(temporary, O_WRONLY);
-  if (descriptor < 0) fail_system("open", temporary, errno);
+  if (descriptor < 0) cannot("open", temporary, errno);
   const int result = ::fsync(descriptor);
   const int reason = errno;
   ::close(descriptor);
-  if (result != 0) fail_system("write", temporary, reason);
-  if (::rename(temporary.c_str(), path.c_str()) != 0) fail_system("create", path, errno);
+  if (result != 0) cannot("write", temporary, reason);
+  if (::rename(temporary.c_str(), path.c_str()) != 0) cannot("create", path, errno);
   sync_folder_of(path);
 }
 
@@ -180,7 +181,7 @@ void write_file_atomically(const std::string& path, std::span<const std::byte> b
   Temporary file(path);
   write_all(file.descriptor(), write_direct(file.descriptor(), bytes), path);
   write_all(file.descriptor(), tail, path);
-  if (::fsync(file.descriptor()) != 0) fail_system("write", path, errno);
+  if (::fsync(file.descriptor()) != 0) cannot("write", path, errno);
   file.rename_to(path);
   sync_folder_of(path);
 }

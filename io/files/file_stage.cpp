@@ -23,6 +23,7 @@
 #include "layers/base/file_text.h"
 #include "layers/base/format_bytes.h"
 #include "layers/base/random.h"
+#include "layers/base/system_error.h"
 
 namespace convoy {
 
@@ -62,8 +63,8 @@ void make_folder(const std::string& path, mode_t mode) {
   const int reason = errno;
   std::error_code ignored;
   if (reason == EEXIST && fs::is_directory(path, ignored)) return;
-  fail_usage("cannot create the folder {}: {} (name one that may be written, below a folder that is there)", path,
-             reason == EEXIST ? "a file is called that" : std::strerror(reason));
+  fail_system(reason, "cannot create the folder {}: {} (name one that may be written, below a folder that is there)",
+              path, reason == EEXIST ? "a file is called that" : std::strerror(reason));
 }
 
 // Others could put a folder of their own in the place of one in it.
@@ -92,7 +93,7 @@ FileStage::FileStage(std::string stage_dir, std::vector<std::string> files) : st
     Source source{std::move(file), "", {}, {}};
     source.name = fs::path(source.path).filename().string();
     if (::stat(source.path.c_str(), &source.status) != 0) {
-      fail_usage("cannot read {}: {}", source.path, std::strerror(errno));
+      fail_system(errno, "cannot read {}: {}", source.path, std::strerror(errno));
     }
     const auto& time = source.status.st_mtim;
     key = random_key(key, fmt::format("{} {} {}.{}", fs::absolute(source.path).lexically_normal().string(),
@@ -186,11 +187,12 @@ bool FileStage::lock(Clock::time_point until) {
   if (lock_ < 0) {
     const std::string path = folder_ + kLock;
     lock_ = open_own_file(path, O_RDWR | O_CREAT, 0600);
-    if (lock_ < 0) fail_usage("cannot write {}: {} (name another place)", path, std::strerror(errno));
+    if (lock_ < 0) fail_system(errno, "cannot write {}: {} (name another place)", path, std::strerror(errno));
   }
   while (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK && errno != EINTR) {
-      fail_usage("cannot lock {}{}: {} (name a place on a disk of the node)", folder_, kLock, std::strerror(errno));
+      fail_system(errno, "cannot lock {}{}: {} (name a place on a disk of the node)", folder_, kLock,
+                  std::strerror(errno));
     }
     if (Clock::now() >= until) return false;
     std::this_thread::sleep_for(kLook);
@@ -221,17 +223,17 @@ void FileStage::check_room() const {
   if (::statvfs(folder_.c_str(), &space) != 0) return;  // the write reports the error
   const std::uintmax_t free = std::uintmax_t{space.f_bavail} * space.f_frsize;
   if (static_cast<std::uintmax_t>(needed) <= free) return;
-  fail_usage("{} needs {} more and {} are free there (make room, or name another place)", folder_,
-             format_bytes(static_cast<std::uintmax_t>(needed)), format_bytes(free));
+  fail_system(ENOSPC, "{} needs {} more and {} are free there (make room, or name another place)", folder_,
+              format_bytes(static_cast<std::uintmax_t>(needed)), format_bytes(free));
 }
 
 void FileStage::open(const Source& source) {
   close();
   from_ = ::open(source.path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (from_ < 0) fail_usage("cannot read {}: {}", source.path, std::strerror(errno));
+  if (from_ < 0) fail_system(errno, "cannot read {}: {}", source.path, std::strerror(errno));
   part_ = folder_ + kPart + unguessable_digits();
   to_ = create_new_file(part_, 0600);
-  if (to_ < 0) fail_usage("cannot write {}: {} (name another place)", part_, std::strerror(errno));
+  if (to_ < 0) fail_system(errno, "cannot write {}: {} (name another place)", part_, std::strerror(errno));
   buffer_.resize(kPiece);
 }
 
@@ -240,7 +242,7 @@ void FileStage::cannot_write(int reason) {
     ::unlink(part_.c_str());
     if (::ftruncate(to_, 0) == 0) check_room();
   }
-  fail_usage("cannot write {}: {} (make room, or name another place)", part_, std::strerror(reason));
+  fail_system(reason, "cannot write {}: {} (make room, or name another place)", part_, std::strerror(reason));
 }
 
 void FileStage::write(const std::byte* bytes, std::size_t count) {
@@ -258,14 +260,14 @@ bool FileStage::copy_until(Source& source, Clock::time_point until) {
   while (true) {
     const ssize_t count = ::pread(from_, buffer_.data(), buffer_.size(), done_);
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) fail_usage("cannot read {}: {}", source.path, std::strerror(errno));
+    if (count < 0) fail_system(errno, "cannot read {}: {}", source.path, std::strerror(errno));
     if (count == 0) break;
     write(buffer_.data(), static_cast<std::size_t>(count));
     if (Clock::now() >= until) return false;
   }
   struct stat now {};
   if (::fstat(from_, &now) != 0 || !same(now, source.status) || done_ != source.status.st_size) {
-    fail_usage("{} has changed while it was copied (start again when it is finished)", source.path);
+    fail_busy("{} has changed while it was copied (start again when it is finished)", source.path);
   }
   if (::fsync(to_) != 0) cannot_write(errno);
   const std::string path = copy_of(source);
@@ -273,7 +275,7 @@ bool FileStage::copy_until(Source& source, Clock::time_point until) {
   if (closed != 0 || ::rename(part_.c_str(), path.c_str()) != 0) {
     const int reason = errno;
     ::unlink(part_.c_str());
-    fail_usage("cannot write {}: {} (make room, or name another place)", path, std::strerror(reason));
+    fail_system(reason, "cannot write {}: {} (make room, or name another place)", path, std::strerror(reason));
   }
   copied_ += done_;
   source.checksum = checksum_;

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
@@ -18,6 +19,7 @@
 #include "io/files/atomic_file.h"
 #include "io/files/lock_guard.h"
 #include "layers/base/error.h"
+#include "layers/base/system_error.h"
 
 namespace convoy {
 
@@ -26,6 +28,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 constexpr std::chrono::milliseconds kBeat{1000};
 constexpr std::chrono::milliseconds kGuardLimit{2000};
+constexpr int kLooksInSilence = 15;  // a look counts when so much of the time to stale has gone by since the last one
+constexpr int kAway = 5;             // times that: the observer was away
+constexpr int kFreshLooks = 3;       // that count, one soon after the other, before a lock is stale
 
 std::string random_token() {
   std::random_device random;
@@ -76,7 +81,7 @@ bool put_in_place(const std::string& from, const std::string& to) {
   if (reason == EEXIST) return false;
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return true;
   if (errno == EEXIST) return false;
-  fail("cannot make the lock {}: {}", to, std::strerror(reason));
+  fail_io("cannot make the lock {}: {}", to, std::strerror(reason));
 }
 
 }  // namespace
@@ -157,25 +162,49 @@ void LockFile::beat() {
   }
 }
 
-LockAttempt::LockAttempt(std::string path, std::string note, std::chrono::milliseconds stale_after)
-    : path_(std::move(path)), note_(std::move(note)), stale_after_(stale_after) {}
+LockAttempt::LockAttempt(std::string path, std::string note, std::chrono::milliseconds stale_after, Clock clock)
+    : path_(std::move(path)), note_(std::move(note)), stale_after_(stale_after), clock_(std::move(clock)) {}
+
+// A look at the file, and what it adds to the silence of the heartbeat.
+LockSight LockAttempt::see() {
+  const auto before = clock_();
+  LockSight sight = LockSight::at(path_);
+  const auto after = clock_();
+  const auto between = stale_after_ / kLooksInSilence;
+  const auto gap = before - looked_;
+  if (sight.heartbeat != heartbeat_) {
+    heartbeat_ = sight.heartbeat;
+    silence_ = {};
+    looks_ = 0;
+    looked_ = after;
+  } else if (after - looked_ > kAway * between) {  // suspended, or blocked by a file server
+    silence_ += std::min<std::chrono::steady_clock::duration>(gap, between);
+    looks_ = 0;
+    looked_ = after;
+  } else if (gap >= between) {
+    silence_ += gap;
+    ++looks_;
+    looked_ = after;
+  }
+  return sight;
+}
 
 std::optional<LockOwner> LockAttempt::look() {
-  const LockSight sight = LockSight::at(path_);
+  const LockSight sight = see();
   holder_ = parse_owner(sight.content);
-  if (!sight.exists || is_stale(sight)) return std::nullopt;
+  if (!sight.exists || is_stale()) return std::nullopt;
   return holder_;
 }
 
 std::unique_ptr<LockFile> LockAttempt::poll(LockFile::OnLost on_lost) {
   for (int round = 0; round < 3; ++round) {
-    const LockSight sight = LockSight::at(path_);
+    const LockSight sight = see();
     if (!sight.exists) {
       if (auto lock = create(on_lost)) return lock;
       continue;
     }
     holder_ = parse_owner(sight.content);
-    if (!is_stale(sight) || !remove_stale(sight)) return nullptr;
+    if (!is_stale() || !remove_stale(sight)) return nullptr;
   }
   return nullptr;
 }
@@ -184,12 +213,12 @@ std::unique_ptr<LockFile> LockAttempt::create(LockFile::OnLost& on_lost) const {
   const LockOwner owner{this_process(), random_token(), note_};
   const std::string temporary = fmt::format("{}.{}{}", path_, owner.token, kTemporarySuffix);
   const int descriptor = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-  if (descriptor < 0) fail("cannot make the lock {}: {}", path_, std::strerror(errno));
+  if (descriptor < 0) fail_io("cannot make the lock {}: {}", path_, std::strerror(errno));
   bool placed = false;
   try {
     const std::string text = owner_text(owner);
     write_all(descriptor, std::as_bytes(std::span(text)), temporary);
-    if (::fsync(descriptor) != 0) fail("cannot write {}: {}", temporary, std::strerror(errno));
+    if (::fsync(descriptor) != 0) fail_io("cannot write {}: {}", temporary, std::strerror(errno));
     placed = put_in_place(temporary, path_);
   } catch (...) {
     ::close(descriptor);
@@ -204,18 +233,13 @@ std::unique_ptr<LockFile> LockAttempt::create(LockFile::OnLost& on_lost) const {
   return std::unique_ptr<LockFile>(new LockFile(path_, owner.token, descriptor, std::move(on_lost)));
 }
 
-bool LockAttempt::is_stale(const LockSight& sight) {
-  const auto now = std::chrono::steady_clock::now();
-  if (sight.heartbeat != heartbeat_) {
-    heartbeat_ = sight.heartbeat;
-    heartbeat_since_ = now;
-  }
+bool LockAttempt::is_stale() const {
   switch (holder_.token.empty() ? Liveness::kUnknown : liveness(holder_.process)) {
     case Liveness::kEnded: return true;
     case Liveness::kRuns: return false;  // a stopped process may continue and write
     case Liveness::kUnknown: break;
   }
-  return now - heartbeat_since_ >= stale_after_;
+  return silence_ >= stale_after_ && looks_ >= kFreshLooks;
 }
 
 // Renames the file and verifies it: if another process has acquired the lock meanwhile, the file is restored.

@@ -5,7 +5,8 @@
 //
 // A lock is stale when its owner's process has certainly ended (process_identity.h), or when its state is unknown and
 // the heartbeat has stopped for kStaleSeconds. The observer measures that time with its own clock: clocks of different
-// machines are never compared.
+// machines are never compared. Time that the observer was suspended or blocked itself does not count, since the owner
+// may have been too, and after it the heartbeat must stand still for several looks more.
 //
 // Invariant: there is at most one owner. An owner that was suspended for kStaleSeconds may lose the lock; it learns so
 // within a second after it continues, and must end.
@@ -72,9 +73,11 @@ class LockFile {
 class LockAttempt {
  public:
   static constexpr std::chrono::seconds kStaleSeconds{15};
+  using Clock = std::function<std::chrono::steady_clock::time_point()>;
 
   /// The folder of `path` must exist. `note` is stored in the lock file for other processes.
-  explicit LockAttempt(std::string path, std::string note = "", std::chrono::milliseconds stale_after = kStaleSeconds);
+  explicit LockAttempt(std::string path, std::string note = "", std::chrono::milliseconds stale_after = kStaleSeconds,
+                       Clock clock = &std::chrono::steady_clock::now);
 
   /// The lock, or null while another process holds it. Call it at least once a second. Throws when the file cannot be
   /// created.
@@ -88,14 +91,18 @@ class LockAttempt {
 
  private:
   [[nodiscard]] std::unique_ptr<LockFile> create(LockFile::OnLost& on_lost) const;
-  [[nodiscard]] bool is_stale(const LockSight& sight);
+  [[nodiscard]] LockSight see();
+  [[nodiscard]] bool is_stale() const;
   [[nodiscard]] bool remove_stale(const LockSight& sight) const;
 
   std::string path_, note_;
   std::chrono::milliseconds stale_after_;
+  Clock clock_;
   LockOwner holder_;
-  std::string heartbeat_;  // content and time of modification when last looked at
-  std::chrono::steady_clock::time_point heartbeat_since_;
+  std::string heartbeat_;                          // content and time of modification when last looked at
+  std::chrono::steady_clock::time_point looked_;   // when the last look that counts ended
+  std::chrono::steady_clock::duration silence_{};  // of the heartbeat, as far as it was watched
+  int looks_ = 0;                                  // that count, since it changed or the observer was away
 };
 
 }  // namespace convoy

@@ -14,6 +14,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 namespace convoy {
 
@@ -67,9 +68,23 @@ pid_t spawn(char* const* arguments) {
   return child;
 }
 
+constexpr std::chrono::seconds kKillLimit{10};
+
+// The child when it has ended, 0 when it has not by then, -1 when it is not there.
+pid_t wait_until(pid_t child, std::chrono::steady_clock::time_point deadline, int& status) {
+  std::chrono::microseconds pause{200};
+  for (;;) {
+    const pid_t ended = ::waitpid(child, &status, WNOHANG);
+    if (ended == child || (ended < 0 && errno != EINTR)) return ended;
+    if (std::chrono::steady_clock::now() >= deadline) return 0;
+    std::this_thread::sleep_for(pause);
+    pause = std::min<std::chrono::microseconds>(pause * 2, std::chrono::milliseconds(10));
+  }
+}
+
 }  // namespace
 
-ChildEnd run_self(const std::vector<std::string>& arguments) {
+ChildEnd run_self(const std::vector<std::string>& arguments, std::chrono::milliseconds limit) {
   std::string program = "convoy";
   std::vector<std::string> words = arguments;
   std::vector<char*> pointers{program.data()};
@@ -78,8 +93,11 @@ ChildEnd run_self(const std::vector<std::string>& arguments) {
   const pid_t child = spawn(pointers.data());
   if (child < 0) return {ChildEnd::kNotStarted};
   int status = 0;
-  pid_t ended = 0;
-  while ((ended = ::waitpid(child, &status, 0)) < 0 && errno == EINTR) {
+  const pid_t ended = wait_until(child, std::chrono::steady_clock::now() + limit, status);
+  if (ended == 0) {
+    ::kill(child, SIGKILL);
+    static_cast<void>(wait_until(child, std::chrono::steady_clock::now() + kKillLimit, status));
+    return {ChildEnd::kNoAnswer};
   }
   if (ended != child) return {ChildEnd::kCrashed};  // another thread has reaped its status
   if (WIFEXITED(status)) return {ChildEnd::kExited, WEXITSTATUS(status)};

@@ -6,6 +6,7 @@
 // parent.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -22,14 +23,17 @@ struct ChildEnd {
     kExited,      ///< with `status`
     kCrashed,     ///< by signal `status`
     kTooLong,     ///< it exceeded its CPU time
+    kNoAnswer,    ///< it had not ended within the time allowed, and was killed
     kNotStarted,  ///< the system could not create a process
   };
   Kind kind = kExited;
   int status = 0;
 };
 
-/// Runs this program with these arguments and waits until it exits.
-[[nodiscard]] ChildEnd run_self(const std::vector<std::string>& arguments);
+/// Runs this program with these arguments and waits until it exits, at most for `limit`: its CPU time does not pass
+/// while it waits for a file server.
+[[nodiscard]] ChildEnd run_self(const std::vector<std::string>& arguments,
+                                std::chrono::milliseconds limit = std::chrono::minutes(5));
 
 /// First call in the child: applies the limits, disables core files, and ignores signals that are meant for the parent.
 void prepare_child(const ChildLimits& limits);

@@ -17,6 +17,7 @@
 
 #include "io/files/crc32c.h"
 #include "layers/base/error.h"
+#include "layers/base/system_error.h"
 
 namespace convoy {
 
@@ -35,18 +36,19 @@ std::string_view text_of(std::span<const std::byte> bytes) {
 class Reader {
  public:
   explicit Reader(const std::string& path) : path_(path), file_(std::fopen(path.c_str(), "rb")) {
-    if (!file_) fail("cannot read {}: {}", path_, std::strerror(errno));
+    if (!file_) fail_system(errno, "cannot read {}: {}", path_, std::strerror(errno));
   }
   [[nodiscard]] std::uint64_t size() const {
     struct stat status {};
-    if (::fstat(::fileno(file_.get()), &status) != 0) fail("cannot read {}: {}", path_, std::strerror(errno));
+    if (::fstat(::fileno(file_.get()), &status) != 0)
+      fail_system(errno, "cannot read {}: {}", path_, std::strerror(errno));
     return static_cast<std::uint64_t>(status.st_size);
   }
   // Up to `size` bytes; fewer at the end of the file.
   std::string_view read(std::size_t size) {
     buffer_.resize(size);
     const std::size_t count = std::fread(buffer_.data(), 1, size, file_.get());
-    if (std::ferror(file_.get()) != 0) fail("cannot read {}: {}", path_, std::strerror(errno));
+    if (std::ferror(file_.get()) != 0) fail_system(errno, "cannot read {}: {}", path_, std::strerror(errno));
     return {buffer_.data(), count};
   }
 

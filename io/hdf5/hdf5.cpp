@@ -15,6 +15,7 @@
 #include "io/hdf5/hdf5_check.h"
 #include "io/hdf5/outside_references.h"
 #include "io/hdf5/validation.h"
+#include "layers/base/system_error.h"
 
 namespace convoy::hdf5 {
 
@@ -55,7 +56,10 @@ void throw_hdf5_error(const char* call, const std::string& place) {
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, first_message, &text);
   H5Eclear2(H5E_DEFAULT);
   const std::string_view whole(call);
-  fail("{}: {} (HDF5 call {})", place, text.empty() ? "failed" : plain_text(text), whole.substr(0, whole.find('(')));
+  const std::string plain = text.empty() ? "failed" : plain_text(text);
+  const std::string_view name = whole.substr(0, whole.find('('));
+  if (plain != text && !text.empty()) fail_io("{}: {} (HDF5 call {})", place, plain, name);  // of the system
+  fail("{}: {} (HDF5 call {})", place, plain, name);
 }
 
 std::string library_version() {
@@ -101,7 +105,7 @@ File::File(const std::string& path, Trust origin) : path_(path) {
   const bool readable = descriptor >= 0 && ::read(descriptor, &byte, 1) >= 0;
   const int reason = errno;
   if (descriptor >= 0) ::close(descriptor);
-  if (!readable) fail("cannot read {}: {}", path, std::strerror(reason));
+  if (!readable) fail_system(reason, "cannot read {}: {}", path, std::strerror(reason));
 
   const auto guard = lock();
   if (origin == Trust::kUntrusted) validate(path);

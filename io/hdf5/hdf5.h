@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "io/hdf5/file_image_buffer.h"
-#include "layers/base/error.h"
 #include "layers/base/host_tensor.h"
+#include "layers/base/system_error.h"
 
 namespace convoy::hdf5 {
 
@@ -145,11 +145,13 @@ class FileImage {
   Handle handle_;
 };
 
-/// Runs `body`; turns an Error into a usage Error.
+/// Runs `body`; turns an Error into a usage Error, unless it is one of the system (layers/base/system_error.h).
 template <class Body>
 decltype(auto) input_errors(Body&& body) {
   try {
     return std::forward<Body>(body)();
+  } catch (const SystemError&) {
+    throw;
   } catch (const Error& error) {
     throw Error(error.what(), ExitCode::kUsage);
   }

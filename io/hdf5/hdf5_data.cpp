@@ -199,6 +199,8 @@ void File::verify(const DatasetInfo& what) const {
     for (std::int64_t first = 0; first < what.dims[0]; first += rows) {
       reader.read(first, std::min(rows, what.dims[0] - first), *what.dtype, buffer.data());
     }
+  } catch (const SystemError&) {
+    throw;
   } catch (const Error& error) {  // HDF5 1.14 says only that a filter failed
     if (!what.checksummed) throw;
     fail("{}; the data cannot be read, or its checksum (Fletcher32) does not hold", error.what());

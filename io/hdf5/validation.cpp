@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
@@ -22,6 +23,7 @@
 #include "io/files/run_self.h"
 #include "io/hdf5/hdf5.h"
 #include "io/hdf5/hdf5_check.h"
+#include "layers/base/system_error.h"
 
 namespace convoy::hdf5 {
 
@@ -197,6 +199,12 @@ void validate(const std::string& path) {
     const auto stamp = stamp_of(path);
     const ChildLimits limits = limits_for({path});
     const ChildEnd end = read_in_child({path}, limits);
+    if (end.kind == ChildEnd::kCrashed && end.status == SIGKILL) {
+      fail_io("{}: the process that checks it was killed (out of memory?)", path);
+    }
+    if (end.kind == ChildEnd::kNoAnswer) {
+      fail_io("{}: reading it in another process did not end (a file server that does not answer?)", path);
+    }
     error = error_of(path, end, limits);
     if (stamp && end.kind != ChildEnd::kNotStarted) verdicts()[path] = {*stamp, error};
   }

@@ -17,6 +17,7 @@
 #include "io/files/atomic_file.h"
 #include "io/log/metrics_reader.h"
 #include "layers/base/error.h"
+#include "layers/base/system_error.h"
 
 namespace convoy {
 
@@ -84,18 +85,18 @@ MetricsLog::~MetricsLog() {
 
 void MetricsLog::open() {
   descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (descriptor_ < 0) fail_usage("cannot open {} for writing: {}", path_, std::strerror(errno));
+  if (descriptor_ < 0) fail_system(errno, "cannot open {} for writing: {}", path_, std::strerror(errno));
 }
 
 void MetricsLog::cut_half_line() {
   struct stat status {};
-  if (::fstat(descriptor_, &status) != 0) fail("cannot look at {}: {}", path_, std::strerror(errno));
+  if (::fstat(descriptor_, &status) != 0) fail_io("cannot look at {}: {}", path_, std::strerror(errno));
   if (!S_ISREG(status.st_mode)) return;
   off_t end = status.st_size;
   char last = 0;
   while (end > 0 && ::pread(descriptor_, &last, 1, end - 1) == 1 && last != '\n') --end;
   if (end != status.st_size && ::ftruncate(descriptor_, end) != 0) {
-    fail("cannot cut the half-written last line of {}: {}", path_, std::strerror(errno));
+    fail_io("cannot cut the half-written last line of {}: {}", path_, std::strerror(errno));
   }
 }
 
@@ -124,7 +125,7 @@ std::int64_t MetricsLog::truncate_after(std::int64_t step) {
       ++dropped;
     }
   }
-  if (file.bad()) fail("cannot read {}", path_);
+  if (file.bad()) fail_io("cannot read {}", path_);
   if (dropped == 0) return 0;
   write_file_atomically(path_, bytes_of(kept));
   ::close(std::exchange(descriptor_, -1));

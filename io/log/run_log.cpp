@@ -13,14 +13,15 @@
 #include "layers/base/clock.h"
 #include "layers/base/error.h"
 #include "layers/base/message_text.h"
+#include "layers/base/system_error.h"
 
 namespace convoy {
 
 RunLog::RunLog(const std::string& path)
     : descriptor_(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) {
   if (descriptor_ < 0) {
-    fail_usage("run.dir: cannot write {}: {} (choose another folder with --set run.dir=...)", path,
-               std::strerror(errno));
+    fail_system(errno, "run.dir: cannot write {}: {} (choose another folder with --set run.dir=...)", path,
+                std::strerror(errno));
   }
 }
 

@@ -18,6 +18,7 @@
 #include "io/files/crc32c.h"
 #include "layers/base/error.h"
 #include "layers/base/host_name.h"
+#include "layers/base/system_error.h"
 
 namespace convoy {
 
@@ -62,7 +63,7 @@ TensorboardWriter::TensorboardWriter(const std::string& dir, std::int64_t resume
     : path_(fmt::format("{}/events.out.tfevents.{}.{}.{}", dir, static_cast<std::int64_t>(wall_time()),
                         host_name("localhost"), getpid())) {
   descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (descriptor_ < 0) fail_usage("cannot open {} for writing: {}", path_, std::strerror(errno));
+  if (descriptor_ < 0) fail_system(errno, "cannot open {} for writing: {}", path_, std::strerror(errno));
   try {
     write_event(0, bytes_field(3, "brain.Event:2"));  // Event.file_version
     if (resumed_step > 0) {

@@ -16,6 +16,7 @@
 #include "io/hdf5/checksum_trailer.h"
 #include "io/hdf5/hdf5_check.h"
 #include "io/hdf5/sample_checksums.h"
+#include "layers/base/system_error.h"
 
 namespace convoy {
 
@@ -94,10 +95,10 @@ std::uint32_t copy_range(int from, std::int64_t first, std::int64_t last, int to
     const auto wanted = static_cast<std::size_t>(std::min<std::int64_t>(last - first, 1 << 20));
     const ssize_t count = ::pread(from, buffer.data(), wanted, first);
     if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) fail("cannot write {}: its frame ends early", path);
+    if (count <= 0) fail_io("cannot write {}: its frame ends early", path);
     const std::span<const std::byte> piece(buffer.data(), static_cast<std::size_t>(count));
     if (const int reason = pwrite_all(to, piece, first); reason != 0) {
-      fail("cannot write {}: {}", path, std::strerror(reason));
+      fail_io("cannot write {}: {}", path, std::strerror(reason));
     }
     checksum = crc32c({reinterpret_cast<const char*>(piece.data()), piece.size()}, checksum);
     first += count;
@@ -158,7 +159,7 @@ FrameFile::FrameFile(const std::string& beside, const DataFileFrame& frame)
   CONVOY_HDF5(H5Pset_obj_track_times(creation.id(), false), beside);  // of the root group
   const std::string path = fmt::format("{}.{}.frame", beside, unguessable_digits());
   descriptor_ = create_new_file(path, 0600);
-  if (descriptor_ < 0) fail("cannot create {}: {}", path, std::strerror(errno));
+  if (descriptor_ < 0) fail_io("cannot create {}: {}", path, std::strerror(errno));
   Handle file(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.id(), access.id()));
   ::unlink(path.c_str());  // HDF5 has it open
   try {
@@ -183,7 +184,7 @@ void FrameFile::complete(int descriptor, const std::string& path) const {
                                            static_cast<std::uint64_t>(end));
   int reason = pwrite_all(descriptor, std::as_bytes(std::span(trailer)), end);
   if (reason == 0 && ::ftruncate(descriptor, end + static_cast<off_t>(trailer.size())) != 0) reason = errno;
-  if (reason != 0) fail("cannot write {}: {}", path, std::strerror(reason));
+  if (reason != 0) fail_io("cannot write {}: {}", path, std::strerror(reason));
 }
 
 }  // namespace convoy

@@ -14,6 +14,7 @@
 #include "io/files/own_file.h"
 #include "layers/base/error.h"
 #include "layers/base/file_text.h"
+#include "layers/base/system_error.h"
 
 namespace convoy {
 
@@ -51,11 +52,12 @@ PackJournal::PackJournal(std::string path, std::uint64_t fingerprint)
       fingerprint_(fingerprint),
       descriptor_(open_own_file(path_, O_RDWR | O_CREAT | O_APPEND, 0644)) {
   if (descriptor_ < 0) {
-    fail_usage("cannot create {}: {} (name an output in a folder that may be written)", path_, std::strerror(errno));
+    fail_system(errno, "cannot create {}: {} (name an output in a folder that may be written)", path_,
+                std::strerror(errno));
   }
   if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     ::close(descriptor_);
-    fail_usage("{} is in use: another process packs into the same file (wait for it, or end it)", path_);
+    fail_busy("{} is in use: another process packs into the same file (wait for it, or end it)", path_);
   }
   read();
 }
@@ -93,7 +95,7 @@ void PackJournal::read() {
 void PackJournal::restart() {
   blocks_.clear();
   placing_ = false;
-  if (::ftruncate(descriptor_, 0) != 0) fail("cannot write {}: {}", path_, std::strerror(errno));
+  if (::ftruncate(descriptor_, 0) != 0) fail_io("cannot write {}: {}", path_, std::strerror(errno));
   put(head_line(fingerprint_));
 }
 
@@ -105,7 +107,7 @@ void PackJournal::append(const std::vector<PackBlock>& blocks) {
 
 void PackJournal::note_placing() {
   put(placing_line());
-  if (::fdatasync(descriptor_) != 0) fail("cannot write {}: {}", path_, std::strerror(errno));
+  if (::fdatasync(descriptor_) != 0) fail_io("cannot write {}: {}", path_, std::strerror(errno));
   sync_folder_of(path_);  // shards that have got their names are of no use without the journal
   placing_ = true;
 }

@@ -19,6 +19,7 @@
 #include "io/files/crc32c.h"
 #include "io/hdf5/hdf5_source.h"
 #include "layers/base/random.h"
+#include "layers/base/system_error.h"
 
 namespace convoy {
 
@@ -38,7 +39,7 @@ PackKind kind_of_folder(const std::string& path) {
   for (fs::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
     if (at->is_directory(error)) return PackKind::kImageFolder;
   }
-  if (error) fail_usage("cannot list the folder {}: {} (see its permissions)", path, error.message());
+  if (error) fail_system(error.value(), "cannot list the folder {}: {} (see its permissions)", path, error.message());
   fail_usage(
       "{}: nothing in it that is known (a folder of JPEGs for each class, MNIST's IDX files, or CIFAR-10's batches)",
       path);

@@ -16,6 +16,8 @@
 #include "io/files/atomic_file.h"
 #include "io/files/crc32c.h"
 #include "io/files/own_file.h"
+#include "io/hdf5/hdf5.h"
+#include "layers/base/system_error.h"
 
 namespace convoy {
 
@@ -69,8 +71,8 @@ void Packer::check_room() const {
   const auto folder = std::filesystem::absolute(task_.output.journal()).parent_path();
   const std::filesystem::space_info space = std::filesystem::space(folder, error);
   if (error || bytes <= static_cast<std::int64_t>(space.available)) return;
-  fail_usage("{}: {} bytes are needed and {} are free there (make room or name another place)", task_.output.name(),
-             bytes, space.available);
+  fail_system(ENOSPC, "{}: {} bytes are needed and {} are free there (make room or name another place)",
+              task_.output.name(), bytes, space.available);
 }
 
 // A frame of one sample has its samples at the same place as the whole one.
@@ -81,11 +83,7 @@ void Packer::find_start() {
     group.checksums = {0};
     group.offsets = {0, 1};
   }
-  try {
-    start_ = FrameFile(task_.output.part(0), probe).start();
-  } catch (const Error& error) {
-    throw Error(error.what(), ExitCode::kUsage);
-  }
+  start_ = hdf5::input_errors([&] { return FrameFile(task_.output.part(0), probe).start(); });
 }
 
 // Whether the finished file is of this packing.
@@ -100,7 +98,8 @@ void Packer::open_part(int file, std::int64_t bytes) {
   const std::string part = task_.output.part(file);
   descriptor_ = open_own_file(part, O_RDWR | O_CREAT, 0644);
   if (descriptor_ < 0) {
-    fail_usage("cannot create {}: {} (name an output in a folder that may be written)", part, std::strerror(errno));
+    fail_system(errno, "cannot create {}: {} (name an output in a folder that may be written)", part,
+                std::strerror(errno));
   }
   file_ = file;
   end_ = bytes;
@@ -172,7 +171,7 @@ PackBlock Packer::make_block(std::int64_t number, ImagePacker& packer, std::vect
 void Packer::flush() {
   if (unnoted_.empty()) return;
   if (::fdatasync(descriptor_) != 0) {
-    fail("cannot write {}: {} (make room or name another place)", task_.output.part(file_), std::strerror(errno));
+    fail_io("cannot write {}: {} (make room or name another place)", task_.output.part(file_), std::strerror(errno));
   }
   journal_.append(unnoted_);
   unnoted_.clear();
@@ -203,8 +202,8 @@ void Packer::commit(std::int64_t number, PackBlock block, const std::vector<std:
     open_part(file, 0);
   }
   if (const int reason = pwrite_all(descriptor_, bytes, start_ + end_); reason != 0) {
-    fail("cannot write {}: {} (free space or choose another place; the same command then resumes)",
-         task_.output.part(file_), std::strerror(reason));
+    fail_io("cannot write {}: {} (free space or choose another place; the same command then resumes)",
+            task_.output.part(file_), std::strerror(reason));
   }
   end_ += static_cast<std::int64_t>(bytes.size());
   broken_ += static_cast<std::int64_t>(block.broken.size());

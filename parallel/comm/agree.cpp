@@ -5,69 +5,90 @@
 #include <optional>
 #include <span>
 
-#include "layers/base/error.h"
 #include "layers/base/host_name.h"
+#include "layers/base/system_error.h"
 
 namespace convoy {
 
 namespace {
 
+// An Error that travels.
+struct Outcome {
+  ExitCode code;
+  std::string host;  // SystemError::host(), or empty
+  std::string message;
+};
+
 // The Error that `body` ends with, if any: the only place where foreign exceptions become one.
 template <class Body>
-std::optional<Error> outcome(const Body& body, const std::string& what) {
+std::optional<Outcome> outcome(const Body& body, const std::string& what) {
   try {
     body();
     return std::nullopt;
   } catch (const Error& error) {
-    return error;
+    return Outcome{error.code(), host_at_fault(error), error.what()};
   } catch (const std::bad_alloc&) {
-    return Error(fmt::format("{}: out of memory", what));
+    return Outcome{ExitCode::kFailure, "", fmt::format("{}: out of memory", what)};
   } catch (const std::exception& error) {
-    return Error(fmt::format("{}: {}", what, error.what()));
+    return Outcome{ExitCode::kFailure, "", fmt::format("{}: {}", what, error.what())};
   } catch (...) {
-    return Error(fmt::format("{}: an exception of unknown type", what));
+    return Outcome{ExitCode::kFailure, "", fmt::format("{}: an exception of unknown type", what)};
   }
 }
 
-// An exit code and a message as one text, to travel: the code is one character.
-std::string packed(ExitCode code, const std::string& message) {
-  return std::string(1, static_cast<char>(code)) + message;
+// As one text: the code is one character, the host ends with a null.
+std::string packed(const Outcome& outcome) {
+  return std::string(1, static_cast<char>(outcome.code)) + outcome.host + '\0' + outcome.message;
 }
 
-[[noreturn]] void throw_packed(const std::string& text) {
-  Error error(text.substr(1), static_cast<ExitCode>(text.front()));
+Outcome unpacked(const std::string& text) {
+  const std::size_t null = text.find('\0', 1);
+  return {static_cast<ExitCode>(text.front()), text.substr(1, null - 1), text.substr(null + 1)};
+}
+
+template <class Kind>
+[[noreturn]] void throw_collective(Kind error) {
   error.set_collective();
   throw error;
+}
+
+[[noreturn]] void throw_outcome(const Outcome& outcome) {
+  if (outcome.host.empty()) throw_collective(Error(outcome.message, outcome.code));
+  throw_collective(SystemError(outcome.message, outcome.code, outcome.host));
 }
 
 }  // namespace
 
 void agree(Communicator& communicator, const std::function<void()>& body, const std::string& what) {
-  const std::optional<Error> failure = outcome(body, what);
+  std::optional<Outcome> failure = outcome(body, what);
   const int rank = communicator.rank();
   double first = failure ? rank : communicator.size();
   communicator.all_reduce(std::span<double>(&first, 1), ReduceOp::kMin, what);
   const int culprit = static_cast<int>(first);
   if (culprit == communicator.size()) return;
 
+  // What the system of one host refuses and that of another grants is no wrong input.
+  double failed = failure ? 1 : 0;
+  communicator.all_reduce(std::span<double>(&failed, 1), ReduceOp::kSum, what);
   std::string text;
   if (rank == culprit) {
-    const bool stopped = failure->code() == ExitCode::kStopped;  // told to: whichever rank heard of it first
-    const std::string origin = rank == 0 || stopped ? "" : fmt::format("on rank {} ({}): ", rank, host_name());
-    text = packed(failure->code(), origin + failure->what());
+    const bool stopped = failure->code == ExitCode::kStopped;  // told to: whichever rank heard of it first
+    if (rank != 0 && !stopped) failure->message = fmt::format("on rank {} ({}): {}", rank, host_name(), failure->message);
+    if (!failure->host.empty() && failed < communicator.size()) failure->code = ExitCode::kFailure;
+    text = packed(*failure);
   }
-  throw_packed(communicator.broadcast(text, culprit, what));
+  throw_outcome(unpacked(communicator.broadcast(text, culprit, what)));
 }
 
 std::string on_root(Communicator& communicator, const std::function<std::string()>& body, const std::string& what) {
   std::string text;
   if (communicator.rank() == 0) {
-    const std::optional<Error> failure = outcome([&] { text = packed(ExitCode::kDone, body()); }, what);
-    if (failure) text = packed(failure->code(), failure->what());
+    const auto failure = outcome([&] { text = packed({ExitCode::kDone, "", body()}); }, what);
+    if (failure) text = packed(*failure);
   }
-  text = communicator.broadcast(text, 0, what);
-  if (static_cast<ExitCode>(text.front()) != ExitCode::kDone) throw_packed(text);
-  return text.substr(1);
+  const Outcome result = unpacked(communicator.broadcast(text, 0, what));
+  if (result.code != ExitCode::kDone) throw_outcome(result);
+  return result.message;
 }
 
 }  // namespace convoy

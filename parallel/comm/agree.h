@@ -14,7 +14,7 @@ namespace convoy {
 
 /// Every rank runs `body`, which must not communicate. If it throws on any rank, every rank throws the Error of the
 /// lowest of them, marked collective; unless that is rank 0, or a stop (exit code 75), the message names its rank and
-/// host. `what` names the
+/// host. An Error of the system (layers/base/system_error.h) that not all ranks have gets exit code 1. `what` names the
 /// work. Collective.
 void agree(Communicator& communicator, const std::function<void()>& body, const std::string& what);
 

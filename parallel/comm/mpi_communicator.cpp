@@ -8,6 +8,7 @@
 #include "layers/base/error.h"
 #include "layers/base/option_error.h"
 #include "parallel/base/mpi_check.h"
+#include "parallel/watchdog/call_deadline.h"
 
 namespace convoy {
 
@@ -75,7 +76,9 @@ MpiCommunicator::~MpiCommunicator() {
   int ended = 0;
   MPI_Finalized(&ended);
   // Freeing is collective, and abandoned operations still need it: on the way to an abort it stays.
-  if (ended == 0 && !identity_->abandoned && std::uncaught_exceptions() == 0) MPI_Comm_free(&comm_);
+  if (ended != 0 || identity_->abandoned || std::uncaught_exceptions() > 0) return;
+  const CallDeadline deadline("the freeing of communicator '" + identity_->watched.name() + "'", identity_->timeout);
+  MPI_Comm_free(&comm_);
 }
 
 MpiCommunicator::Operation MpiCommunicator::start_collective(const char* kind, const std::string& what) {
@@ -110,7 +113,9 @@ void MpiCommunicator::in_pieces(const Tensor& buffer, const Start& start) const 
 Tensor MpiCommunicator::reduction_memory(std::int64_t elements) {
   if (size() == 1 || elements == 0) return {};
   if (shared_sum_) fail("communicator '{}' has lent its memory already", identity_->watched.name());
-  barrier("before sharing memory");  // making it blocks inside MPI, without a deadline
+  barrier("before sharing memory");  // making it blocks inside MPI, where a late rank can be named by nobody
+  const CallDeadline deadline("the sharing of memory on communicator '" + identity_->watched.name() + "'",
+                              identity_->timeout);
   shared_sum_ = SharedSum::create(comm_, elements);
   return shared_sum_ ? shared_sum_->memory() : Tensor();
 }

@@ -10,14 +10,16 @@
 #include "parallel/base/mpi_check.h"
 #include "parallel/comm/mpi_communicator.h"
 #include "parallel/comm/mpi_operation.h"
+#include "parallel/watchdog/call_deadline.h"
 
 namespace convoy {
 
 namespace {
 
-constexpr double kMinSeconds = 20;  // ranks are further apart at the start than in training
+constexpr double kMinSeconds = 20;    // ranks are further apart at the start than in training
+constexpr double kFreeSeconds = 600;  // the default of parallel.timeout
 
-// Making communicators blocks inside MPI, without a deadline: so all members meet before, with one.
+// Making communicators blocks inside MPI, where a late rank can be named by nobody: so all members meet before.
 void meet(MPI_Comm comm, double timeout, const std::string& name) {
   auto identity = std::make_shared<CommunicatorIdentity>(comm, "start-up", std::max(timeout, kMinSeconds));
   if (identity->size == 1) return;
@@ -35,7 +37,10 @@ struct RankGroup::Handle {
     MPI_Finalized(&ended);
     // Freeing is collective: on the way to an abort it stays.
     const bool orderly = ended == 0 && std::uncaught_exceptions() == 0 && abandoned_operations() == 0;
-    if (mpi != MPI_COMM_WORLD && mpi != MPI_COMM_NULL && orderly) MPI_Comm_free(&mpi);
+    if (mpi != MPI_COMM_WORLD && mpi != MPI_COMM_NULL && orderly) {
+      const CallDeadline deadline("the freeing of a group of ranks", kFreeSeconds);
+      MPI_Comm_free(&mpi);
+    }
   }
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
@@ -44,6 +49,7 @@ struct RankGroup::Handle {
 
 std::unique_ptr<Communicator> RankGroup::communicator(double timeout, const std::string& name) const {
   meet(handle_->mpi, timeout, name);
+  const CallDeadline deadline("the making of communicator '" + name + "'", std::max(timeout, kMinSeconds));
   MPI_Comm copy = MPI_COMM_NULL;
   CONVOY_MPI_CHECK(MPI_Comm_dup(handle_->mpi, &copy));
   return std::make_unique<MpiCommunicator>(copy, name, timeout);
@@ -51,6 +57,7 @@ std::unique_ptr<Communicator> RankGroup::communicator(double timeout, const std:
 
 std::unique_ptr<Communicator> RankGroup::split(int color, int key, double timeout, const std::string& name) const {
   meet(handle_->mpi, timeout, name);
+  const CallDeadline deadline("the making of communicator '" + name + "'", std::max(timeout, kMinSeconds));
   MPI_Comm part = MPI_COMM_NULL;
   CONVOY_MPI_CHECK(MPI_Comm_split(handle_->mpi, color < 0 ? MPI_UNDEFINED : color, key, &part));
   if (part == MPI_COMM_NULL) return nullptr;
@@ -59,6 +66,7 @@ std::unique_ptr<Communicator> RankGroup::split(int color, int key, double timeou
 
 RankGroup RankGroup::first(int ranks) const {
   meet(handle_->mpi, kMinSeconds, fmt::format("first {} ranks", ranks));
+  const CallDeadline deadline("the making of a group of ranks", kMinSeconds);
   MPI_Comm part = MPI_COMM_NULL;
   CONVOY_MPI_CHECK(MPI_Comm_split(handle_->mpi, rank_ < ranks ? 0 : MPI_UNDEFINED, rank_, &part));
   if (part == MPI_COMM_NULL) return {nullptr, -1, 0};

@@ -4,11 +4,10 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <cstdint>
-#include <random>
 #include <string>
 
 #include "parallel/base/mpi_check.h"
@@ -32,7 +31,12 @@ bool on_one_node(MPI_Comm comm, int ranks) {
   return all_true(comm, of_node == ranks);
 }
 
-std::string name_of(std::uint64_t token) { return fmt::format("/convoy.{:016x}", token); }
+// Where other processes of the node find the open file of a segment, and which file it must be.
+struct Place {
+  std::int64_t pid = 0;
+  std::int64_t descriptor = -1;  // -1: there is none
+  std::uint64_t device = 0, inode = 0;
+};
 
 std::byte* map(int descriptor, std::size_t bytes) {
   void* start = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
@@ -43,25 +47,37 @@ std::byte* map(int descriptor, std::size_t bytes) {
   return static_cast<std::byte*>(start);
 }
 
-// Memory under an unused name, all of it reserved; null when there is none.
-std::byte* make_segment(std::size_t bytes, std::uint64_t& token) {
-  std::random_device random;
-  token = std::uint64_t{random()} << 32 | random();
-  const int descriptor = shm_open(name_of(token).c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (descriptor < 0) {
-    token = 0;
-    return nullptr;
+// The open file of a segment, until all ranks have mapped it.
+class SegmentFile {
+ public:
+  // A file without a name, all of its memory reserved; place().descriptor is -1 when there is none.
+  explicit SegmentFile(std::size_t bytes) : descriptor_(memfd_create("convoy", MFD_CLOEXEC)) {
+    struct stat status {};
+    const bool works = descriptor_ >= 0 && posix_fallocate(descriptor_, 0, static_cast<off_t>(bytes)) == 0 &&
+                       fstat(descriptor_, &status) == 0;
+    if (works) place_ = {getpid(), descriptor_, status.st_dev, status.st_ino};
   }
-  const bool reserved = posix_fallocate(descriptor, 0, static_cast<off_t>(bytes)) == 0;
-  std::byte* start = reserved ? map(descriptor, bytes) : nullptr;
-  close(descriptor);
-  return start;
-}
+  ~SegmentFile() {
+    if (descriptor_ >= 0) close(descriptor_);
+  }
+  SegmentFile(const SegmentFile&) = delete;
+  SegmentFile& operator=(const SegmentFile&) = delete;
+  [[nodiscard]] const Place& place() const { return place_; }
 
-std::byte* open_segment(std::size_t bytes, std::uint64_t token) {
-  const int descriptor = shm_open(name_of(token).c_str(), O_RDWR | O_CLOEXEC, 0);
+ private:
+  int descriptor_;
+  Place place_;
+};
+
+// Null when it cannot be mapped: processes in different containers do not find each other's files.
+std::byte* map_segment(const Place& place, std::size_t bytes) {
+  if (place.descriptor < 0) return nullptr;
+  const std::string path = fmt::format("/proc/{}/fd/{}", place.pid, place.descriptor);
+  const int descriptor = open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (descriptor < 0) return nullptr;
-  std::byte* start = map(descriptor, bytes);
+  struct stat status {};
+  const bool same = fstat(descriptor, &status) == 0 && status.st_dev == place.device && status.st_ino == place.inode;
+  std::byte* start = same ? map(descriptor, bytes) : nullptr;
   close(descriptor);
   return start;
 }
@@ -75,18 +91,16 @@ std::unique_ptr<SharedSegments> SharedSegments::create(MPI_Comm comm, std::size_
   if (ranks < 2 || !on_one_node(comm, ranks)) return nullptr;
   std::unique_ptr<SharedSegments> segments(new SharedSegments());
   segments->bytes_ = bytes;
-  std::vector<std::uint64_t> tokens(static_cast<std::size_t>(ranks));
-  std::uint64_t token = 0;
-  std::byte* own = make_segment(bytes, token);
-  CONVOY_MPI_CHECK(MPI_Allgather(&token, sizeof token, MPI_BYTE, tokens.data(), sizeof token, MPI_BYTE, comm));
-  bool mapped = own != nullptr;
-  for (int i = 0; i < ranks; ++i) {
-    std::byte* start = i == rank ? own : open_segment(bytes, tokens[static_cast<std::size_t>(i)]);
+  const SegmentFile own(bytes);
+  std::vector<Place> places(static_cast<std::size_t>(ranks));
+  CONVOY_MPI_CHECK(MPI_Allgather(&own.place(), sizeof(Place), MPI_BYTE, places.data(), sizeof(Place), MPI_BYTE, comm));
+  bool mapped = true;
+  for (const Place& place : places) {
+    std::byte* start = map_segment(place, bytes);
     mapped = mapped && start != nullptr;
     segments->starts_.push_back(start);
   }
   const bool works = all_true(comm, mapped);
-  if (token != 0) shm_unlink(name_of(token).c_str());
   return works ? std::move(segments) : nullptr;
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One shared memory segment per rank of a communicator whose ranks are on one node; every rank maps all segments.
-// Private to parallel/. Relies on POSIX shared memory. Invariant: the names are unlinked as soon as all ranks have
-// mapped the segments, so that nothing is left behind however the processes end.
+// Private to parallel/. Relies on Linux's memfd and /proc/PID/fd. Invariant: a segment never has a name in a file
+// system, so that nothing is left behind, at whatever instruction the processes are killed.
 #pragma once
 
 #include <mpi.h>
@@ -15,8 +15,8 @@ namespace convoy {
 
 class SharedSegments {
  public:
-  /// `bytes` per member, zeros, on its own NUMA node. Null on all members when they are on several nodes, or when
-  /// /dev/shm is too small. Collective; all members must call it within seconds.
+  /// `bytes` per member, zeros, on its own NUMA node. Null on all members when they are on several nodes, in
+  /// containers that do not see each other's processes, or short of memory. Collective, and blocks inside MPI.
   [[nodiscard]] static std::unique_ptr<SharedSegments> create(MPI_Comm comm, std::size_t bytes);
   ~SharedSegments();
   SharedSegments(const SharedSegments&) = delete;

@@ -2,35 +2,19 @@
 #include "parallel/watchdog/launcher_watchdog.h"
 
 #include <fmt/format.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <string>
 
+#include "parallel/watchdog/without_signals.h"
+
 namespace convoy {
 
 namespace {
 
 constexpr std::chrono::milliseconds kInterval{250};
-
-// The new thread inherits the mask: signals are for the threads that expect them.
-class WithoutSignals {
- public:
-  WithoutSignals() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~WithoutSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  WithoutSignals(const WithoutSignals&) = delete;
-  WithoutSignals& operator=(const WithoutSignals&) = delete;
-
- private:
-  sigset_t before_{};
-};
 
 }  // namespace
 

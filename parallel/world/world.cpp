@@ -4,12 +4,15 @@
 #include <mpi.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdlib>
 #include <exception>
+#include <optional>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "layers/base/error.h"
@@ -17,6 +20,7 @@
 #include "parallel/base/mpi_leaks.h"
 #include "parallel/base/pipe_reader.h"
 #include "parallel/comm/mpi_operation.h"
+#include "parallel/watchdog/call_deadline.h"
 #include "parallel/watchdog/launcher_watchdog.h"
 #include "parallel/watchdog/watchdog.h"
 
@@ -27,6 +31,17 @@ namespace {
 /// Slurm answers a fence without data before all have come, unless told otherwise, so MPI_Init ends at once on the
 /// first node that asks; Open MPI 4 crashes on a message that reaches a rank still inside of it.
 constexpr std::chrono::milliseconds kOthersLeaveInit{200};
+
+constexpr double kStartSeconds = 300;
+constexpr double kMinEndSeconds = 20;
+
+double start_timeout(const Environment& environment) {
+  const std::string text = environment("CONVOY_START_TIMEOUT").value_or("");
+  char* end = nullptr;
+  const double seconds = std::strtod(text.c_str(), &end);
+  if (text.empty() || *end != '\0' || !(seconds > 0)) return kStartSeconds;
+  return std::min(seconds, 1e6);
+}
 
 }  // namespace
 
@@ -40,6 +55,9 @@ World::World(const Environment& environment) : exceptions_at_start_(std::uncaugh
   int started = 0;
   MPI_Initialized(&started);
   if (started != 0) fail("MPI was started twice in one process: a program has one World, for its whole life");
+  set_late_call_rank(facts.rank);
+  const double patience = start_timeout(environment);
+  std::optional<CallDeadline> deadline(std::in_place, "the start of MPI (MPI_Init)", patience);
   int level = MPI_THREAD_SINGLE;
   [[maybe_unused]] const MpiOwnMemory not_ours;
   // Open MPI 5 returns errors of MPI_Init only when its environment asks for that; else it aborts with exit code 14.
@@ -53,7 +71,10 @@ World::World(const Environment& environment) : exceptions_at_start_(std::uncaugh
   // From here on a failure must end MPI again: a constructor that throws has no destructor to do it. All
   // ranks fail alike here, so that MPI_Finalize does not wait for missing ranks.
   try {
+    deadline.reset();
+    deadline.emplace("the first meeting of the ranks (communicators and shared memory of a node)", patience);
     CONVOY_MPI_CHECK(MPI_Comm_rank(MPI_COMM_WORLD, &rank_));
+    set_late_call_rank(rank_);
     CONVOY_MPI_CHECK(MPI_Comm_size(MPI_COMM_WORLD, &size_));
     check_launch_after_init(facts, size_, mpi);
     if (level < MPI_THREAD_SERIALIZED) {
@@ -99,6 +120,7 @@ void World::find_node() {
 World::~World() {
   const bool in_order = std::uncaught_exceptions() <= exceptions_at_start_ && abandoned_operations() == 0;
   [[maybe_unused]] const MpiOwnMemory not_ours;
+  const CallDeadline deadline("the end of MPI (MPI_Finalize)", std::max(end_timeout_, kMinEndSeconds));
   launcher_watchdog_.reset();  // MPI may lose its launcher in order from here on
   try {
     if (in_order) watchdog_->end();
@@ -107,6 +129,8 @@ World::~World() {
   watchdog_.reset();
   if (in_order || size_ == 1) MPI_Finalize();
 }
+
+void World::set_timeout(double seconds) { end_timeout_ = seconds; }
 
 void World::abort(int code) const noexcept {
   wait_for_pipe_reader(STDERR_FILENO, std::chrono::milliseconds(500));

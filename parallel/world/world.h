@@ -22,10 +22,11 @@ class Watchdog;
 
 class World {
  public:
-  /// Checks the launch, then starts MPI. Throws a collective usage Error for a launch that cannot work.
+  /// Checks the launch, then starts MPI. Throws a collective usage Error for a launch that cannot work. The process
+  /// ends with exit code 1 when the other ranks do not come within 300 s, or what CONVOY_START_TIMEOUT says.
   explicit World(const Environment& environment = process_environment());
   /// Calls MPI_Finalize, except during stack unwinding or after abandoned operations: the process then ends without it
-  /// and does not wait for other ranks, and the launcher ends the job.
+  /// and does not wait for other ranks, and the launcher ends the job. So does the process when its time is over.
   ~World();
   World(const World&) = delete;
   World& operator=(const World&) = delete;
@@ -48,6 +49,8 @@ class World {
   /// How busy they were at the start of this object, to be compared with later (layers/cpu/cpu_load.h).
   [[nodiscard]] const CpuReading& load_at_start() const { return load_at_start_; }
 
+  /// How long ranks may wait for each other at the end, in seconds: 600 until it is set. Not below 20.
+  void set_timeout(double seconds);
   /// The group of all ranks.
   [[nodiscard]] RankGroup ranks() const { return world_group(); }
 
@@ -69,6 +72,7 @@ class World {
   int local_size_ = 1;
   int node_count_ = 1;
   int exceptions_at_start_ = 0;
+  double end_timeout_ = 600;
   std::string host_;
   CpuLimits limits_;
   CpuReading load_at_start_;

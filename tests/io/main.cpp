@@ -13,10 +13,11 @@
 
 namespace {
 
-// What children of test_run_self.cpp do: child exit CODE, signal NUMBER, spin "", map MIB.
+// What children of test_run_self.cpp do: child exit CODE, signal NUMBER, spin "", sleep "", map MIB.
 int child(const std::string& what, const std::string& argument) {
   convoy::prepare_child({.cpu_seconds = 1, .memory = std::size_t{256} << 20});
   if (what == "signal") ::raise(std::stoi(argument));
+  if (what == "sleep") ::pause();
   volatile bool turning = what == "spin";
   while (turning) {
   }

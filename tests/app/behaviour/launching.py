@@ -87,6 +87,17 @@ class Launch:
     def ranks(self):
         return [pid for pid, _, words in processes() if words[:3] == [CONVOY, "train", self.config]]
 
+    def mpi_files(self):
+        """Patterns of what Open MPI leaves of the ranks that run now: names in /dev/shm, and mpirun's folder."""
+        patterns = []
+        for pid in self.ranks():
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
+                values = dict(entry.partition(b"=")[::2] for entry in file.read().split(b"\0"))
+                if values.get(b"PMIX_NAMESPACE", b"").isdigit():
+                    patterns += [f"/dev/shm/*.{int(values[b'PMIX_NAMESPACE']):x}.*",
+                                 values[b"PMIX_SERVER_TMPDIR"].decode()]
+        return sorted(set(patterns))
+
     def mpirun(self):
         """Of the generation, not of a look at a host."""
         found = [pid for pid, _, words in processes()

@@ -3,6 +3,7 @@
 what an undisturbed run computes.
 """
 import functools
+import glob
 import os
 import signal
 import time
@@ -11,6 +12,7 @@ import pytest
 
 from behaviour import SMALL_NET, USAGE, Folder, config, error_lines, h5py, same_checkpoint, same_series
 from launching import Launch, kill, wait_for
+from programs import mpi_kind
 
 RANKS = ("--nproc-per-node", "2")
 STEPS = 6000  # several seconds, more than ranks need to end after their launcher
@@ -42,8 +44,11 @@ def test_restarts_after_a_killed_rank_and_a_killed_mpirun():
         launch.reached(300)
         kill(launch.ranks()[-1])
         launch.generation(2)
+        left = launch.mpi_files()
+        assert all(glob.glob(pattern) for pattern in left) and (left or mpi_kind() != "orte")
         kill(launch.mpirun())
         launch.generation(3)
+        assert not [path for pattern in left for path in glob.glob(pattern)], "left by the killed mpirun"
         launch.ends_with(0)
         launch.nothing_left()
         state = launch.state()
@@ -278,17 +283,17 @@ def still_trains(launch):
     launch.reached(at + 50)
 
 
-def test_second_launch_is_a_usage_error(first):
+def test_second_launch_is_refused(first):
     with Launch(first.folder, *RANKS, name="second", alone=False) as second:
-        second.ends_with(USAGE, 20)
+        second.ends_with(1, 20)
         one_line(second, "leads this run already", str(first.process.pid))
     still_trains(first)
 
 
-def test_training_beside_a_launch_is_a_usage_error(first):
+def test_training_beside_a_launch_is_refused(first):
     """A plain training on the same folder."""
     folder = first.folder
-    assert folder.run(1, timeout=50) == USAGE, folder.stderr
+    assert folder.run(1, timeout=50) == 1, folder.stderr
     assert "convoy: warning: another training has locked runs/run: " in folder.stderr, "it says at once that it waits"
     assert "another training writes to runs/run" in folder.stderr and folder.stderr.count("convoy: error:") == 1
     still_trains(first)

@@ -108,6 +108,23 @@ def test_crashed_host_is_left_out():
         launch.nothing_left()
 
 
+def test_host_whose_disk_fails_is_left_out():
+    """Data cannot be staged on one of two hosts: that is no wrong config, and the other one trains."""
+    folder, hosts = start("disk", data={"stage_dir": "/tmp/disk/stage"})
+    os.makedirs(folder.file("hosts", "nodea", "disk"))  # its /tmp; nodeb has no such disk
+    hosts.list("nodea slots=2\nnodeb slots=2\n")
+    with Launch(folder, "--nodes", "1:2", "--hosts", "hosts.txt", environment=hosts.environment()) as launch:
+        launch.generation(1)
+        assert ranks_by_generation(folder) == [2]
+        state = launch.state()
+        assert "cannot create the folder /tmp/disk/stage" in state["generations"][0]["exit"]
+        assert state["restarts"] == 1 and not state["generations"][0]["program_error"]
+        assert state["generations"][1]["hosts"] == "nodea:2"
+        assert "host nodeb: its system failed; left out for 10 s" in launch.stderr(), launch.stderr()
+        kill(launch.process.pid, signal.SIGTERM)
+        launch.ends_with(75)
+
+
 def test_silent_host_holds_nobody_up():
     """A host that hangs while ranks are being started holds nobody up once it is taken off the list."""
     folder, hosts = start("silent")

@@ -17,7 +17,7 @@
 #include "app/launch/rank_counts.h"
 #include "app/launch/run_status.h"
 #include "app/launch/slurm_hosts.h"
-#include "layers/base/error.h"
+#include "layers/base/system_error.h"
 #include "tests/io/temporary_folder.h"
 
 using namespace convoy;
@@ -115,6 +115,9 @@ TEST_CASE("how generations end") {
   CHECK(kind(128 + SIGABRT) == EndKind::kProgramError);
   CHECK(kind(128 + SIGKILL, SIGKILL, "half a message") == EndKind::kKilled);
   CHECK(kind(128 + SIGUSR2) == EndKind::kKilled);
+  CHECK(classify({{1, 0}, "no space", false, 0, 0, "node7"}) == EndKind::kSystemError);
+  CHECK(classify({{1, 0}, "another training", false, 0, 0, kNoHost}) == EndKind::kSystemError);
+  CHECK(classify({{2, 0}, "no such file", false, 0, 0, "node7"}) == EndKind::kUsage);
   CHECK(kind(128 + SIGUSR2, 0, "", SIGUSR2) == EndKind::kStopped);
   CHECK(describe_end({{137, 0}, "", false, 0}, "mpirun") == "a rank was killed by SIGKILL");
   CHECK(describe_end({{137, 9}, "", false, 0}, "srun") == "srun was killed by SIGKILL");

@@ -34,6 +34,7 @@ class CountingDataset : public Dataset {
     ++reads;
     if (index == bad_sample) fail("sample {} is bad", index);
     if (delay.count() > 0) std::this_thread::sleep_for(delay);
+    while (hangs) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     static_cast<float*>(input)[0] = static_cast<float>(index);
     static_cast<float*>(input)[1] = -static_cast<float>(index);
     if (label != nullptr) *label = index % 7;
@@ -42,6 +43,7 @@ class CountingDataset : public Dataset {
 
   std::int64_t bad_sample = -1;
   std::chrono::milliseconds delay{0};
+  mutable std::atomic<bool> hangs{false};
   mutable std::atomic<int> reads{0};
 
  private:
@@ -284,4 +286,20 @@ TEST_CASE("bad options are errors of input") {
   CHECK(contains(error([](auto& o) { o.threads = 0; }), "threads"));
   CHECK(contains(error([](auto& o) { o.replica = 1; }), "replica 1 of 1"));
   CHECK_THROWS_AS(Loader(data, Sampler(9, 0, true), LoaderOptions{}), Error);
+}
+
+TEST_CASE("data that does not come in time is told, and the loader goes on when the listener lets it") {
+  CountingDataset data(8);
+  LoaderOptions options;
+  options.global_batch = 4;
+  options.timeout = 0.3;
+  std::string told;
+  options.on_late = [&](const std::string& text) {
+    told = text;
+    data.hangs = false;
+  };
+  data.hangs = true;
+  Loader loader(data, Sampler(8, 0, false), options);
+  CHECK(samples_of(loader.next()).size() == 4);
+  CHECK(contains(told, "reading data did not end within 0.3 s"));
 }

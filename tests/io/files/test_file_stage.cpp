@@ -46,15 +46,15 @@ std::vector<std::string> parts_in(const std::string& folder) {
   return found;
 }
 
-std::string usage_error(const std::function<void()>& body) {
+std::string stage_error_of(const std::function<void()>& body, ExitCode expected = ExitCode::kUsage) {
   ExitCode code{};
   std::string text = error_of(body, &code);
-  CHECK(code == ExitCode::kUsage);
+  CHECK(code == expected);
   return text;
 }
 
 std::string stage_error(const std::string& stage_dir, const std::string& file) {
-  return usage_error([&] { FileStage(stage_dir, {file}).advance(kLong); });
+  return stage_error_of([&] { FileStage(stage_dir, {file}).advance(kLong); });
 }
 
 }  // namespace
@@ -207,7 +207,9 @@ TEST_CASE("a source that changes while it is copied is an error") {
       if (change == std::string("longer")) std::ofstream(file, std::ios::app) << "more";
       if (change == std::string("shorter")) fs::resize_file(file, 9 << 20);
       if (change == std::string("touched")) fs::last_write_time(file, fs::file_time_type::clock::now() + kLong);
-      CHECK(contains(usage_error([&] { files.advance(kLong); }), "data.h5 has changed while it was copied"));
+      // another start may find it finished
+      CHECK(contains(stage_error_of([&] { files.advance(kLong); }, ExitCode::kFailure),
+                     "has changed while it was copied"));
     }
     CHECK(parts_in(stage).empty());
   }

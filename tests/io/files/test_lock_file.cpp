@@ -141,6 +141,48 @@ TEST_CASE("an owner elsewhere is stale when its heartbeat stands still, and not 
   CHECK(wait_for_lock(attempt, 5s));
 }
 
+TEST_CASE("time that the observer was away does not count, and fresh looks must follow it") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "a.lock";
+  nlohmann::json other{{"host", "far"},  {"pid", 1},   {"start_time", 2}, {"pid_namespace", 3},
+                       {"boot_id", "x"}, {"note", ""}, {"token", "abc"}};
+  write_text(path, other.dump());
+  std::chrono::steady_clock::time_point now{1h};
+  LockAttempt attempt(path, "", LockAttempt::kStaleSeconds, [&] { return now; });
+  const auto holds_after = [&](std::chrono::milliseconds time) {
+    now += time;
+    return attempt.look().has_value();
+  };
+  CHECK(holds_after(0ms));
+  CHECK(holds_after(1h));  // the observer was suspended: perhaps the whole machine, or the file server, was
+  for (int i = 0; i < 13; ++i) CHECK(holds_after(1s));
+  CHECK(holds_after(500ms));
+  CHECK(holds_after(1h));  // now 15 s were watched, but the last looks are old
+  CHECK(holds_after(1s));
+  CHECK(holds_after(1s));
+  CHECK(!holds_after(1s));
+  other["note"] = "beats again";
+  write_text(path, other.dump());
+  CHECK(holds_after(1s));
+  for (int i = 0; i < 140; ++i) CHECK(holds_after(100ms));
+  CHECK(holds_after(900ms));
+  CHECK(!holds_after(100ms));
+}
+
+TEST_CASE("a look that is blocked itself does not count") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "a.lock";
+  nlohmann::json other{{"host", "far"},  {"pid", 1},   {"start_time", 2}, {"pid_namespace", 3},
+                       {"boot_id", "x"}, {"note", ""}, {"token", "abc"}};
+  write_text(path, other.dump());
+  std::chrono::steady_clock::time_point now{1h};
+  std::chrono::seconds blocked{0};
+  LockAttempt attempt(path, "", LockAttempt::kStaleSeconds, [&] { return now += blocked; });  // twice a look
+  CHECK(attempt.look());
+  blocked = 20s;
+  for (int i = 0; i < 30; ++i) CHECK(attempt.look());
+}
+
 TEST_CASE("a file that is no lock is not taken before its time") {
   const TemporaryFolder folder;
   for (const std::string text : {"", "no lock at all", "{\"host\":1}", "[]"}) {

@@ -42,6 +42,12 @@ TEST_CASE("a child that does not end is ended, and nothing is left of it") {
   CHECK(errno == ECHILD);
 }
 
+TEST_CASE("a child that waits for ever is ended, and nothing is left of it") {
+  CHECK(run_self({"child", "sleep", ""}, std::chrono::milliseconds(50)).kind == ChildEnd::kNoAnswer);
+  CHECK(::waitpid(-1, nullptr, WNOHANG) == -1);
+  CHECK(errno == ECHILD);
+}
+
 TEST_CASE("signals to all processes of a job do not end a child") {
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) {
     exits_with(0, "signal", std::to_string(number));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <stdexcept>
 
+#include "layers/base/system_error.h"
 #include "parallel/comm/agree.h"
 #include "tests/parallel/mpi_fixture.h"
 
@@ -60,6 +61,31 @@ TEST_CASE_FIXTURE(MpiFixture, "a failure of the last rank is everybody's, with r
   }
   CHECK(error.code() == ExitCode::kFailure);
   CHECK(error.collective());
+}
+
+TEST_CASE_FIXTURE(MpiFixture, "what only one rank's system refuses is no wrong input") {
+  const auto missing = [&](bool here) {
+    return caught([&] {
+      agree(
+          *comm,
+          [&] {
+            if (here) fail_system(ENOENT, "cannot read data.h5");
+          },
+          "data");
+    });
+  };
+  CHECK(missing(true).code() == ExitCode::kUsage);
+  CHECK(missing(rank == size - 1).code() == (size == 1 ? ExitCode::kUsage : ExitCode::kFailure));
+  std::string host;
+  try {
+    agree(
+        *comm, [&] { fail_system(EIO, "cannot read data.h5"); }, "data");
+  } catch (const SystemError& error) {
+    host = error.host();
+    CHECK(error.code() == ExitCode::kFailure);
+    CHECK(error.collective());
+  }
+  CHECK(host == host_name());
 }
 
 TEST_CASE_FIXTURE(MpiFixture, "of several failures all throw the lowest rank's") {

@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <thread>
@@ -26,6 +27,11 @@ using namespace convoy;
 constexpr double kDeadline = 1;
 constexpr std::chrono::seconds kForever{90};
 
+void stop_for_ever() {
+  raise(SIGSTOP);
+  std::this_thread::sleep_for(kForever);  // launchers wake what they end
+}
+
 void misbehave(const World& world, const std::string& how, Communicator& late, Communicator& other) {
   if (how == "sleeps") {
     note_activity("reading data");
@@ -35,8 +41,7 @@ void misbehave(const World& world, const std::string& how, Communicator& late, C
     while (std::chrono::steady_clock::now() - start < kForever) {
     }
   } else if (how == "stops") {
-    raise(SIGSTOP);
-    std::this_thread::sleep_for(kForever);  // launchers wake what they end
+    stop_for_ever();
   } else if (how == "order") {
     other.barrier("another order");  // answers while it waits
   } else if (how == "less") {
@@ -74,7 +79,16 @@ int main(int argc, char** argv) {
   const std::string how = argc > 1 ? argv[1] : "";
   const bool apart = argc > 2 && std::string(argv[2]) == "apart";
   alarm(100);  // nothing is left when all else fails
+  const bool at_start = how == "start";
+  const char* ranks = std::getenv("HANG_RANKS");
+  if (at_start && ranks != nullptr && World::launch_rank() == std::atoi(ranks) - 1) stop_for_ever();
   World world;
+  if (at_start) return 0;  // MPI did not wait for the stopped rank
+  if (how == "end") {
+    world.set_timeout(kDeadline);
+    if (world.rank() == world.size() - 1) stop_for_ever();
+    return 0;
+  }
   try {
     // Each rank as if alone on its node: what others know of it comes in messages.
     const auto watch = apart ? std::make_unique<Watchdog>(MPI_COMM_SELF, fmt::format("node{}", world.rank())) : nullptr;

@@ -93,6 +93,17 @@ def test_without_shared_windows(job):
     job.reports(["stops"], [job.late, rf"world rank {job.last} \(\S+\): no word from", *job.others], OMPI_MCA_osc="^sm")
 
 
+def test_rank_that_is_stopped_before_mpi_init(job):
+    """Inside MPI_Init nobody can say who is missing, but the wait has an end."""
+    job.reports(["start"], [r"the start of MPI \(MPI_Init\) did not end within 3 s on \S+ \(pid \d+\)"],
+                CONVOY_START_TIMEOUT="3", HANG_RANKS=str(job.ranks))
+
+
+@pytest.mark.parametrize("job", (2,), ids=("2_ranks",), indirect=True)  # 20 s are enough once
+def test_rank_that_is_stopped_before_mpi_finalize(job):
+    job.reports(["end"], [r"the end of MPI \(MPI_Finalize\) did not end within 20 s on \S+ \(pid \d+\)"])
+
+
 @pytest.mark.parametrize("job", (2,), ids=("2_ranks",), indirect=True)  # that wait is enough once
 def test_rank_that_is_absent_at_start_up(job):
     job.reports(["absent"], [r"barrier 'before making 'other'' \(collective 1 on communicator 'start-up' of 2",
