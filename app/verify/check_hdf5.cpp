@@ -51,7 +51,7 @@ SampleProblems check_all_samples(const std::string& path) {
   std::vector<std::string> groups{""};
   for (const std::string& name : file.groups("/")) groups.push_back("/" + name);
   for (const std::string& group : groups) {
-    const std::string source = group.empty() ? path : path + ":" + group;
+    const std::string source = group.empty() ? path : fmt::format("{}:{}", path, group);
     if (SampleChecksums::are_in(file, Hdf5Source(source))) check_samples(source, found);
   }
   return found;

@@ -65,6 +65,7 @@ std::vector<HostTensor> read_group(const hdf5::File& file, const std::string& gr
   std::vector<HostTensor> tensors;
   const std::vector<hdf5::DatasetInfo> infos = file.datasets(group);
   refuse_implausible_sum(file, group, infos);
+  tensors.reserve(infos.size());
   for (const auto& info : infos) {
     tensors.push_back(file.read(info.path, to_name(group, info.path)));
   }
