@@ -67,6 +67,8 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--targets", nargs="+", default=TARGETS, choices=sorted(set(TARGETS)), help="who is killed")
+    parser.add_argument("--moments", nargs="+", default=MOMENTS, choices=MOMENTS, help="and when")
     parser.add_argument("--ranks", type=int, default=2, choices=(1, 2, 3, 4))
     parser.add_argument("--convoy", default=os.path.join(HERE, "build", "app", "convoy"))
     parser.add_argument("--config", help="a training of one's own; default: a small network on digits")
@@ -252,9 +254,9 @@ class Soak:
 
     def soak(self, total_steps):
         self.start()
-        moments = [self.random.choice(MOMENTS) for _ in range(self.options.kills)]
+        moments = [self.random.choice(self.options.moments) for _ in range(self.options.kills)]
         for number, moment in enumerate(moments, 1):
-            target = self.random.choice(TARGETS)
+            target = self.random.choice(self.options.targets)
             step = int(total_steps * 0.9 * (number - 1) / self.options.kills)
             if not self.wait_for_moment(moment, step):
                 return
@@ -353,7 +355,8 @@ def main():
     print(f"seed {options.seed}: {options.kills} kills in {time.time() - start:.1f} s: "
           + ", ".join(f"{count} {kind}" for kind, count in sorted(soak.kills.items())))
     if soak.seconds_to_step:
-        print(f"from a kill to the next step of training: {spread(soak.seconds_to_step)}, {len(soak.seconds_to_step)} kills")
+        print(f"from a kill to the next step of training: {spread(soak.seconds_to_step)}, "
+              f"{len(soak.seconds_to_step)} kills")
     if soak.seconds_of_rank_kills:
         print(f"from the kill of a rank to the next step: {spread(soak.seconds_of_rank_kills)}, "
               f"{len(soak.seconds_of_rank_kills)} kills")
