@@ -109,15 +109,17 @@ class Chooser {
     fail_missing();
   }
 
-  // Finds a valid second copy of what is damaged, cannot be read or has gone; none that is older than a file that cannot
-  // be read.
+  // Finds a valid second copy of what is damaged, cannot be read or has gone; none that is older than a file that
+  // cannot be read.
   void look_for_copy(CheckpointSearch& search) const {
     if (copies_.empty() || (search.found && search.invalid.empty())) return;
     std::vector<std::string> warnings;
-    const auto path = find_checkpoint_or_copy(dir_, copies_, [&](const std::string& text) { warnings.push_back(text); });
+    const auto path =
+        find_checkpoint_or_copy(dir_, copies_, [&](const std::string& text) { warnings.push_back(text); });
     if (!path || path->parent_path() != fs::path(copies_)) return;
     const auto files = list_checkpoints(dir_), copies = list_checkpoints(copies_);
-    const auto copy = std::find_if(copies.begin(), copies.end(), [&](const auto& c) { return c.path == path->string(); });
+    const auto copy =
+        std::find_if(copies.begin(), copies.end(), [&](const auto& c) { return c.path == path->string(); });
     if (copy == copies.end() || (!search.unreadable.empty() && copy->step < files.back().step)) return;
     for (const std::string& text : warnings) warn_(text);
     search = {};

@@ -23,9 +23,9 @@ struct RunState {
   std::string source;             ///< the checkpoint it was restored from; empty for a fresh start
   // rank 0:
   std::vector<std::string> changes;  ///< in what the config and data differ from it, "optimizer.lr 0.05 -> 0.2"
-  bool in_folder = false;            ///< `source` is one of the checkpoints in the run's folder of them, or a copy of one
-  std::string reason;                ///< why `source`, where that is not obvious; for people
-  RunRecord record;                  ///< what the run is, to be written when training begins
+  bool in_folder = false;  ///< `source` is one of the checkpoints in the run's folder of them, or a copy of one
+  std::string reason;      ///< why `source`, where that is not obvious; for people
+  RunRecord record;        ///< what the run is, to be written when training begins
 
   /// "fresh", or where it resumes, and why; for people.
   [[nodiscard]] std::string describe_start() const;

@@ -68,7 +68,8 @@ void print_plan(Run& run, const RunState& state) {
                            c.train.global_batch_size / parts)
             << fmt::format("data       {}, {} an epoch, {} in all\n", counted(run.train->size(), "sample"),
                            counted(run.plan.steps_per_epoch(), "step"), counted(run.total_steps, "step"))
-            << fmt::format("memory     {}\n", run.memory.line) << fmt::format("run        {}\n", name_text(run_folder(c)))
+            << fmt::format("memory     {}\n", run.memory.line)
+            << fmt::format("run        {}\n", name_text(run_folder(c)))
             << fmt::format("start      {}\n", state.describe_start()) << std::flush;
 }
 

@@ -73,7 +73,8 @@ void agree(Communicator& communicator, const std::function<void()>& body, const 
   std::string text;
   if (rank == culprit) {
     const bool stopped = failure->code == ExitCode::kStopped;  // told to: whichever rank heard of it first
-    if (rank != 0 && !stopped) failure->message = fmt::format("on rank {} ({}): {}", rank, host_name(), failure->message);
+    if (rank != 0 && !stopped)
+      failure->message = fmt::format("on rank {} ({}): {}", rank, host_name(), failure->message);
     if (!failure->host.empty() && failed < communicator.size()) failure->code = ExitCode::kFailure;
     text = packed(*failure);
   }
