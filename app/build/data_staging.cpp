@@ -97,7 +97,7 @@ DataPlaces stage_data(const Config& config, const World& world, Communicator& al
           });
           if (check_stop && copies && !all_there(sets)) check_stop(kWhat);
         },
-        kWhat);
+        kWhat, copies);
     left = copies && !all_there(sets) ? 1 : 0;
     all.all_reduce(std::span(&left, 1), ReduceOp::kMax, kWhat);
   }

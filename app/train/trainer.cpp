@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <filesystem>
 #include <fstream>
 #include <span>
 
@@ -18,9 +17,7 @@
 #include "app/train/trace_run.h"
 #include "io/data/broken_files.h"
 #include "layers/base/clock.h"
-#include "layers/base/counted.h"
 #include "layers/base/error.h"
-#include "layers/base/format_bytes.h"
 #include "layers/base/option_error.h"
 #include "layers/base/system_error.h"
 #include "layers/base/trace.h"
@@ -33,10 +30,6 @@ namespace convoy {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-constexpr std::chrono::seconds kCopyPatience{60};
-
-constexpr int kCheckpointTries = 3;  // in a row, at that many occasions
 
 constexpr std::size_t kOwnNumbers =
     5;  // of the step's exchange: loss, signalled, time is up, news of samples, nonfinite
@@ -76,98 +69,20 @@ Trainer::Trainer(Run& run, const RunState& state, StopRequest& stop)
 void Trainer::open_files() {
   if (!run_.is_root()) return;
   const Config& c = run_.config;
-  const std::string folder = run_folder(c), copy_warning = open_copies();
+  const std::string folder = run_folder(c), copy_warning = prepare_copies(run_, state_);
   std::ofstream config(folder + "/config.toml");
   config << resolved_toml(c, false) << std::flush;
   if (!config) fail_system(errno, "run.dir: cannot write to {} (choose another folder with --set run.dir=...)", folder);
   report_ = std::make_unique<RunReport>(run_, state_);
   for (const std::string& change : state_.changes) report_->message("differs from the checkpoint: " + change);
   for (const std::string& line : run_.notes) report_->message(line);
-  set_aside_other_past();
-  std::optional<StepScores> scores;
-  if (const std::string& by = c.checkpoint.keep_best; !by.empty())
-    scores = evaluation_scores(folder + "/metrics.jsonl", by);
-  writer_ = std::make_unique<CheckpointWriter>(checkpoint_folder(c), static_cast<int>(c.checkpoint.keep),
-                                               c.checkpoint.async, std::move(scores));
-  // A power loss must not leave a checkpoint without the lines of the steps before it.
-  writer_->set_before_write([this] { report_->sync(); });
-  if (!copy_warning.empty()) report_->warning(copy_warning);
-  if (copier_) copier_->wake(writer_->scores());  // what an earlier start has left
-  warn_of_disk_space();
+  checkpoints_ = std::make_unique<RunCheckpoints>(run_, state_, *report_, stop_, copy_warning);
   if (c.run.max_time) return;  // the user's own limit
   if (const auto left = time_left_in_job()) {
     stop_.set_job_end(*left);
     report_->message(fmt::format("time limit {} from now (the job's end); the run stops with a checkpoint before it",
                                  format_duration(std::chrono::duration_cast<std::chrono::seconds>(*left))));
   }
-}
-
-// Checkpoints of another past of this run, which its next start would take for its own. Only then is it on record that
-// the run resumed from a file that the config names: a kill in between has the next start do this again.
-void Trainer::set_aside_other_past() {
-  const std::int64_t kept_step = state_.in_folder ? state_.step : -1;
-  if (!state_.source.empty()) {
-    for (const std::string& moved : set_aside_checkpoints_after(checkpoint_folder(run_.config), kept_step)) {
-      report_->message(fmt::format("set aside  {} (not of the past of {})", moved, state_.source));
-    }
-  }
-  const std::string folder = run_folder(run_.config);
-  if (read_run_record(folder) != state_.record) write_run_record(folder, state_.record);
-}
-
-// That there are checkpoints is on record, so that the run does not start over when their folder has gone.
-void Trainer::record_checkpoints() {
-  RunRecord record = state_.record;
-  record.checkpoints = canonical_path(checkpoint_folder(run_.config));
-  if (record == state_.record) return;
-  try {
-    write_run_record(run_folder(run_.config), record);
-    state_.record = record;
-  } catch (const Error& error) {
-    report_->warning(fmt::format("{} (tried again with the next checkpoint)", error.what()));
-  }
-}
-
-// A folder that cannot be used is a usage error at the first start with it. Later it may be gone for a while.
-std::string Trainer::open_copies() {
-  const Config& c = run_.config;
-  const std::string folder = copy_folder(c);
-  if (folder.empty()) return "";
-  std::string warning;
-  try {
-    prepare_copy_folder(folder, absolute_run_folder(c));
-    remove_stale_temporaries(folder);
-    static_cast<void>(set_aside_checkpoints_after(folder, state_.in_folder ? state_.step : -1));
-  } catch (const Error& error) {
-    const bool is_new = std::any_of(state_.changes.begin(), state_.changes.end(), [](const std::string& change) {
-      return change.starts_with("checkpoint.copy_to ");
-    });
-    if (state_.source.empty() || is_new || error.code() == ExitCode::kUsage) {
-      add_places(c, [&] { fail_option("checkpoint.copy_to", "{}", error.what()); });
-    }
-    warning = fmt::format("checkpoint.copy_to: {}; tried again after each checkpoint", error.what());
-  }
-  copier_ = std::make_unique<CheckpointCopier>(checkpoint_folder(c), folder, static_cast<int>(c.checkpoint.keep));
-  return warning;
-}
-
-void Trainer::warn_of_disk_space() {
-  const Config& c = run_.config;
-  std::int64_t elements = 0;
-  for (const TensorEntry& entry : run_.model->manifest()) elements += entry.shape.size();
-  const auto floats = static_cast<double>(elements) + static_cast<double>(run_.optimizer->slots().size()) *
-                                                          static_cast<double>(run_.model->parameter_count());
-  const auto there = static_cast<std::int64_t>(list_checkpoints(checkpoint_folder(c)).size());
-  const std::int64_t kept = c.checkpoint.keep + (c.checkpoint.keep_best.empty() ? 0 : 1);
-  const auto files = static_cast<double>(std::max<std::int64_t>(1, kept + 1 - there));
-  const auto needed = static_cast<std::uintmax_t>(files * floats * sizeof(float));
-  std::error_code error;
-  const std::filesystem::space_info space = std::filesystem::space(checkpoint_folder(c), error);
-  if (error || needed <= space.available) return;
-  report_->warning(
-      fmt::format("{} has {} free, and {} take {} (free space there, or name another folder with checkpoint.dir)",
-                  checkpoint_folder(c), format_bytes(space.available),
-                  counted(static_cast<std::int64_t>(files), "checkpoint"), format_bytes(needed)));
 }
 
 ExitCode Trainer::train() {
@@ -263,9 +178,9 @@ double Trainer::exchange(const LossTotals& totals) {
 }
 
 void Trainer::fail_nonfinite(const std::string& what) {
-  if (writer_) {
+  if (checkpoints_) {
     try {
-      writer_->wait();
+      checkpoints_->wait();
     } catch (const Error&) {  // what is wrong with the run is said below
     }
   }
@@ -326,7 +241,7 @@ bool Trainer::is_best(const EvalResult& result) {
   const std::string& by = run_.config.checkpoint.keep_best;
   if (by.empty()) return false;
   const auto ask = [&] {
-    return writer_->evaluated(state_.step, evaluation_score(by, result.top1, result.loss)) ? "best" : "";
+    return checkpoints_->evaluated(state_.step, evaluation_score(by, result.top1, result.loss)) ? "best" : "";
   };
   return !on_root(*run_.communicator, ask, "comparing the evaluation with earlier ones").empty();
 }
@@ -337,54 +252,15 @@ void Trainer::save() {
   note_activity("copying out the state for a checkpoint");
   const trace::Span span(trace::Track::kCheckpoint, "state copied out");
   const auto start = Clock::now();
-  Checkpoint checkpoint = capture_checkpoint(run_, state_, writer_ ? writer_->recycle() : Checkpoint());
+  Checkpoint checkpoint = capture_checkpoint(run_, state_, checkpoints_ ? checkpoints_->recycle() : Checkpoint());
   const auto check = [&] { return first_nonfinite(checkpoint); };
   const std::string wrong = on_root(*run_.communicator, check, "checking the checkpoint's values");
   if (!wrong.empty()) fail_nonfinite(fmt::format("{} has values that are not finite, no checkpoint is written", wrong));
-  if (!run_.is_root()) return;
-  try {
-    writer_->write(std::move(checkpoint), seconds_since(start));
-  } catch (const Error& error) {
-    not_written(error);
-  }
+  if (checkpoints_ && !checkpoints_->write(std::move(checkpoint), seconds_since(start))) saved_step_ = -1;
 }
 
-// A checkpoint is tried again at the next occasion, while training continues: a full disk may be cleared meanwhile.
-void Trainer::not_written(const Error& error) {
-  if (++failed_writes_ >= kCheckpointTries) {
-    fail("{}; {} checkpoints in a row could not be written", error.what(), failed_writes_);
-  }
-  saved_step_ = -1;
-  report_->warning(fmt::format("{}; training continues without it, {} left until the run ends", error.what(),
-                               counted(kCheckpointTries - failed_writes_, "try")));
-}
-
-// Reports the checkpoints that the writer has finished.
 void Trainer::drain_checkpoints() {
-  if (!run_.is_root()) return;
-  for (const std::string& warning : writer_->take_warnings()) report_->warning(warning);
-  try {
-    for (const auto& written : writer_->poll()) {
-      failed_writes_ = 0;
-      stop_.observe_checkpoint(StopRequest::Seconds(written.seconds));
-      report_->checkpoint(written);
-      record_checkpoints();
-      write_seconds_ = written.seconds;
-      if (copier_) copier_->wake(writer_->scores());
-    }
-  } catch (const Error& error) {
-    not_written(error);
-  }
-  drain_copies();
-}
-
-// Reports what the copier has finished. The last copy counts for the time that the end of a run takes.
-void Trainer::drain_copies() {
-  if (!copier_) return;
-  for (const auto& copied : copier_->take()) {
-    if (copied.problem.empty()) stop_.observe_checkpoint(StopRequest::Seconds(write_seconds_ + copied.seconds));
-    report_->copy(copied);
-  }
+  if (checkpoints_ && !checkpoints_->drain()) saved_step_ = -1;
 }
 
 void Trainer::finish() {
@@ -393,19 +269,7 @@ void Trainer::finish() {
   if (!on_root(*run_.communicator, missing, "the last checkpoint").empty()) save();
   if (run_.config.log.trace) write_trace(run_, run_folder(run_.config) + "/trace.json");
   if (!run_.is_root()) return;
-  note_activity("writing the last checkpoint");
-  writer_->wait();  // the last one: its error is the run's
-  drain_checkpoints();
-  if (copier_) {
-    note_activity("copying the last checkpoint");
-    if (!copier_->finish(kCopyPatience)) {
-      report_->warning(
-          fmt::format("checkpoint.copy_to: nothing was read or written for {} s, so the last copy is left "
-                      "to the next start",
-                      kCopyPatience.count()));
-    }
-    drain_copies();
-  }
+  checkpoints_->finish();
   if (is_done()) {
     report_->end("finished", state_, fmt::format("finished after step {}", state_.step));
     return;

@@ -15,10 +15,9 @@
 #include "app/build/run_state.h"
 #include "app/train/batch_feed.h"
 #include "app/train/health.h"
+#include "app/train/run_checkpoints.h"
 #include "app/train/run_report.h"
 #include "app/train/stop.h"
-#include "io/checkpoint/checkpoint_copies.h"
-#include "io/checkpoint/checkpoint_writer.h"
 
 namespace convoy {
 
@@ -36,17 +35,11 @@ class Trainer {
 
  private:
   void open_files();
-  void set_aside_other_past();
-  void record_checkpoints();
   void step();
   /// Where a stop can be taken: after a step, or a batch of an evaluation.
   void at_boundary();
   /// Whether nothing is left to do.
   [[nodiscard]] bool is_done() const { return is_finished(run_.config, state_) && !state_.evaluation_due; }
-  /// Opens the folder of second copies. Returns a warning if it cannot be used, but could be earlier.
-  std::string open_copies();
-  void drain_copies();
-  void warn_of_disk_space();
   void watch_for_errors();
   /// The all-reduce of scalars in each step: returns the summed loss and sets stopped_; includes health reports when
   /// due.
@@ -59,7 +52,6 @@ class Trainer {
   void save();
   void drain_checkpoints();
   void finish();
-  void not_written(const Error& error);
   [[noreturn]] void fail_nonfinite(const std::string& what);
 
   Run& run_;
@@ -78,10 +70,7 @@ class Trainer {
   std::string cut_short_;  // how far an evaluation came that a stop ended, for people
   // rank 0 only
   std::unique_ptr<RunReport> report_;
-  std::unique_ptr<CheckpointWriter> writer_;
-  int failed_writes_ = 0;  // since the last checkpoint
-  std::unique_ptr<CheckpointCopier> copier_;
-  double write_seconds_ = 0;  // of the last checkpoint
+  std::unique_ptr<RunCheckpoints> checkpoints_;
 };
 
 }  // namespace convoy

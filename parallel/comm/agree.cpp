@@ -59,7 +59,7 @@ template <class Kind>
 
 }  // namespace
 
-void agree(Communicator& communicator, const std::function<void()>& body, const std::string& what) {
+void agree(Communicator& communicator, const std::function<void()>& body, const std::string& what, bool tries) {
   std::optional<Outcome> failure = outcome(body, what);
   const int rank = communicator.rank();
   double first = failure ? rank : communicator.size();
@@ -68,14 +68,14 @@ void agree(Communicator& communicator, const std::function<void()>& body, const 
   if (culprit == communicator.size()) return;
 
   // What the system of one host refuses and that of another grants is no wrong input.
-  double failed = failure ? 1 : 0;
-  communicator.all_reduce(std::span<double>(&failed, 1), ReduceOp::kSum, what);
+  double granted = tries && !failure ? 1 : 0;
+  communicator.all_reduce(std::span<double>(&granted, 1), ReduceOp::kMax, what);
   std::string text;
   if (rank == culprit) {
     const bool stopped = failure->code == ExitCode::kStopped;  // told to: whichever rank heard of it first
     if (rank != 0 && !stopped)
       failure->message = fmt::format("on rank {} ({}): {}", rank, host_name(), failure->message);
-    if (!failure->host.empty() && failed < communicator.size()) failure->code = ExitCode::kFailure;
+    if (!failure->host.empty() && granted > 0) failure->code = ExitCode::kFailure;
     text = packed(*failure);
   }
   throw_outcome(unpacked(communicator.broadcast(text, culprit, what)));

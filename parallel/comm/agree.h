@@ -14,9 +14,9 @@ namespace convoy {
 
 /// Every rank runs `body`, which must not communicate. If it throws on any rank, every rank throws the Error of the
 /// lowest of them, marked collective; unless that is rank 0, or a stop (exit code 75), the message names its rank and
-/// host. An Error of the system (layers/base/system_error.h) that not all ranks have gets exit code 1. `what` names the
-/// work. Collective.
-void agree(Communicator& communicator, const std::function<void()>& body, const std::string& what);
+/// host. An Error of the system (layers/base/system_error.h) gets exit code 1 if another rank whose `body` tries the same
+/// (`tries`) has none. `what` names the work. Collective.
+void agree(Communicator& communicator, const std::function<void()>& body, const std::string& what, bool tries = true);
 
 /// Rank 0 runs `body`. Every rank returns its text, or throws its Error. Collective.
 std::string on_root(Communicator& communicator, const std::function<std::string()>& body, const std::string& what);

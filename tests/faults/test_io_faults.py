@@ -59,7 +59,7 @@ def test_the_calls_of_a_training_are_seen():
     seen = {(case.call, case.path) for case in harness.cases}
     checkpoints = "runs/run/checkpoints"
     for call in ("open", "write", "sync", "close", "rename"):
-        assert (call, f"{checkpoints}/step-00000002.h5.tmp") in seen
+        assert (call, f"{checkpoints}/step-00000002.h5." + 16 * "?" + ".tmp") in seen
     assert {("sync", checkpoints), ("list", checkpoints), ("unlink", f"{checkpoints}/step-00000002.h5"),
             ("write", "runs/run/metrics.jsonl"), ("link", "runs/run/run.lock." + 24 * "?" + ".tmp"),
             ("unlink", "runs/run/run.lock"), ("utime", "runs/run/run.lock." + 24 * "?" + ".tmp"),

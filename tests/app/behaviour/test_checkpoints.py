@@ -235,16 +235,21 @@ def test_runs_do_not_share_copies():
 
 
 def test_copies_of_an_abandoned_past_are_set_aside():
-    folder = Folder("past", copied(30))
+    """The run goes back to an earlier file of its own, which the config names."""
+    folder = Folder("past", copied(20))
+    folder.train()
+    shutil.copy(folder.checkpoints()[0], folder.file("earlier.h5"))
+    folder.configure(copied(30))
     folder.train()
     assert copied_steps(folder)[-1] == 30
-    folder.configure(copied(30, resume="never"))
+    folder.configure(copied(15, resume="earlier.h5"))
     folder.train()
-    lose_all(folder)
-    folder.configure(copied(40))
-    folder.train()
-    assert folder.events("start")[-1]["step"] == 30
+    assert folder.events("start")[-1]["step"] == 10
     assert "step-00000030.h5.superseded" in os.listdir(copies_of(folder))
+    lose_all(folder)
+    folder.configure(copied(18))
+    folder.train()
+    assert folder.events("start")[-1]["step"] == 15
 
 
 @RANKS

@@ -228,7 +228,7 @@ def test_two_trainings_at_once_do_not_share_a_folder_of_checkpoints():
             time.sleep(0.01)
         second = Folder("second", sections(20, name="b", folder=folder.file("shared")))
         refused(second, "checkpoint.dir: another training writes to " + folder.file("shared"),
-                "give this one its own folder with --set checkpoint.dir=...")
+                "give this one its own folder with --set checkpoint.dir=...", code=FAILURE)
         assert not os.path.exists(second.file("runs", "b", "metrics.jsonl"))
         assert process.poll() is None
     finally:

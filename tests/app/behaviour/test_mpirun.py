@@ -85,7 +85,7 @@ def test_mpirun_of_another_mpi_is_refused_before_mpi_starts():
     assert result.stderr == (
         f"convoy: error: the launcher started 2 ranks ({name}), but each is alone in its MPI world: the launcher belongs to "
         f"another MPI than the {mpi} that convoy was built with\n"
-        "start it with that MPI's own mpirun, or build convoy with the launcher's MPI\n")
+        "  start it with that MPI's own mpirun, or build convoy with the launcher's MPI\n")
     assert not os.path.exists(folder.file("runs"))
 
 

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from behaviour import USAGE, Folder, h5py, kill_tree, same_series
+from behaviour import FAILURE, USAGE, Folder, h5py, kill_tree, same_series
 from packing import losses, packed
 from pictures import NET, pictures, slow_pictures
 
@@ -183,7 +183,7 @@ def test_packing_that_does_not_fit_is_refused_at_once(folder):
     os.truncate(source, 1 << 29)  # a hole, of which the disk is to hold 3000
     for i in range(3000):
         os.link(source, folder.file("pictures", "b", f"link{i}.jpg"))
-    refused(folder, "bytes are needed", "pictures", "out.h5")
+    refused(folder, "bytes are needed", "pictures", "out.h5", code=FAILURE)
     assert not partial_files(folder)
     shutil.rmtree(folder.file("pictures"))  # whoever copies it fills a disk
 
