@@ -4,12 +4,22 @@
 #include "io/data/datasets.h"
 #include "layers/base/error.h"
 #include "layers/base/option_error.h"
+#include "layers/base/system_error.h"
 
 namespace convoy {
 
 namespace {
 
 constexpr std::int64_t kToyClasses = 5;
+
+// What is wrong with the data is wrong in the config; what a machine cannot do now is not.
+[[noreturn]] void fail_source(const std::string& key, const Error& error) {
+  if (const auto* system = dynamic_cast<const SystemError*>(&error);
+      system != nullptr && error.code() != ExitCode::kUsage) {
+    throw SystemError(key + ": " + error.what(), error.code(), system->host());
+  }
+  fail_option(key, "{}", error.what());
+}
 
 }  // namespace
 
@@ -25,7 +35,7 @@ std::unique_ptr<Dataset> build_dataset(const Config& config, const std::string& 
   } catch (const OptionError&) {
     throw;
   } catch (const Error& error) {
-    fail_option(key, "{}", error.what());
+    fail_source(key, error);
   }
 }
 
@@ -34,7 +44,7 @@ MatchedClasses build_validation(const Config& config, const std::string& source,
   try {
     return match_classes(std::move(data), source, train.class_names());
   } catch (const Error& error) {
-    fail_option("data.validation", "{}", error.what());
+    fail_source("data.validation", error);
   }
 }
 

@@ -128,7 +128,9 @@ class Temporary {
 void sync_folder_of(const std::string& path) {
   const auto parent = std::filesystem::path(path).parent_path();
   const std::string folder = parent.empty() ? "." : parent.string();
-  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  int descriptor = -1;
+  do descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  while (descriptor < 0 && errno == EINTR);
   if (descriptor < 0) cannot("open folder", folder, errno);
   const int result = ::fsync(descriptor);
   const int reason = errno;

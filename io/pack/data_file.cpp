@@ -159,7 +159,7 @@ FrameFile::FrameFile(const std::string& beside, const DataFileFrame& frame)
   CONVOY_HDF5(H5Pset_obj_track_times(creation.id(), false), beside);  // of the root group
   const std::string path = fmt::format("{}.{}.frame", beside, unguessable_digits());
   descriptor_ = create_new_file(path, 0600);
-  if (descriptor_ < 0) fail_io("cannot create {}: {}", path, std::strerror(errno));
+  if (descriptor_ < 0) fail_system(errno, "cannot create {}: {}", path, std::strerror(errno));
   Handle file(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.id(), access.id()));
   ::unlink(path.c_str());  // HDF5 has it open
   try {

@@ -83,7 +83,7 @@ void Packer::find_start() {
     group.checksums = {0};
     group.offsets = {0, 1};
   }
-  start_ = hdf5::input_errors([&] { return FrameFile(task_.output.part(0), probe).start(); });
+  start_ = FrameFile(task_.output.part(0), probe).start();
 }
 
 // Whether the finished file is of this packing.

@@ -14,7 +14,8 @@ namespace convoy {
 
 /// Every rank runs `body`, which must not communicate. If it throws on any rank, every rank throws the Error of the
 /// lowest of them, marked collective; unless that is rank 0, or a stop (exit code 75), the message names its rank and
-/// host. An Error of the system (layers/base/system_error.h) gets exit code 1 if another rank whose `body` tries the same
+/// host. An Error of the system (layers/base/system_error.h) gets exit code 1 if another rank whose `body` tries the
+/// same
 /// (`tries`) has none. `what` names the work. Collective.
 void agree(Communicator& communicator, const std::function<void()>& body, const std::string& what, bool tries = true);
 

@@ -128,7 +128,7 @@ def checkpoint_bits(path):
     """All that the file holds, but the time of its making."""
     found = {}
     with h5py.File(path) as file:
-        found.update((name, str(value)) for name, value in file.attrs.items() if name not in ("created", "run"))
+        found.update((name, str(value)) for name, value in file.attrs.items() if name not in ("created", "run", "evaluation_due"))
         file.visititems(lambda name, item: found.__setitem__(
             name, (item.shape, item[()].tobytes()) if isinstance(item, h5py.Dataset) else None))
     return found

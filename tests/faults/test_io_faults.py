@@ -25,14 +25,17 @@ def test_some_calls_fail(name):
     assert counts[io_faults.RIGHT] + counts[io_faults.LINE] > 0
 
 
-@pytest.mark.parametrize("name, call, path, number", (
-    ("resume", "open", "runs/run/metrics.jsonl", 2),  # was taken for an empty one: steps stood there twice
-    ("pack", "write", "packed-00000-of-00002.h5.part.frame", 7),  # labels were left out
-    ("pack", "write", "packed-00001-of-00002.h5.part.frame", 5)))  # a crash at the exit
-def test_calls_whose_failure_was_lost(name, call, path, number):
+@pytest.mark.parametrize("name, call, path", (
+    ("resume", "open", "runs/run/metrics.jsonl"),  # was taken for an empty one: steps stood there twice
+    ("pack", "write", "packed-00000-of-00002.h5.part." + 16 * "?" + ".frame"),  # labels were left out
+    ("pack", "write", "packed-00001-of-00002.h5.part." + 16 * "?" + ".frame")))  # a crash at the exit
+def test_calls_whose_failure_was_lost(name, call, path):
     harness = io_faults.Harness(io_faults.SCENARIOS[name], "faults")
-    ending, stderr = harness.judge(io_faults.Case(call, path, number, "EIO"))
-    assert ending == io_faults.LINE, stderr
+    cases = [case for case in harness.cases if (case.call, case.path, case.error) == (call, path, "EIO")]
+    assert cases
+    for case in cases:
+        ending, stderr = harness.judge(case)
+        assert ending == io_faults.LINE, f"{case}: {ending}: {stderr}"
 
 
 def test_a_config_that_cannot_be_read_is_not_an_empty_one():
@@ -63,7 +66,7 @@ def test_the_calls_of_a_training_are_seen():
     assert {("sync", checkpoints), ("list", checkpoints), ("unlink", f"{checkpoints}/step-00000002.h5"),
             ("write", "runs/run/metrics.jsonl"), ("link", "runs/run/run.lock." + 24 * "?" + ".tmp"),
             ("unlink", "runs/run/run.lock"), ("utime", "runs/run/run.lock." + 24 * "?" + ".tmp"),
-            ("write", "stage/digits.h5-" + 16 * "?" + ".part"), ("read", "digits.h5")} <= seen
+            ("write", "stage/digits.h5-" + 16 * "?" + "/.convoy-part-" + 16 * "?"), ("read", "digits.h5")} <= seen
 
 
 def states(operations):

@@ -173,6 +173,7 @@ def test_runs_that_stage_at_the_same_time_copy_once():
     other = folder.copy("two")
     configure(folder)
     expected = losses(folder)
+    shutil.rmtree(folder.file("runs"))
     for place in (folder, other):
         configure(place, train=folder.file("digits.h5") + ":/train", validation=folder.file("digits.h5") + ":/validation",
                   stage_dir=folder.file("stage"))
