@@ -14,10 +14,10 @@ from jobs import CONVOY, MARKS, MPIRUN, ROOT, Folder, Here, Job, cluster, config
 pytestmark = MARKS
 
 NO_PMIX = ("convoy: error: srun started 4 tasks without PMIx, so they cannot find each other\n"
-           "start them with `srun --mpi=pmix ...` or, inside the allocation, with `mpirun ...`\n")
+           "  start them with `srun --mpi=pmix ...` or, inside the allocation, with `mpirun ...`\n")
 WRONG_MPI = ("convoy: error: the launcher started 2 ranks (PMI_SIZE), but each is alone in its MPI world: the launcher belongs "
              "to another MPI than the {} that convoy was built with\n"
-             "start it with that MPI's own mpirun, or build convoy with the launcher's MPI\n")
+             "  start it with that MPI's own mpirun, or build convoy with the launcher's MPI\n")
 
 
 def program(folder, name, text):
@@ -126,7 +126,7 @@ def test_srun_without_pmix(kind):
 
 def test_srun_of_one_task_without_pmix():
     refused("convoy: error: srun started this task without PMIx, and in a step of Slurm Open MPI cannot start "
-            "without it\nstart it with `srun --mpi=pmix ...` or, inside the allocation, with `mpirun -n 1 ...`\n",
+            "without it\n  start it with `srun --mpi=pmix ...` or, inside the allocation, with `mpirun -n 1 ...`\n",
             "srun", "--mpi=none", "--ntasks=1", *TRAIN)
 
 
