@@ -142,15 +142,16 @@ def test_killed_srun():
 
 
 def test_killed_srun_of_an_elastic_job():
-    """launch starts its ranks by another srun, in the same job."""
-    folder = long_run("killed_elastic_srun", STEPS)
+    """launch starts its ranks by another srun, in the same job. Ranks outlive their srun for some seconds."""
+    steps = 10 * STEPS
+    folder = long_run("killed_elastic_srun", steps)
     job = Job(folder, "elastic.sbatch", "run.toml", LAUNCHER="srun")
     job.wait_for_step(STOP_AT)
     kill_all(job.processes("srun\0"))
     job.ends(restarts=0)
     starts = resumed_steps(folder)
     assert len(starts) == 2 and starts[1] >= 200
-    is_uninterrupted(folder, STEPS)
+    is_uninterrupted(folder, steps)
 
 
 def test_lost_node():
