@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "app/launch/process_tree.h"
 #include "io/files/atomic_file.h"
 #include "io/files/process_identity.h"
 #include "layers/base/host_name.h"
@@ -38,25 +39,6 @@ bool is_of_mpi(const std::string& name) {
   return name.find('/') == std::string::npos &&
          std::any_of(kPrefixes.begin(), kPrefixes.end(),
                      [&](std::string_view start) { return name.starts_with(start); });
-}
-
-std::vector<pid_t> children_of(pid_t parent) {
-  std::vector<pid_t> children;
-  std::error_code error;
-  for (fs::directory_iterator at(fmt::format("/proc/{}/task", parent), error), end; !error && at != end;
-       at.increment(error)) {
-    std::ifstream file(at->path() / "children");
-    for (pid_t child = 0; file >> child;) children.push_back(child);
-  }
-  return children;
-}
-
-std::vector<pid_t> descendants_of(pid_t root) {
-  std::vector<pid_t> all = children_of(root);
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    for (const pid_t child : children_of(all[i])) all.push_back(child);
-  }
-  return all;
 }
 
 // The names in `folder` that the process maps and that are still there.

@@ -41,14 +41,19 @@ Parents all_parents() {
   return parents;
 }
 
-void kill_tree(pid_t root, const Parents& parents) {
-  std::vector<pid_t> doomed{root};
-  for (std::size_t i = 0; i < doomed.size(); ++i) {
+// The process and all its descendants.
+std::vector<pid_t> tree_of(pid_t root, const Parents& parents) {
+  std::vector<pid_t> tree{root};
+  for (std::size_t i = 0; i < tree.size(); ++i) {
     for (const auto& [pid, parent] : parents) {
-      if (parent == doomed[i]) doomed.push_back(pid);
+      if (parent == tree[i]) tree.push_back(pid);
     }
   }
-  for (const pid_t pid : doomed) ::kill(pid, SIGKILL);
+  return tree;
+}
+
+void kill_tree(pid_t root, const Parents& parents) {
+  for (const pid_t pid : tree_of(root, parents)) ::kill(pid, SIGKILL);
 }
 
 // Children of this process that it has not started, and all parents at that moment. Under the mutex, so that a child
@@ -83,6 +88,12 @@ bool wait_for_child(pid_t pid, std::chrono::steady_clock::time_point deadline, c
     if (system.now() >= deadline) return false;
     system.pause(std::chrono::milliseconds(2));
   }
+}
+
+std::vector<pid_t> descendants_of(pid_t root) {
+  std::vector<pid_t> tree = tree_of(root, all_parents());
+  tree.erase(tree.begin());
+  return tree;
 }
 
 void kill_tree(pid_t root) { kill_tree(root, all_parents()); }

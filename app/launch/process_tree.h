@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Descendants of this process: killing process trees, and reaping orphans (ranks of an mpirun that was killed, or its
-// ssh processes), which the kernel reparents to this process. Relies on /proc and on Linux's child subreapers.
-// Invariant: a child that this process has started and still waits for is never treated as an orphan.
+// Descendants of a process: finding them, killing process trees, and reaping orphans (ranks of an mpirun that was
+// killed, or its ssh processes), which the kernel reparents to this process. Relies on /proc and on Linux's child
+// subreapers. Invariant: a child that this process has started and still waits for is never treated as an orphan.
 #pragma once
 
 #include <sys/types.h>
@@ -11,6 +11,7 @@
 #include <functional>
 #include <mutex>
 #include <set>
+#include <vector>
 
 namespace convoy {
 
@@ -36,6 +37,9 @@ inline constexpr std::chrono::seconds kKillLimit{10};
 /// Waits for a child until `deadline`; false when it has not ended by then. True also when it is not there any more.
 bool wait_for_child(pid_t pid, std::chrono::steady_clock::time_point deadline,
                     const WaitSystem& system = WaitSystem::real());
+
+/// All descendants of the process on this machine, as they are now.
+[[nodiscard]] std::vector<pid_t> descendants_of(pid_t root);
 
 /// SIGKILL to the process and all its descendants on this machine.
 void kill_tree(pid_t root);
