@@ -14,10 +14,7 @@ constexpr std::int64_t kToyClasses = 5;
 
 // What is wrong with the data is wrong in the config; what a machine cannot do now is not.
 [[noreturn]] void fail_source(const std::string& key, const Error& error) {
-  if (const auto* system = dynamic_cast<const SystemError*>(&error);
-      system != nullptr && error.code() != ExitCode::kUsage) {
-    throw SystemError(key + ": " + error.what(), error.code(), system->host());
-  }
+  if (!host_at_fault(error).empty() && error.code() != ExitCode::kUsage) fail_as(error, key + ": " + error.what());
   fail_option(key, "{}", error.what());
 }
 

@@ -64,11 +64,7 @@ DataPlaces stage_data(const Config& config, const World& world, Communicator& al
     try {
       body();
     } catch (const Error& error) {
-      const std::string text =
-          fmt::format("data.stage_dir: {}{}", all.rank() == 0 ? world.host() + ": " : "", error.what());
-      const std::string host = host_at_fault(error);
-      if (host.empty()) throw Error(text, error.code());
-      throw SystemError(text, error.code(), host);
+      fail_as(error, fmt::format("data.stage_dir: {}{}", all.rank() == 0 ? world.host() + ": " : "", error.what()));
     }
   };
   std::vector<Staged> sets;

@@ -31,6 +31,14 @@ class SystemError : public Error {
   return of_system == nullptr ? "" : of_system->host();
 }
 
+/// Throws an Error with another message, and the exit code and host of `cause`.
+[[noreturn]] inline void fail_as(const Error& cause, const std::string& message) {
+  if (const auto* of_system = dynamic_cast<const SystemError*>(&cause); of_system != nullptr) {
+    throw SystemError(message, cause.code(), of_system->host());
+  }
+  throw Error(message, cause.code());
+}
+
 /// Whether `reason` (an errno) says that a path or an option is wrong.
 [[nodiscard]] inline bool is_input_fault(int reason) noexcept {
   switch (reason) {
