@@ -43,6 +43,17 @@ std::string chosen(const std::string& which, const std::string& run, const std::
   return which == "best" ? best_of(run, checkpoints) : newest_of(checkpoints);
 }
 
+// Calls `use` with the step and the line of each evaluation in metrics.jsonl.
+template <class Use>
+void for_each_evaluation(const std::string& metrics, const Use& use) {
+  std::ifstream file(metrics);
+  MetricsLine line;
+  for (std::string text; std::getline(file, text);) {
+    if (!line.parse(text) || line.text("event") != "eval") continue;
+    if (const auto step = line.integer("step")) use(*step, line);
+  }
+}
+
 }  // namespace
 
 std::string find_checkpoint(const std::string& named, const std::string& run, const std::string& checkpoints) {
@@ -67,29 +78,21 @@ double evaluation_score(std::string_view by, double top1, double loss) {
 
 StepScores evaluation_scores(const std::string& metrics, std::string_view by) {
   StepScores scores;
-  std::ifstream file(metrics);
-  std::string text;
-  MetricsLine line;
-  while (std::getline(file, text)) {
-    if (!line.parse(text) || line.text("event") != "eval") continue;
-    const auto step = line.integer("step");
+  for_each_evaluation(metrics, [&](std::int64_t step, const MetricsLine& line) {
     const double top1 = line.number("top1");
     const bool labels = by.empty() ? !std::isnan(top1) : by == "top1";
     const double score = evaluation_score(labels ? "top1" : "loss", top1, line.number("loss"));
-    if (!step) continue;
-    scores.erase(*step);
-    if (std::isfinite(score)) scores[*step] = score;
-  }
+    scores.erase(step);
+    if (std::isfinite(score)) scores[step] = score;
+  });
   return scores;
 }
 
 bool was_evaluated(const std::string& run, std::int64_t step) {
-  std::ifstream file(run + "/metrics.jsonl");
-  MetricsLine line;
-  for (std::string text; std::getline(file, text);) {
-    if (line.parse(text) && line.text("event") == "eval" && line.integer("step") == step) return true;
-  }
-  return false;
+  bool found = false;
+  for_each_evaluation(run + "/metrics.jsonl",
+                      [&](std::int64_t at, const MetricsLine&) { found = found || at == step; });
+  return found;
 }
 
 bool is_run_folder(const std::string& path) {
