@@ -42,10 +42,6 @@ bool is_config(const std::string& path) {
   return head != kHdf5 && path.ends_with(".toml");
 }
 
-bool is_checkpoint(const File& file) {
-  return file.string_attribute("/", "format").value_or("").starts_with("convoy-checkpoint");
-}
-
 void print_attributes(const File& file) {
   const auto line = [](const char* name, const std::string& value) { show("{:<16} {}\n", name, name_text(value)); };
   for (const char* name : {"step", "epoch", "samples_seen", "lr_step", "ranks", "format_version", "complete"}) {

@@ -20,6 +20,10 @@ namespace {
 struct SampleProblems {
   std::int64_t checked = 0, damaged = 0;
   std::string first;
+
+  [[nodiscard]] std::string text() const {
+    return damaged == 1 ? first : fmt::format("{}; {} blocks are damaged", first, damaged);
+  }
 };
 
 // Reads every sample of the group.
@@ -66,8 +70,7 @@ std::string size_text(const std::string& path) {
 std::string damage(const std::string& path, const std::string& problem) {
   try {
     const SampleProblems samples = check_all_samples(path);
-    if (samples.damaged == 1) return samples.first;
-    if (samples.damaged > 1) return fmt::format("{}; {} blocks are damaged", samples.first, samples.damaged);
+    if (samples.damaged > 0) return samples.text();
   } catch (const Error&) {  // the structure is damaged, too
   }
   return problem;
@@ -92,9 +95,7 @@ FileCheck check_checkpoint(const std::string& path) {
 FileCheck check_elements(const std::string& path) {
   const SampleProblems samples = check_all_samples(path);
   if (samples.damaged > 0) {
-    return {path, FileState::kDamaged,
-            samples.damaged == 1 ? samples.first
-                                 : fmt::format("{}; {} blocks are damaged", samples.first, samples.damaged)};
+    return {path, FileState::kDamaged, samples.text()};
   }
   bool verifiable = true;
   const std::vector<DatasetCheck> checks = check_datasets(path);
@@ -110,17 +111,13 @@ FileCheck check_elements(const std::string& path) {
           fmt::format("HDF5 file, {}, {}no checksum over all of it", size_text(path), held)};
 }
 
-bool is_checkpoint_file(const std::string& path) {
-  return hdf5::File(path).string_attribute("/", "format").value_or("").starts_with("convoy-checkpoint");
-}
-
 }  // namespace
 
 FileCheck check_hdf5(const std::string& path) {
   try {
     const TrailerCheck trailer = check_trailer(path);
     if (trailer.trailer == Trailer::kBroken) return {path, FileState::kDamaged, damage(path, trailer.problem)};
-    if (is_checkpoint_file(path)) return check_checkpoint(path);
+    if (is_checkpoint(hdf5::File(path))) return check_checkpoint(path);
     if (trailer.trailer == Trailer::kNone) return check_elements(path);
     return {path, FileState::kValid, fmt::format("HDF5 file, {}, the checksum over all of it holds", size_text(path))};
   } catch (const std::exception& error) {

@@ -194,6 +194,10 @@ std::vector<HostTensor> read_model_weights(const std::string& path) {
   });
 }
 
+bool is_checkpoint(const hdf5::File& file) {
+  return file.string_attribute("/", "format").value_or("").starts_with(kFormat);
+}
+
 CheckpointCheck examine_checkpoint(const std::string& path) {
   TrailerCheck trailer;
   try {

@@ -55,6 +55,9 @@ void write_checkpoint(const std::string& path, const Checkpoint& checkpoint, hdf
 /// where there are any.
 [[nodiscard]] std::vector<HostTensor> read_model_weights(const std::string& path);
 
+/// Whether the file says that it is a checkpoint, of this version or another one.
+[[nodiscard]] bool is_checkpoint(const hdf5::File& file);
+
 /// kInvalid: what was read is damaged, incomplete, or no checkpoint that this program knows. kUnreadable: the storage
 /// did not give the file (EIO, EACCES, ESTALE, a link to nowhere), so nothing is known about it.
 enum class CheckpointState { kValid, kInvalid, kUnreadable };
