@@ -129,13 +129,13 @@ def trained(tmp_path_factory):
 
 
 @every_kind
-@pytest.mark.parametrize("sealed", (False, True))
-def test_weights_and_checkpoints(trained, kind, sealed):
+@pytest.mark.parametrize("checksummed", (False, True))
+def test_weights_and_checkpoints(trained, kind, checksummed):
     """A checksum trailer says that a file is whole, not that it may be trusted."""
     folder = Folder("run", config())
     path, name = folder.file("file.h5"), "/model/fc1/weight"
     refer(path, trained, name, kind, libver="v108")
-    if sealed:
+    if checksummed:
         with_trailer(path)
     place = named(kind, name)
     for sections in (config({**MLP, "weights": "file.h5"}), config(checkpoint={"resume": "file.h5"})):

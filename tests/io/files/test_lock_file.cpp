@@ -75,6 +75,12 @@ std::unique_ptr<LockFile> wait_for_lock(LockAttempt& attempt, std::chrono::milli
   return nullptr;
 }
 
+// As a process on another machine writes it into its lock.
+nlohmann::json owner_elsewhere() {
+  return {{"host", "far"},  {"pid", 1},   {"start_time", 2}, {"pid_namespace", 3},
+          {"boot_id", "x"}, {"note", ""}, {"token", "abc"}};
+}
+
 }  // namespace
 
 TEST_CASE("a lock is held, named and released") {
@@ -127,8 +133,7 @@ TEST_CASE("a stopped owner on this machine keeps its lock" * doctest::test_suite
 TEST_CASE("an owner elsewhere is stale when its heartbeat stands still, and not before") {
   const TemporaryFolder folder;
   const std::string path = folder / "a.lock";
-  nlohmann::json other{{"host", "far"},  {"pid", 1},   {"start_time", 2}, {"pid_namespace", 3},
-                       {"boot_id", "x"}, {"note", ""}, {"token", "abc"}};
+  nlohmann::json other = owner_elsewhere();
   write_text(path, other.dump());
   LockAttempt attempt(path, "", 300ms);
   CHECK(!attempt.poll());
@@ -144,8 +149,7 @@ TEST_CASE("an owner elsewhere is stale when its heartbeat stands still, and not 
 TEST_CASE("time that the observer was away does not count, and fresh looks must follow it") {
   const TemporaryFolder folder;
   const std::string path = folder / "a.lock";
-  nlohmann::json other{{"host", "far"},  {"pid", 1},   {"start_time", 2}, {"pid_namespace", 3},
-                       {"boot_id", "x"}, {"note", ""}, {"token", "abc"}};
+  nlohmann::json other = owner_elsewhere();
   write_text(path, other.dump());
   std::chrono::steady_clock::time_point now{1h};
   LockAttempt attempt(path, "", LockAttempt::kStaleSeconds, [&] { return now; });
@@ -172,8 +176,7 @@ TEST_CASE("time that the observer was away does not count, and fresh looks must 
 TEST_CASE("a look that is blocked itself does not count") {
   const TemporaryFolder folder;
   const std::string path = folder / "a.lock";
-  nlohmann::json other{{"host", "far"},  {"pid", 1},   {"start_time", 2}, {"pid_namespace", 3},
-                       {"boot_id", "x"}, {"note", ""}, {"token", "abc"}};
+  nlohmann::json other = owner_elsewhere();
   write_text(path, other.dump());
   std::chrono::steady_clock::time_point now{1h};
   std::chrono::seconds blocked{0};
