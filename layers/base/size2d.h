@@ -3,6 +3,8 @@
 // Height and width, as of a window, its stride or its padding. One number stands for both.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <compare>
 #include <concepts>
 #include <cstdint>
@@ -25,7 +27,7 @@ struct Size2d {
   [[nodiscard]] constexpr std::int64_t area() const { return height * width; }
   /// "3", or "[3, 1]".
   [[nodiscard]] std::string str() const {
-    return is_square() ? std::to_string(height) : "[" + std::to_string(height) + ", " + std::to_string(width) + "]";
+    return is_square() ? std::to_string(height) : fmt::format("[{}, {}]", height, width);
   }
   bool operator==(const Size2d&) const = default;
   /// For keys of maps. Not with one number, which has no order with two.

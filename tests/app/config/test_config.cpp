@@ -4,11 +4,14 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "app/base/duration.h"
@@ -109,7 +112,7 @@ TEST_CASE("each run folder has its own folder of second copies") {
 
 TEST_CASE("values") {
   const Config c =
-      parse(std::string(kMlp) + "precision = \"bf16\"\n[run]\nmax_time = \"26:30:05\"\n[optimizer]\nlr = 1\n");
+      parse(fmt::format("{}precision = \"bf16\"\n[run]\nmax_time = \"26:30:05\"\n[optimizer]\nlr = 1\n", kMlp));
   CHECK(c.train.precision == Precision::kBf16);
   CHECK(c.run.max_time == std::chrono::seconds(95405));
   CHECK(c.optimizer.lr == 1.0);

@@ -3,10 +3,14 @@
 // The parts of `convoy launch` that are pure: hosts, choices, verdicts, command lines, its record.
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <ios>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -87,7 +91,7 @@ TEST_CASE("nodes that can never suit are a usage error") {
 }
 
 TEST_CASE("the config decides which numbers of ranks suit") {
-  const std::string toy = std::string(CONVOY_CONFIGS) + "/toy.toml";
+  const std::string toy = CONVOY_CONFIGS "/toy.toml";
   const RankCounts data(read_config(toy));  // batch 20
   CHECK(data.problem(1).empty());
   CHECK(data.problem(4).empty());

@@ -2,7 +2,9 @@
 //
 // The recorder of traces: silent when off, bounded, safe from several threads.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
+#include <cstddef>
 #include <set>
 #include <string>
 #include <thread>
@@ -83,7 +85,7 @@ TEST_CASE("events with known times come in the order of their ends, too") {
 
 TEST_CASE("what does not fit is counted, and start() forgets it") {
   trace::start(3);
-  for (int i = 0; i < 10; ++i) const Span span(Track::kCompute, std::to_string(i));
+  for (int i = 0; i < 10; ++i) const Span span(Track::kCompute, fmt::format("{}", i));
   CHECK(trace::events().size() == 3);
   CHECK(trace::events()[2].name == "2");
   CHECK(trace::dropped() == 7);
