@@ -2,6 +2,10 @@
 #include "layers/batch_norm2d.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "layers/base/error.h"
 

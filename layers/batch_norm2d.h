@@ -8,11 +8,13 @@
 // eval() of a torch.nn.BatchNorm2d).
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "layers/activation.h"
-#include "layers/base/options.h"
 #include "layers/layer.h"
 
 namespace convoy {

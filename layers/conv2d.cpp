@@ -2,6 +2,8 @@
 #include "layers/conv2d.h"
 
 #include <cmath>
+#include <cstdint>
+#include <string>
 
 #include "layers/base/error.h"
 

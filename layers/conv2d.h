@@ -4,7 +4,9 @@
 // and, if asked for, bias [out].
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "layers/activation.h"

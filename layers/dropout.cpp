@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers/dropout.h"
 
+#include <string>
+
 #include "layers/base/random.h"
 
 namespace convoy {

@@ -7,7 +7,9 @@
 // parameters.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "layers/base/options.h"

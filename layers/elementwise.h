@@ -7,7 +7,6 @@
 #include <string>
 #include <string_view>
 
-#include "layers/base/options.h"
 #include "layers/layer.h"
 
 namespace convoy {

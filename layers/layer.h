@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "layers/backend/backend.h"
 #include "layers/cache.h"

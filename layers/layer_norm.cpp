@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers/layer_norm.h"
 
+#include <string>
+
 #include "layers/base/error.h"
 
 namespace convoy {

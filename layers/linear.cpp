@@ -2,6 +2,7 @@
 #include "layers/linear.h"
 
 #include <cmath>
+#include <string>
 
 #include "layers/base/error.h"
 

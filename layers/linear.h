@@ -3,7 +3,9 @@
 // y = x W^T + b, optionally max(0, y) in the same pass. Parameters weight [out, in] and bias [out].
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "layers/base/options.h"

@@ -4,6 +4,8 @@
 // mean over the global batch, so that gradients only ever need summing.
 #pragma once
 
+#include <cstdint>
+
 #include "layers/backend/backend.h"
 #include "layers/base/options.h"
 

@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <set>
+#include <utility>
 
 #include "layers/base/error.h"
 #include "layers/base/option_error.h"

@@ -5,6 +5,8 @@
 // layers and their parameters; the caller owns the caches of microbatches in flight.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>

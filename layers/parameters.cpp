@@ -2,6 +2,8 @@
 #include "layers/parameters.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <utility>
 
 #include "layers/base/error.h"
 #include "layers/base/random.h"

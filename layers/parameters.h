@@ -7,6 +7,7 @@
 // Invariant: after finalize() and the first use of the gradients nothing here moves or is allocated again.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>

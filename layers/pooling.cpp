@@ -2,6 +2,7 @@
 #include "layers/pooling.h"
 
 #include <algorithm>
+#include <string>
 
 #include "layers/base/error.h"
 

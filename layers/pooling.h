@@ -3,7 +3,9 @@
 // Max, average and global average pooling, and flattening: layers without parameters that change an image's extent.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "layers/base/options.h"

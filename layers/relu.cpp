@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers/relu.h"
 
+#include <string>
+
 namespace convoy {
 
 Shape Relu::build(BuildContext& context, const std::string& /*path*/, const Shape& input) {

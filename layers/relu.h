@@ -4,9 +4,9 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <string_view>
 
-#include "layers/base/options.h"
 #include "layers/layer.h"
 
 namespace convoy {

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers/residual.h"
 
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
 #include "layers/base/error.h"
 
 namespace convoy {

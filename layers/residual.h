@@ -5,8 +5,11 @@
 // ReLU are fused into the last batch norm.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "layers/batch_norm2d.h"
 #include "layers/conv2d.h"

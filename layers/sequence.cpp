@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers/sequence.h"
 
+#include <cstddef>
+#include <string>
+
 namespace convoy {
 
 Sequence& Sequence::add(std::string name, std::unique_ptr<Layer> layer) {

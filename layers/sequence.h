@@ -3,8 +3,11 @@
 // Layers one after the other. Child i is built under its own name below the sequence's path.
 #pragma once
 
+#include <cstddef>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "layers/layer.h"
 

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstddef>
 #include <optional>
+#include <system_error>
 
 #include "layers/base/file_text.h"
 

@@ -3,6 +3,8 @@
 
 #include <charconv>
 #include <sstream>
+#include <system_error>
+#include <utility>
 
 #include "layers/base/error.h"
 

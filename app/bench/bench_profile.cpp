@@ -3,11 +3,12 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <string_view>
 #include <utility>
 
 #include "app/train/batch_feed.h"
 #include "layers/base/clock.h"
-#include "layers/base/error.h"
 
 namespace convoy {
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/build/build_data.h"
 
+#include <cstdint>
+#include <utility>
+
 #include "io/data/datasets.h"
 #include "layers/base/error.h"
 #include "layers/base/option_error.h"

@@ -3,6 +3,7 @@
 // From the [data] section to data sets, and what must hold between data, model and batch before training starts.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 

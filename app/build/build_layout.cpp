@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/build/build_layout.h"
 
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
 #include "app/build/build_backend.h"
 #include "app/build/build_model.h"
-#include "layers/base/error.h"
 #include "parallel/comm/agree.h"
 
 namespace convoy {

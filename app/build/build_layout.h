@@ -3,6 +3,7 @@
 // How ranks share a model: mesh, schedule and cut, from the [parallel] section; for "auto", from measured costs.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>

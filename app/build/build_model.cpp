@@ -2,6 +2,9 @@
 #include "app/build/build_model.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <string>
+#include <string_view>
 
 #include "layers/base/did_you_mean.h"
 #include "layers/base/error.h"

@@ -3,6 +3,7 @@
 // From the [model], [lr_schedule] and [data] sections to the objects of layers/.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "app/config/config.h"

@@ -2,7 +2,11 @@
 #include "app/build/build_run.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
+#include <functional>
+#include <optional>
+#include <utility>
 
 #include "app/base/error_report.h"
 #include "app/build/build_backend.h"

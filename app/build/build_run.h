@@ -4,6 +4,7 @@
 // together; an error in the config, the data or the launch is one collective Error.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>

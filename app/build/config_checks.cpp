@@ -5,7 +5,14 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <set>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
 
 #include "app/base/expand_variables.h"
 #include "app/build/build_model.h"
@@ -14,7 +21,6 @@
 #include "layers/base/counted.h"
 #include "layers/base/error.h"
 #include "layers/base/option_error.h"
-#include "parallel/schedule/schedule.h"
 
 namespace convoy {
 

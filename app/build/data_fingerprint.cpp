@@ -2,7 +2,7 @@
 #include "app/build/data_fingerprint.h"
 
 #include <algorithm>
-#include <vector>
+#include <cstdint>
 
 #include "io/files/crc32c.h"
 #include "layers/base/counted.h"

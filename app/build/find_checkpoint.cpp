@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <system_error>
 
 #include "app/base/error_report.h"
 #include "io/log/metrics_reader.h"

@@ -2,6 +2,8 @@
 #include "app/build/memory_prediction.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "app/build/build_backend.h"

@@ -8,7 +8,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 
 #include "app/build/build_layout.h"
 #include "app/build/device_choice.h"

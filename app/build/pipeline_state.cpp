@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/build/pipeline_state.h"
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <iterator>
 #include <map>
+#include <utility>
 
 #include "parallel/comm/host_exchange.h"
 

@@ -6,6 +6,9 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <string_view>
+#include <system_error>
+#include <utility>
 
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/checkpoint_copies.h"

@@ -2,11 +2,14 @@
 #include "app/build/run_record.h"
 
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <span>
+#include <system_error>
 
 #include "io/files/atomic_file.h"
 #include "layers/base/error.h"

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/build/run_state.h"
 
-#include <chrono>
+#include <algorithm>
+#include <istream>
 #include <sstream>
+#include <utility>
 
 #include "app/base/error_report.h"
 #include "app/base/version.h"

@@ -2,7 +2,8 @@
 #include "app/build/start_check.h"
 
 #include <algorithm>
-#include <iterator>
+#include <cstddef>
+#include <cstdint>
 #include <map>
 
 #include "app/base/version.h"

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // convoy check: reads a config as a run would and prints all of it; for a cut model, where the cuts fall.
+#include <cstddef>
+#include <cstdint>
 #include <iostream>
+#include <optional>
+#include <vector>
 
 #include "app/base/error_report.h"
 #include "app/build/build_backend.h"

@@ -4,8 +4,13 @@
 #include "app/commands/cli.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
 #include <iostream>
+#include <string_view>
 
 #include "app/base/examples.h"
 #include "app/commands/launch_options.h"

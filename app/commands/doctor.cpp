@@ -5,10 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
-#include <sstream>
+#include <string>
+#include <system_error>
 
 #include "app/base/memory_limit.h"
 #include "app/base/version.h"

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <iterator>
 #include <sstream>
+#include <string>
 #include <vector>
 
 #include "app/build/build_backend.h"

@@ -2,8 +2,10 @@
 //
 // convoy eval: validation loss, top-1 and top-5 of a checkpoint, or of any HDF5 file with a /model group.
 #include <cmath>
+#include <cstdint>
 #include <iostream>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "app/base/error_report.h"

@@ -4,11 +4,17 @@
 // config, every tensor and whether its checksum holds. A data file: every data set, class names, how labels are spread.
 // A damaged file is described too, then reported as an error.
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <limits>
 #include <map>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
 
 #include "app/base/examples.h"
 #include "app/build/find_checkpoint.h"

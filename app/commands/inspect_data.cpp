@@ -4,9 +4,14 @@
 // reads them. Relies on build_data.h, and on the sampler for the order. Invariant: nothing is computed, no rank is
 // needed.
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <iostream>
 #include <limits>
 #include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "app/base/error_report.h"
 #include "app/build/build_data.h"

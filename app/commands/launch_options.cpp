@@ -3,6 +3,9 @@
 
 #include <array>
 #include <charconv>
+#include <cstddef>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "layers/base/error.h"

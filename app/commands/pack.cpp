@@ -4,8 +4,12 @@
 // (io/pack/packer.h) and shows how it goes. Relies on stop.h for signals. Invariant: needs no MPI and no config.
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <iostream>
+#include <optional>
+#include <string>
+#include <system_error>
 #include <thread>
 
 #include "app/commands/commands.h"

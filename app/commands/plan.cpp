@@ -2,11 +2,18 @@
 //
 // convoy plan: which layout of so many ranks is predicted to be the fastest, from costs measured here (--calibrate,
 // which keeps them in a file) or from stated figures of a machine (--machine).
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
 
 #include "app/base/examples.h"
 #include "app/base/memory_limit.h"

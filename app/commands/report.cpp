@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <iostream>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "app/commands/commands.h"
 #include "app/report/page.h"

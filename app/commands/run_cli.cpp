@@ -4,10 +4,14 @@
 // failure of one rank can end all ranks while it is being reported. A collective Error is one that all ranks have: rank
 // 0 reports it, and all end in order.
 #include <chrono>
+#include <exception>
 #include <iostream>
 #include <new>
+#include <optional>
+#include <string>
 #include <thread>
 #include <type_traits>
+#include <variant>
 
 #include "app/base/error_report.h"
 #include "app/commands/cli.h"

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <cctype>
 #include <csignal>
+#include <cstdint>
 #include <cstdlib>
 #include <iostream>
+#include <string>
 
 #include "app/base/memory_limit.h"
 #include "app/build/read_config.h"

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // convoy train: build, resume, train; or, with --dry-run, say what would be trained.
+#include <cstddef>
+#include <cstdint>
 #include <iostream>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "app/base/error_report.h"
 #include "app/commands/commands.h"

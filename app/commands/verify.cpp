@@ -5,6 +5,9 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "app/commands/commands.h"
 #include "app/verify/file_check.h"

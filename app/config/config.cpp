@@ -4,7 +4,9 @@
 #include "app/config/config.h"
 
 #include <algorithm>
+#include <array>
 #include <csignal>
+#include <cstddef>
 #include <filesystem>
 
 #include "io/files/crc32c.h"

@@ -2,11 +2,11 @@
 #include "app/config/config_changes.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <utility>
 
 #include "app/config/config_printer.h"
 #include "app/config/config_reader.h"
-#include "app/config/config_source.h"
 
 namespace convoy {
 

@@ -3,11 +3,13 @@
 // Visits default options with every choice that other defaults depend on.
 #include "app/config/config_defaults.h"
 
+#include <cstddef>
+#include <functional>
 #include <type_traits>
+#include <vector>
 
 #include "app/config/config.h"
 #include "app/config/toml_text.h"
-#include "io/data/datasets.h"
 #include "layers/base/option_choice.h"
 
 namespace convoy {

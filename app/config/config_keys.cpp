@@ -2,6 +2,9 @@
 #include "app/config/config_keys.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "app/config/config.h"

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/config/config_printer.h"
 
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
 #include "app/config/toml_text.h"
 
 namespace convoy {

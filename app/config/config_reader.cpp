@@ -13,7 +13,9 @@
 #include <iterator>
 #include <memory>
 #include <set>
+#include <system_error>
 #include <type_traits>
+#include <utility>
 
 #include "app/config/config_defaults.h"
 #include "app/config/config_keys.h"

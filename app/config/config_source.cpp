@@ -4,7 +4,8 @@
 // that is no TOML at all stands for itself.
 #include "app/config/config_source.h"
 
-#include <optional>
+#include <cstddef>
+#include <memory>
 #include <sstream>
 #include <utility>
 

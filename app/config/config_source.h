@@ -6,6 +6,7 @@
 
 #include <toml++/toml.h>
 
+#include <functional>
 #include <map>
 #include <set>
 #include <string>

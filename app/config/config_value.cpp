@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <span>
+#include <string_view>
 
 #include "app/base/duration.h"
 #include "app/base/input_path.h"

@@ -10,7 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "app/config/config.h"
+#include "layers/base/options.h"
+#include "layers/base/size2d.h"
+#include "parallel/schedule/parallel_options.h"
 
 namespace convoy {
 

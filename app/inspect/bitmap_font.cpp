@@ -5,6 +5,8 @@
 #include "app/inspect/bitmap_font.h"
 
 #include <array>
+#include <cstddef>
+#include <cstdint>
 
 namespace convoy {
 

@@ -3,7 +3,6 @@
 // Letters of 5x7 pixels for pictures, in printable ASCII. Invariant: any text can be drawn; what has no glyph is a "?".
 #pragma once
 
-#include <cstdint>
 #include <string>
 
 namespace convoy {

@@ -3,8 +3,12 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <string_view>
+#include <system_error>
+#include <utility>
 
 #include "app/base/error_report.h"
 #include "app/base/memory_limit.h"

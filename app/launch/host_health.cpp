@@ -2,14 +2,16 @@
 #include "app/launch/host_health.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
+#include <cstddef>
 #include <sstream>
+#include <utility>
 
-#include "layers/base/error.h"
 #include "layers/base/host_name.h"
 
 namespace convoy {

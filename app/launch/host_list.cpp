@@ -2,9 +2,12 @@
 #include "app/launch/host_list.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
+#include <cstddef>
 #include <numeric>
 #include <sstream>
+#include <system_error>
 
 #include "layers/base/error.h"
 

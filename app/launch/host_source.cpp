@@ -3,7 +3,7 @@
 
 #include <cerrno>
 #include <cstring>
-#include <iterator>
+#include <utility>
 
 #include "app/launch/child_process.h"
 #include "layers/base/error.h"

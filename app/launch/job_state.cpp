@@ -2,9 +2,11 @@
 #include "app/launch/job_state.h"
 
 #include <array>
-#include <iterator>
+#include <cstddef>
+#include <exception>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <utility>
 
 #include "io/files/atomic_file.h"
 #include "layers/base/error.h"

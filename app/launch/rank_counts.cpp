@@ -2,6 +2,9 @@
 #include "app/launch/rank_counts.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
 
 #include "app/build/build_data.h"
 #include "app/build/build_layout.h"

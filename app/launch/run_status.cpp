@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <ctime>
+#include <utility>
 
 #include "io/checkpoint/checkpoint_folder.h"
 #include "layers/base/error.h"

@@ -2,8 +2,12 @@
 #include "app/launch/slurm_hosts.h"
 
 #include <algorithm>
+#include <cctype>
+#include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <sstream>
+#include <utility>
 
 #include "app/launch/child_process.h"
 #include "layers/base/error.h"

@@ -7,8 +7,11 @@
 #include <algorithm>
 #include <csignal>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/checkpoint_folder.h"
 #include "layers/base/clock.h"
 #include "layers/base/error.h"
 

@@ -6,8 +6,9 @@
 #pragma once
 
 #include <atomic>
-#include <functional>
-#include <memory>
+#include <chrono>
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "app/config/config.h"

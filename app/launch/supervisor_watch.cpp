@@ -3,10 +3,10 @@
 // The part of the Supervisor that runs beside a generation: progress, signals of the user, changes of the hosts.
 // Invariant: a generation is asked to stop once, and only ever pressed harder after that.
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 
 #include "app/launch/supervisor.h"
-#include "layers/base/error.h"
 
 namespace convoy {
 

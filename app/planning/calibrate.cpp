@@ -3,11 +3,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
 
 #include "app/build/build_backend.h"
 #include "app/build/build_layout.h"
 #include "app/build/build_model.h"
-#include "layers/base/error.h"
 #include "layers/base/median.h"
 #include "layers/base/stopwatch.h"
 #include "parallel/comm/agree.h"

@@ -2,10 +2,11 @@
 #include "app/planning/predict.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <utility>
 
-#include "app/build/build_model.h"
-#include "app/build/config_checks.h"
 #include "app/build/memory_prediction.h"
 #include "layers/base/error.h"
 

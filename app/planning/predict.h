@@ -3,8 +3,8 @@
 // Predicts layouts with the simulator and ranks them. Pure functions of config, units and machine model.
 #pragma once
 
+#include <cstdint>
 #include <functional>
-#include <string>
 #include <vector>
 
 #include "app/build/build_layout.h"

@@ -4,6 +4,10 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
 
 #include "app/build/build_backend.h"
 #include "app/build/build_model.h"

@@ -4,6 +4,10 @@
 // itself, and gives back what comes after the last "=".
 #include <fmt/format.h>
 
+#include <cstddef>
+#include <string>
+#include <vector>
+
 #include "app/reference/completion.h"
 
 namespace convoy::reference {

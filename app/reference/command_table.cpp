@@ -2,6 +2,9 @@
 #include "app/reference/command_table.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <set>
+#include <sstream>
 
 namespace convoy::reference {
 

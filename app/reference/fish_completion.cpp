@@ -3,6 +3,9 @@
 // Rules for fish's complete.
 #include <fmt/format.h>
 
+#include <string>
+#include <vector>
+
 #include "app/reference/completion.h"
 
 namespace convoy::reference {

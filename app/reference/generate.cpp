@@ -3,6 +3,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <ios>
+#include <ostream>
+#include <system_error>
 
 #include "app/base/examples.h"
 #include "app/reference/completion.h"

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/reference/man_page.h"
 
+#include <cctype>
+#include <cstddef>
+
 #include <fmt/format.h>
 
 #include "app/base/version.h"

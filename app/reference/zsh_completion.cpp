@@ -3,6 +3,10 @@
 // Specifications for zsh's _arguments.
 #include <fmt/format.h>
 
+#include <cstddef>
+#include <string>
+#include <vector>
+
 #include "app/reference/completion.h"
 
 namespace convoy::reference {

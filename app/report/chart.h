@@ -4,6 +4,7 @@
 // axis.h, and on the page's style sheet (page.cpp) for colours. Invariant: at most kPointsOfALine points a curve.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 

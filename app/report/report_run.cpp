@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <set>
+#include <system_error>
 
 #include "app/config/config_source.h"
 #include "app/config/toml_text.h"

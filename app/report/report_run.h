@@ -4,7 +4,6 @@
 // (docs/interface.md). Invariant: nothing is written, and a run that is under way is not disturbed.
 #pragma once
 
-#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>

@@ -2,7 +2,9 @@
 #include "app/report/run_metrics.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <limits>
+#include <utility>
 
 #include "io/log/metrics_reader.h"
 #include "layers/base/error.h"

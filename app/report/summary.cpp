@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <iterator>
 #include <limits>
+#include <utility>
 
 #include "app/report/axis.h"
 #include "app/report/markup.h"

@@ -3,6 +3,8 @@
 // The figures of a run that fit into a row of a table. Relies on phases.h for times.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 

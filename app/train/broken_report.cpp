@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/train/broken_report.h"
 
+#include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
 

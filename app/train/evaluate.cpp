@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/train/evaluate.h"
 
+#include <cstddef>
+#include <cstdint>
 #include <limits>
+#include <span>
 
 #include "app/train/broken_report.h"
 #include "io/data/loader.h"

@@ -3,6 +3,7 @@
 // One pass over a data set in evaluation mode: every sample exactly once, on any number of ranks.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>

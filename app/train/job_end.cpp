@@ -5,10 +5,11 @@
 
 #include <array>
 #include <charconv>
+#include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <string_view>
-#include <vector>
+#include <system_error>
 
 namespace convoy {
 

@@ -4,6 +4,7 @@
 // again, kept by their score, copied to a second folder. Relies on io/checkpoint. The trainer decides when to save.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <string>
+#include <system_error>
 #include <thread>
 
 #include "app/base/error_report.h"

@@ -2,6 +2,7 @@
 #include "app/train/run_report.h"
 
 #include <cmath>
+#include <cstdint>
 #include <filesystem>
 #include <limits>
 #include <utility>

@@ -4,6 +4,7 @@
 // a resume, events of steps after the checkpoint are removed from metrics.jsonl.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/train/trace_run.h"
 
+#include <utility>
+#include <vector>
+
 #include "io/log/trace_file.h"
 #include "layers/base/trace.h"
 #include "parallel/comm/agree.h"

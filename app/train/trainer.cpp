@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/train/trainer.h"
 
-#include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
 #include <fstream>
+#include <optional>
+#include <ostream>
 #include <span>
+#include <utility>
 
 #include "app/base/duration.h"
 #include "app/base/error_report.h"

@@ -2,11 +2,17 @@
 //
 // A file with a checksum trailer is read once, without HDF5. Where the trailer does not hold, the checksums of the
 // samples say which of them are damaged, as far as HDF5 can still open the file.
+#include <cstddef>
+#include <cstdint>
+#include <exception>
 #include <filesystem>
-#include <memory>
+#include <string>
+#include <system_error>
+#include <vector>
 
 #include "app/verify/file_check.h"
 #include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/checkpoint_folder.h"
 #include "io/data/hdf5_dataset.h"
 #include "io/data/hdf5_jpegs.h"
 #include "io/hdf5/checksum_trailer.h"

@@ -5,11 +5,17 @@
 #include <array>
 #include <bit>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <ios>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <system_error>
+#include <utility>
 
 #include "app/launch/job_state.h"
 #include "app/verify/file_check.h"

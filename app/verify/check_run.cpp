@@ -3,12 +3,17 @@
 // What belongs to a run: its folder, its checkpoints, and the data that its config names. A config that cannot be read
 // costs the data, not the rest.
 #include <algorithm>
-#include <array>
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
 #include <filesystem>
-#include <fstream>
 #include <mutex>
+#include <string>
+#include <system_error>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "app/base/input_path.h"
 #include "app/build/find_checkpoint.h"

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <span>
 #include <string_view>
 
 #include "io/files/atomic_file.h"

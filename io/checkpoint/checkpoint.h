@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "io/checkpoint/checkpoint_folder.h"  // whoever handles checkpoints needs both
 #include "io/hdf5/hdf5.h"
 #include "layers/base/host_tensor.h"
 

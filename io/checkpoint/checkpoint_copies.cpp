@@ -12,10 +12,14 @@
 #include <atomic>
 #include <cerrno>
 #include <condition_variable>
+#include <cstddef>
 #include <cstring>
+#include <exception>
 #include <functional>
 #include <mutex>
 #include <span>
+#include <system_error>
+#include <utility>
 
 #include "io/checkpoint/checkpoint.h"
 #include "io/files/atomic_file.h"

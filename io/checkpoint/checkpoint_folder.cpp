@@ -6,8 +6,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstddef>
+#include <exception>
 #include <filesystem>
 #include <string_view>
+#include <system_error>
+#include <utility>
 
 #include "io/checkpoint/checkpoint.h"
 #include "io/files/atomic_file.h"

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "io/checkpoint/checkpoint_folder.h"

@@ -13,9 +13,11 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/checkpoint_folder.h"
 
 namespace convoy {
 

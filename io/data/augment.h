@@ -12,7 +12,6 @@
 
 #include "io/data/dataset.h"
 #include "io/images/jpeg.h"
-#include "io/images/resize.h"
 
 namespace convoy {
 

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/data/augmented_dataset.h"
 
+#include <array>
+#include <cstdint>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "layers/base/option_error.h"
 

@@ -5,9 +5,8 @@
 // index).
 #pragma once
 
+#include <cstdint>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "io/data/augment.h"
 #include "io/data/dataset.h"

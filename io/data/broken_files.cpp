@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/data/broken_files.h"
 
-#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <utility>
 
 #include "layers/base/error.h"

@@ -5,6 +5,7 @@
 // Invariant: may be used by several threads at once.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <mutex>

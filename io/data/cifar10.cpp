@@ -2,10 +2,12 @@
 #include "io/data/cifar10.h"
 
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "io/data/in_memory_dataset.h"

@@ -5,6 +5,8 @@
 #include <array>
 #include <filesystem>
 #include <optional>
+#include <span>
+#include <utility>
 
 #include "io/data/augmented_dataset.h"
 #include "io/data/cifar10.h"

@@ -4,6 +4,7 @@
 // sample, and inputs become (x - mean) / std. Invariant: a sample is a pure function of (data, options, index).
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>

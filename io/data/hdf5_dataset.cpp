@@ -4,8 +4,8 @@
 // the file, the data set and the remedy.
 #include "io/data/hdf5_dataset.h"
 
-#include <algorithm>
-#include <filesystem>
+#include <cstddef>
+#include <cstdint>
 
 namespace convoy {
 

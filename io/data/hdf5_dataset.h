@@ -6,6 +6,7 @@
 // read().
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>

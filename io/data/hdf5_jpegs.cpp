@@ -2,6 +2,11 @@
 #include "io/data/hdf5_jpegs.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
 
 namespace convoy {
 

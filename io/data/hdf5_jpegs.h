@@ -5,7 +5,11 @@
 // checked before the first read().
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "io/data/encoded_images.h"
 #include "io/hdf5/hdf5_source.h"

@@ -2,6 +2,8 @@
 #include "io/data/hdf5_shards.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <utility>
 #include <vector>
 

@@ -6,6 +6,7 @@
 // decodes.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>

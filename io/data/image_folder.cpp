@@ -13,10 +13,14 @@
 #include <array>
 #include <cctype>
 #include <cerrno>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "layers/base/error.h"
 #include "layers/base/system_error.h"

@@ -5,6 +5,11 @@
 // types, so that a million files are listed without looking at each. Invariant: no class is empty.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
 #include "io/data/encoded_images.h"
 
 namespace convoy {

@@ -2,6 +2,7 @@
 #include "io/data/in_memory_dataset.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 

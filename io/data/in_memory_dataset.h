@@ -4,6 +4,7 @@
 // labels as images, none of them negative.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 

@@ -2,6 +2,7 @@
 #include "io/data/matched_classes.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <utility>
 
 #include "io/data/dataset.h"

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 
 #include "io/files/crc32c.h"
 #include "layers/base/error.h"

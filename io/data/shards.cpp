@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstddef>
 #include <filesystem>
 #include <optional>
 #include <string_view>
+#include <system_error>
 
 #include "io/hdf5/hdf5_source.h"
 #include "layers/base/error.h"

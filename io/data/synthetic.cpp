@@ -4,6 +4,7 @@
 // little next to a training step. Invariant: inputs, label and targets of a sample come from three different keys.
 #include "io/data/synthetic.h"
 
+#include <cstdint>
 #include <cstring>
 #include <utility>
 

@@ -5,7 +5,10 @@
 // and its size.
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "io/data/dataset.h"
 #include "io/data/image_sizes.h"

@@ -15,6 +15,8 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <span>
+#include <utility>
 
 #include "io/files/atomic_file.h"
 #include "io/files/lock_guard.h"

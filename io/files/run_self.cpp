@@ -14,6 +14,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <system_error>
 #include <thread>
 
 namespace convoy {

@@ -2,7 +2,11 @@
 //
 // Reads and writes attributes (hdf5.h). Relies on hdf5_check.h. Invariant: sizes are checked before memory is
 // allocated.
+#include <cstdint>
 #include <cstring>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "io/hdf5/hdf5_check.h"
 

@@ -9,6 +9,7 @@
 #define H5_USE_110_API
 #include <hdf5.h>
 
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>

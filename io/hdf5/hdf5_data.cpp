@@ -2,9 +2,13 @@
 //
 // Metadata and contents of data sets (hdf5.h). Relies on hdf5_check.h. Invariant: a wrong checksum is an Error.
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
 #include <filesystem>
-#include <new>
-#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <vector>
 
 #include "io/hdf5/hdf5.h"
 #include "io/hdf5/hdf5_check.h"

@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The file image of hdf5.h, except its attributes (hdf5_attributes.cpp).
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "io/hdf5/hdf5.h"
 #include "io/hdf5/hdf5_check.h"
 

@@ -2,7 +2,9 @@
 #include "io/hdf5/hdf5_source.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <filesystem>
+#include <system_error>
 
 namespace convoy {
 

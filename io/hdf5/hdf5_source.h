@@ -4,6 +4,7 @@
 // Invariant: an error names the file and the data set.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>

@@ -5,6 +5,7 @@
 #include "io/hdf5/outside_references.h"
 
 #include <array>
+#include <cstddef>
 #include <string_view>
 #include <vector>
 

@@ -5,6 +5,7 @@
 // hdf5.h. Invariant: all three give the same bytes.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>

@@ -10,9 +10,11 @@
 
 #include <cerrno>
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "io/files/atomic_file.h"
 #include "io/log/metrics_reader.h"

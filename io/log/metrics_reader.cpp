@@ -2,6 +2,7 @@
 #include "io/log/metrics_reader.h"
 
 #include <cmath>
+#include <cstddef>
 #include <limits>
 #include <nlohmann/json.hpp>
 

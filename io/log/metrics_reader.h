@@ -5,6 +5,7 @@
 // A reader reuses its memory from one line to the next.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>

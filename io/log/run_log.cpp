@@ -11,7 +11,6 @@
 #include <cstring>
 
 #include "layers/base/clock.h"
-#include "layers/base/error.h"
 #include "layers/base/message_text.h"
 #include "layers/base/system_error.h"
 

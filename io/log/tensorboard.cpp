@@ -16,7 +16,6 @@
 
 #include "io/files/atomic_file.h"
 #include "io/files/crc32c.h"
-#include "layers/base/error.h"
 #include "layers/base/host_name.h"
 #include "layers/base/system_error.h"
 

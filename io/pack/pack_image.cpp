@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 
 #include "io/images/jpeg_encode.h"
 #include "layers/base/error.h"

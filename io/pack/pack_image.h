@@ -4,6 +4,7 @@
 // decode_tools.h and jpeg_encode.h. Invariant: a pure function of the source's bytes and the options.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 

@@ -6,13 +6,14 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <utility>
 
 #include "io/files/atomic_file.h"
 #include "io/files/own_file.h"
-#include "layers/base/error.h"
 #include "layers/base/file_text.h"
 #include "layers/base/system_error.h"
 

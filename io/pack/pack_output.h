@@ -4,8 +4,8 @@
 // unfinished file never has a name that a reader would take.
 #pragma once
 
-#include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace convoy {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 
 #include "io/data/sampler.h"
 #include "layers/base/random.h"

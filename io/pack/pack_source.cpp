@@ -6,9 +6,13 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <ios>
+#include <system_error>
+#include <utility>
 
 #include "io/data/cifar10.h"
 #include "io/data/hdf5_shards.h"

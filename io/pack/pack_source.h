@@ -4,6 +4,7 @@
 // readers of this folder. Invariant: read() may be called from several threads at once.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>

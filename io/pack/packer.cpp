@@ -8,15 +8,17 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <cstring>
 #include <filesystem>
 #include <string_view>
+#include <system_error>
 #include <thread>
+#include <utility>
 
 #include "io/files/atomic_file.h"
 #include "io/files/crc32c.h"
 #include "io/files/own_file.h"
-#include "io/hdf5/hdf5.h"
 #include "layers/base/system_error.h"
 
 namespace convoy {

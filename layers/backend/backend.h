@@ -6,13 +6,13 @@
 // returned: only copy_to_host(), all_finite() and synchronize() wait. The caller owns every output tensor.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 
 #include "layers/backend/operations.h"
-#include "layers/base/batch.h"
 #include "layers/base/memory_pool.h"
 #include "layers/base/tensor.h"
 

@@ -3,6 +3,8 @@
 // Linear layers and convolutions. x, w, y have the compute type; products are accumulated in float32.
 #pragma once
 
+#include <string>
+
 #include "layers/backend/normalization_operations.h"
 
 namespace convoy::ops {

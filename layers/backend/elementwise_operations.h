@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cmath>
+#include <cstdint>
+#include <string>
 
 #include "layers/backend/operation.h"
 

@@ -20,9 +20,7 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
-#include <tuple>
 
 #include "layers/base/size2d.h"
 #include "layers/base/tensor.h"

@@ -3,6 +3,8 @@
 // Losses and the updates of optimizers.
 #pragma once
 
+#include <span>
+
 #include "layers/backend/operation.h"
 
 namespace convoy::ops {

@@ -16,8 +16,6 @@
 #include <array>
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
-#include <functional>
 #include <initializer_list>
 #include <limits>
 #include <optional>
@@ -25,7 +23,6 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "layers/base/did_you_mean.h"

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <sstream>
+#include <string>
 
 #include "layers/base/file_text.h"
 

@@ -10,9 +10,12 @@
 #include <chrono>
 #include <condition_variable>
 #include <csignal>
+#include <cstdint>
 #include <mutex>
 #include <string>
+#include <system_error>
 #include <thread>
+#include <utility>
 
 #include "layers/base/file_text.h"
 #include "layers/base/stopwatch.h"

@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstddef>
 #include <sstream>
+#include <system_error>
 
 #include "layers/base/counted.h"
 #include "layers/base/file_text.h"

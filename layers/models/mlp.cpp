@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The two networks of linear layers.
-#include "layers/base/error.h"
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "layers/linear.h"
 #include "layers/models/models.h"
 #include "layers/pooling.h"

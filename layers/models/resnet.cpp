@@ -2,6 +2,11 @@
 //
 // ResNet 18 to 152, cut into units: stem, one per residual block, head.
 #include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
 
 #include "layers/base/error.h"
 #include "layers/linear.h"

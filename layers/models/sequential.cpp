@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Sequential models, layer by layer as in the config.
+#include <cstddef>
+#include <memory>
+#include <variant>
+#include <vector>
+
 #include "layers/models/models.h"
 
 namespace convoy {

@@ -2,6 +2,7 @@
 #include "layers/optim/optimizer.h"
 
 #include <cmath>
+#include <cstdint>
 
 namespace convoy {
 

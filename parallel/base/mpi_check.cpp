@@ -2,6 +2,7 @@
 #include "parallel/base/mpi_check.h"
 
 #include <array>
+#include <cstddef>
 #include <string_view>
 
 #include "layers/base/error.h"

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/comm/agree.h"
 
+#include <cstddef>
+#include <exception>
 #include <new>
 #include <optional>
 #include <span>

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/comm/clock_offset.h"
 
+#include <cstddef>
 #include <cstring>
 #include <limits>
+#include <span>
+#include <vector>
 
 #include "layers/base/trace.h"
 

@@ -4,6 +4,8 @@
 // estimated from the fastest of several round trips (Cristian 1989), with an error of at most half of its time.
 #pragma once
 
+#include <string>
+
 #include "parallel/comm/communicator.h"
 
 namespace convoy {

@@ -2,8 +2,10 @@
 #include "parallel/comm/mpi_communicator.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <exception>
+#include <span>
 
 #include "layers/base/error.h"
 #include "layers/base/option_error.h"

@@ -9,8 +9,10 @@
 #include <mpi.h>
 
 #include <climits>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "layers/base/error.h"
 #include "layers/base/stopwatch.h"

@@ -14,7 +14,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "parallel/comm/communicator.h"
 #include "parallel/watchdog/own_status.h"

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <utility>
 
 #include "parallel/base/mpi_check.h"
 #include "parallel/comm/mpi_communicator.h"

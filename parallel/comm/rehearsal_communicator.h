@@ -4,6 +4,13 @@
 // operation is complete at once and carries nothing; buffers are as they were.
 #pragma once
 
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "parallel/comm/communicator.h"
 
 namespace convoy {

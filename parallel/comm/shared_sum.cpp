@@ -2,8 +2,10 @@
 #include "parallel/comm/shared_sum.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <functional>
 #include <new>
+#include <utility>
 
 #include "layers/base/host_loops.h"
 #include "parallel/base/mpi_check.h"

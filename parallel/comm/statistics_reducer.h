@@ -4,6 +4,8 @@
 // in the same order; the sum blocks, because the layer needs the result.
 #pragma once
 
+#include <span>
+
 #include "layers/statistics_reducer.h"
 #include "parallel/comm/communicator.h"
 

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/engine/batch_transfer.h"
 
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
 #include "layers/base/error.h"
 
 namespace convoy {

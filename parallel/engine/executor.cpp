@@ -2,6 +2,11 @@
 #include "parallel/engine/executor.h"
 
 #include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
 
 #include "layers/base/error.h"
 #include "layers/base/profile_range.h"

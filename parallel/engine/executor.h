@@ -6,7 +6,9 @@
 // no device memory.
 #pragma once
 
-#include <memory>
+#include <cstddef>
+#include <cstdint>
+#include <span>
 #include <vector>
 
 #include "layers/base/stopwatch.h"

@@ -2,6 +2,7 @@
 #include "parallel/engine/replay.h"
 
 #include <algorithm>
+#include <istream>
 #include <map>
 #include <sstream>
 #include <utility>

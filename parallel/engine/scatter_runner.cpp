@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/engine/scatter_runner.h"
 
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
 #include "layers/base/error.h"
 #include "layers/base/trace.h"
 

@@ -6,6 +6,9 @@
 // Invariant: between steps only the root's parameters are current.
 #pragma once
 
+#include <cstdint>
+#include <span>
+
 #include "layers/base/stopwatch.h"
 #include "layers/loss.h"
 #include "layers/model.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/engine/stage_link.h"
 
-#include <algorithm>
+#include <cstddef>
 #include <utility>
 
 #include "layers/base/error.h"

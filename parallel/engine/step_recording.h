@@ -5,10 +5,11 @@
 // replay does no work on the host, so recorded steps must not depend on it. Invariant: all three give the same result.
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "layers/backend/backend.h"

@@ -5,6 +5,7 @@
 #include "parallel/schedule/partition.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <limits>
 #include <tuple>
 

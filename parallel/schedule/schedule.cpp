@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 
 #include "layers/base/option_error.h"
 #include "parallel/schedule/schedule_check.h"

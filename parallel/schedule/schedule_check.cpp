@@ -2,7 +2,9 @@
 #include "parallel/schedule/schedule_check.h"
 
 #include <array>
+#include <cstddef>
 #include <utility>
+#include <vector>
 
 #include "layers/base/error.h"
 #include "parallel/schedule/schedule_communication.h"

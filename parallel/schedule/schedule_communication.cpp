@@ -2,6 +2,7 @@
 #include "parallel/schedule/schedule_communication.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <tuple>
 #include <vector>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/schedule/schedule_deadlock.h"
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/schedule/schedule_print.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <string_view>
 #include <vector>
 
-#include "layers/base/error.h"
+#include "parallel/schedule/simulator.h"
 
 namespace convoy {
 

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "parallel/schedule/simulator.h"
+#include "parallel/schedule/schedule.h"
 
 namespace convoy {
 

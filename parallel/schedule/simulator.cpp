@@ -2,7 +2,9 @@
 #include "parallel/schedule/simulator.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 

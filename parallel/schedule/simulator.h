@@ -5,8 +5,6 @@
 // messages start when their producer ends and cost their receiver nothing but waiting.
 #pragma once
 
-#include <cstdint>
-#include <string>
 #include <vector>
 
 #include "parallel/schedule/schedule.h"

@@ -2,6 +2,8 @@
 #include "parallel/schedule/unit_costs.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <sstream>
 #include <utility>

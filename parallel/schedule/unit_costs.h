@@ -3,6 +3,7 @@
 // What each unit of a model costs, measured: the input of partition, simulator and plan.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <string>
 #include <vector>

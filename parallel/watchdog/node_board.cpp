@@ -2,9 +2,10 @@
 #include "parallel/watchdog/node_board.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
-#include <new>
 #include <type_traits>
+#include <utility>
 
 #include "parallel/base/mpi_check.h"
 

@@ -5,8 +5,10 @@
 #include <sched.h>
 
 #include <atomic>
+#include <cstddef>
 #include <map>
 #include <mutex>
+#include <string_view>
 #include <utility>
 
 #include "parallel/watchdog/activity.h"

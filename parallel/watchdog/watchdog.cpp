@@ -7,6 +7,7 @@
 #include <cstring>
 #include <thread>
 #include <type_traits>
+#include <utility>
 
 #include "layers/base/error.h"
 #include "parallel/base/mpi_check.h"

@@ -3,6 +3,7 @@
 
 #include <charconv>
 #include <cstdlib>
+#include <system_error>
 
 #include "layers/base/error.h"
 

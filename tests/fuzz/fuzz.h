@@ -12,8 +12,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <ios>
 #include <span>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 

@@ -2,6 +2,10 @@
 //
 // Fuzz target: checkpoints (io/checkpoint/checkpoint.h): reading, checking, and reading only the weights. Files without
 // a seal get past it, so seeds have none; with one, nothing that was changed reaches the HDF5 library.
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
 #include "io/checkpoint/checkpoint.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -2,6 +2,11 @@
 //
 // Fuzz target: one of CIFAR-10's binary batches (io/data/cifar10.h), and the list of class names beside it, which the
 // input begins with: one byte says how long it is.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
 #include "io/data/cifar10.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -2,6 +2,11 @@
 //
 // Fuzz target: the config reader (app/build/read_config.h). What it accepts is printed, and must read back to the
 // same.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
 #include "app/build/read_config.h"
 #include "app/config/config_printer.h"
 #include "tests/fuzz/fuzz.h"

@@ -2,6 +2,10 @@
 //
 // Fuzz target: HDF5 data files (io/data/hdf5_dataset.h), at their root and in a group. What the HDF5 library itself
 // crashes on does so in a child process (io/hdf5/validation.h).
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
 #include "io/data/hdf5_dataset.h"
 #include "tests/fuzz/fuzz.h"
 

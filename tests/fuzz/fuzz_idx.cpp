@@ -2,6 +2,12 @@
 //
 // Fuzz target: MNIST's files (io/data/idx.h), plain or gzipped. The input is two bytes, big-endian: the length of the
 // file of images, which follows, and the file of labels after that.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
 #include "io/data/idx.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -2,6 +2,14 @@
 //
 // Fuzz target: JPEG files on their way to samples (io/data/image_dataset.h, jpeg.h, exif.h, resize.h, augment.h). The
 // input is three bytes, which choose the sample's size, the channels and the augmentation, and the file.
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "io/data/image_dataset.h"
 #include "io/images/jpeg.h"
 #include "tests/fuzz/fuzz.h"

@@ -3,8 +3,13 @@
 // Runs a fuzz target over the files of a folder, as an ordinary test: replay_NAME FOLDER. A finding ends the program,
 // as it ends libFuzzer. Relies on nothing of libFuzzer. Invariant: a folder without files is a failure, not a success.
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <ios>
 #include <iterator>
+#include <vector>
 
 #include "tests/fuzz/fuzz.h"
 

@@ -3,7 +3,9 @@
 // Writes the files that the Python tests of this folder open with other people's readers (io_files checkpoint FILE,
 // io_files events FOLDER), and says what is wrong with a checkpoint that they have changed (io_files check FILE; an
 // empty line: nothing). Relies on the library only. Invariant: values are simple enough to be known on both sides.
+#include <cstdint>
 #include <cstdio>
+#include <exception>
 #include <string>
 
 #include "io/checkpoint/checkpoint.h"

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include <csignal>
+#include <cstddef>
 #include <string>
 
 #include "io/files/run_self.h"

@@ -4,6 +4,10 @@
 // of one that gets them apart, and a comparison sees what it leaves out.
 #include <doctest/doctest.h>
 
+#include <cstdint>
+#include <string>
+#include <vector>
+
 #include "layers/backend/observe/compare_backend.h"
 #include "layers/backend/onednn/onednn_backend.h"
 #include "layers/base/error.h"

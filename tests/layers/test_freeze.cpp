@@ -4,7 +4,13 @@
 // nobody needs is not done. The comparison with PyTorch is in tests/interop.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <map>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "layers/backend/observe/profile_backend.h"
 #include "layers/backend/onednn/onednn_backend.h"

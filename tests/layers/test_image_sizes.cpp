@@ -6,6 +6,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
 
 #include "layers/backend/onednn/onednn_backend.h"
 #include "layers/base/random.h"

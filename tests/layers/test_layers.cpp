@@ -4,7 +4,10 @@
 // each parameter, and the two halves of backward against backward as a whole.
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <cstring>
+#include <span>
+#include <vector>
 
 #include "layers/backend/onednn/onednn_backend.h"
 #include "layers/base/random.h"

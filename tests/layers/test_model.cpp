@@ -4,9 +4,15 @@
 // the promise that a steady step allocates nothing.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <map>
-#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "layers/backend/onednn/onednn_backend.h"
 #include "layers/base/error.h"

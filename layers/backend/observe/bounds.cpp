@@ -2,7 +2,10 @@
 #include "layers/backend/observe/bounds.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <functional>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "layers/base/median.h"

@@ -5,8 +5,10 @@
 #include "layers/backend/observe/compare_backend.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <limits>
+#include <vector>
 
 #include "layers/backend/observe/comparison.h"
 #include "layers/backend/observe/host_values.h"

@@ -2,6 +2,8 @@
 #include "layers/backend/observe/comparison.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <limits>
 
 #include "layers/backend/observe/host_values.h"

@@ -6,6 +6,7 @@
 // is converted through host memory. Private to layers/backend/observe.
 #pragma once
 
+#include <cstddef>
 #include <deque>
 #include <memory>
 #include <string>

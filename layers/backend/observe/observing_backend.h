@@ -5,6 +5,7 @@
 // operands by op.visit() and carries the operation out by inner().run(op).
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>

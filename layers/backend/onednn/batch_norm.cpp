@@ -5,7 +5,9 @@
 // a block's mean by so little that the squares of all those differences add up to at most twice the total sum of
 // squares, so float is enough whatever |mean| / std is. Partial sums of threads are merged in thread order.
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "layers/backend/onednn/batch_norm_rows.h"
 #include "layers/backend/onednn/element.h"

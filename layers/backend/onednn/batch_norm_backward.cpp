@@ -4,6 +4,8 @@
 // gradient, and one that adds the residual's. Sums run in float over a few rows and in double beyond; those of threads
 // are merged in thread order.
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 
 #include "layers/backend/onednn/batch_norm_rows.h"
 #include "layers/backend/onednn/element.h"

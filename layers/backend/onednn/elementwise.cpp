@@ -4,7 +4,7 @@
 // memory; relu_backward may work in place.
 #include <algorithm>
 #include <cmath>
-#include <vector>
+#include <cstdint>
 
 #include "layers/backend/checksum.h"
 #include "layers/backend/onednn/element.h"

@@ -4,6 +4,8 @@
 // 16 float lanes, those over rows in double; the sums of threads are merged in thread order.
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 
 #include "layers/backend/onednn/element.h"
 #include "layers/backend/onednn/lanes.h"

@@ -5,6 +5,8 @@
 // thread count changes nothing.
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 
 #include "layers/backend/onednn/element.h"
 #include "layers/backend/onednn/onednn_backend.h"

@@ -5,8 +5,11 @@
 // blocks are address space that nothing touches.
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 
 #include "layers/backend/onednn/onednn_backend.h"
 #include "layers/base/error.h"

@@ -3,13 +3,13 @@
 // Construction and description of the CPU backend.
 #include "layers/backend/onednn/onednn_backend.h"
 
+#include <fmt/format.h>
 #include <omp.h>
 
 #include <cstring>
+#include <string>
 
 #include "layers/backend/onednn/onednn_state.h"
-#include "layers/base/cpu_features.h"
-#include "layers/base/error.h"
 
 namespace convoy {
 

@@ -6,9 +6,11 @@
 // Invariant: equal inputs, shapes and thread count give equal bits.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "layers/backend/backend.h"

@@ -4,6 +4,7 @@
 // gathers: each input pixel adds the gradients of those windows that cover it and chose it, in row-major order, so
 // every pixel is written once, by one thread, whatever the windows' overlap.
 #include <algorithm>
+#include <cstdint>
 #include <limits>
 
 #include "layers/backend/onednn/element.h"

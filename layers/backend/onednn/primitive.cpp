@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers/backend/onednn/primitive.h"
 
+#include <cstdint>
+
 #include "layers/backend/onednn/dnnl_compat.h"
 #include "layers/backend/onednn/onednn_state.h"
 #include "layers/base/rehearsal.h"

@@ -6,6 +6,8 @@
 // layers/backend/onednn.
 #pragma once
 
+#include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "layers/backend/onednn/element.h"

@@ -8,6 +8,7 @@
 #include <bit>
 #include <cstring>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "layers/backend/onednn/dnnl_compat.h"

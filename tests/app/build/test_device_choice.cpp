@@ -4,6 +4,8 @@
 // where there is no GPU.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <string>
 #include <vector>
 

@@ -4,8 +4,13 @@
 // checkpoints, and checkpoint.resume.
 #include <doctest/doctest.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "app/build/resume_choice.h"
 #include "io/checkpoint/checkpoint.h"

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
+#include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "app/commands/cli.h"

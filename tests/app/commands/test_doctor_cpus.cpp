@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <string>
+#include <vector>
+
 #include "app/commands/doctor_cpus.h"
 
 #include <doctest/doctest.h>

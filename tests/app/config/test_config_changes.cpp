@@ -3,6 +3,7 @@
 // In what a config differs from that of a checkpoint.
 #include <doctest/doctest.h>
 
+#include <cstddef>
 #include <string>
 #include <vector>
 

@@ -3,7 +3,10 @@
 // The keys of [data] about JPEGs and augmentation: defaults, what belongs to what, and what contradicts itself.
 #include <doctest/doctest.h>
 
+#include <array>
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "app/build/read_config.h"
 #include "app/config/config_printer.h"

@@ -5,16 +5,18 @@
 // mean something, with their origins.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <map>
 #include <set>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "app/build/read_config.h"
 #include "app/config/config_printer.h"
-#include "io/data/datasets.h"
 #include "layers/base/error.h"
 #include "layers/models/models.h"
 #include "layers/optim/lr_schedule.h"

@@ -3,6 +3,10 @@
 // Bench points, and predictions against what can be worked out by hand.
 #include <doctest/doctest.h>
 
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
 #include "app/bench/bench_points.h"
 #include "app/planning/predict.h"
 #include "layers/base/error.h"

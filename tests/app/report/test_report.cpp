@@ -2,12 +2,15 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstddef>
+#include <map>
+#include <string>
+#include <vector>
 
 #include "app/report/chart.h"
 #include "app/report/page.h"
 #include "app/report/phases.h"
 #include "app/report/report_run.h"
-#include "app/report/run_charts.h"
 #include "app/report/summary.h"
 #include "layers/base/error.h"
 

@@ -7,6 +7,12 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include "app/build/read_config.h"
 #include "app/train/stop.h"

@@ -3,6 +3,9 @@
 // Which rank holds the others up, and which rank was started with something else. Pure functions.
 #include <doctest/doctest.h>
 
+#include <string>
+#include <vector>
+
 #include "app/build/start_check.h"
 #include "app/train/health.h"
 

@@ -4,7 +4,10 @@
 // Invariant: float bits are arbitrary, including NaN payloads and denormals, so that only a bitwise copy equals it.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "io/checkpoint/checkpoint.h"
 #include "layers/base/random.h"

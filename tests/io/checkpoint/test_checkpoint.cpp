@@ -4,9 +4,18 @@
 // turn: reading must give the right state or an Error, nothing else.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <initializer_list>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/checkpoint_folder.h"
 #include "io/files/atomic_file.h"
 #include "io/hdf5/checksum_trailer.h"
 #include "tests/io/checkpoint/sample_checkpoint.h"

@@ -4,7 +4,13 @@
 // from when checkpoints of the first folder are damaged or gone.
 #include <doctest/doctest.h>
 
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <iterator>
+#include <string>
+#include <vector>
 
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/checkpoint_copies.h"

@@ -6,14 +6,21 @@
 #include <sys/resource.h>
 
 #include <atomic>
+#include <chrono>
 #include <csignal>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "io/checkpoint/checkpoint_writer.h"
-#include "io/data/hdf5_dataset.h"
 #include "io/files/atomic_file.h"
+#include "io/images/row_source.h"
 #include "tests/io/checkpoint/sample_checkpoint.h"
 #include "tests/io/temporary_folder.h"
 

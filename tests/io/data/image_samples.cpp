@@ -3,6 +3,7 @@
 // What the tests against torchvision read: the order of a folder, samples as raw bytes, boxes of random crops.
 // Invariant: bytes go to the standard output, [samples, size, size, 3], and nothing else does. Usage: image_samples
 // list FOLDER | eval FOLDER SIZE RESIZE | train FOLDER SIZE SEED EPOCH | boxes WIDTH HEIGHT COUNT
+#include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <memory>

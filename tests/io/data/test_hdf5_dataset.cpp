@@ -5,10 +5,13 @@
 #include <doctest/doctest.h>
 #include <hdf5.h>
 
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <functional>
 #include <numeric>
+#include <string>
+#include <vector>
 
 #include "io/data/hdf5_dataset.h"
 #include "tests/io/checkpoint/sample_checkpoint.h"

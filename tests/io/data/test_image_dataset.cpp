@@ -8,12 +8,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <memory>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "io/data/hdf5_jpegs.h"
 #include "io/data/image_dataset.h"
 #include "io/data/image_folder.h"
+#include "io/images/resize.h"
 #include "tests/io/hdf5/raw_hdf5.h"
 #include "tests/io/images/jpeg_files.h"
 #include "tests/io/temporary_folder.h"

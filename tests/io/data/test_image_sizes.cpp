@@ -3,6 +3,9 @@
 // Which size the images of an epoch have.
 #include <doctest/doctest.h>
 
+#include <cstdint>
+#include <vector>
+
 #include "io/data/image_sizes.h"
 
 using namespace convoy;

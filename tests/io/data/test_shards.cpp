@@ -5,6 +5,8 @@
 #include <doctest/doctest.h>
 #include <hdf5.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <functional>
 #include <string>

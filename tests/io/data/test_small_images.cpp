@@ -4,8 +4,13 @@
 #include <doctest/doctest.h>
 #include <zlib.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <initializer_list>
+#include <string>
+#include <utility>
 
 #include "io/data/cifar10.h"
 #include "io/data/idx.h"

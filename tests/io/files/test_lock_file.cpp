@@ -10,9 +10,11 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <functional>
-#include <new>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <thread>
 #include <vector>
 

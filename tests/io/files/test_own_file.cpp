@@ -13,7 +13,6 @@
 #include <set>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "io/files/atomic_file.h"
 #include "io/files/own_file.h"

@@ -6,7 +6,9 @@
 #include <sys/wait.h>
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
+#include <string>
 
 #include "io/files/run_self.h"
 

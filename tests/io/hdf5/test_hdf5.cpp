@@ -4,10 +4,16 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <limits>
 #include <memory>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "io/files/atomic_file.h"
 #include "io/hdf5/hdf5.h"

@@ -3,9 +3,13 @@
 // Decoding in part against libjpeg's plain decoding of the whole, and against what was drawn.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
 #include <cstdlib>
+#include <string>
+#include <utility>
 
 #include "io/images/exif.h"
 #include "io/images/jpeg.h"

@@ -2,7 +2,10 @@
 #include <doctest/doctest.h>
 #include <zlib.h>
 
+#include <cstdint>
 #include <cstring>
+#include <string>
+#include <vector>
 
 #include "io/images/png.h"
 #include "tests/io/temporary_folder.h"

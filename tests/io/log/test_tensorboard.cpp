@@ -4,8 +4,11 @@
 // format.
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <cstring>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "io/files/crc32c.h"

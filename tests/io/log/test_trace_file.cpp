@@ -4,11 +4,14 @@
 // nothing on a row that overlaps without nesting.
 #include <doctest/doctest.h>
 
-#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "io/log/trace_file.h"

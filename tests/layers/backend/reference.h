@@ -4,11 +4,11 @@
 // index arithmetic and nothing shared with the kernels; and the way of test data into a backend and out of it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "layers/backend/backend.h"
 #include "layers/backend/onednn/onednn_backend.h"
 
 namespace convoy::reference {

@@ -3,7 +3,12 @@
 // Batch normalisation of the CPU backend against the float64 reference and against finite differences.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
 
 #include "tests/layers/backend/reference.h"
 #include "tests/layers/gradient_check.h"

@@ -4,6 +4,11 @@
 // which they go different ways; the columns and spread pixels of which some are made.
 #include <doctest/doctest.h>
 
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
 #include "layers/backend/onednn/conv/col2im.h"
 #include "layers/backend/onednn/conv/im2col_gemm.h"
 #include "layers/backend/onednn/conv/pointwise_conv2d.h"

@@ -3,8 +3,11 @@
 // Element-wise and copying kernels of the CPU backend, its memory, and the gradient checker itself.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "layers/backend/onednn/bfloat16.h"
 #include "tests/layers/backend/reference.h"

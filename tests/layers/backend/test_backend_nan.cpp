@@ -4,7 +4,10 @@
 // element where a comparison or a mask could lose it.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <set>
 #include <string>

@@ -4,7 +4,11 @@
 // element's bits do not depend on its place in the buffer.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
 
 #include "tests/layers/backend/reference.h"
 

@@ -6,8 +6,9 @@
 #include <doctest/doctest.h>
 #include <omp.h>
 
-#include <bit>
+#include <cstdint>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "layers/backend/onednn/onednn_backend.h"

@@ -3,7 +3,6 @@
 // Numbers of things in messages.
 #include <doctest/doctest.h>
 
-#include <string>
 #include <utility>
 
 #include "layers/base/counted.h"

@@ -9,7 +9,6 @@
 #include <sstream>
 #include <string>
 
-#include "layers/backend/onednn/onednn_backend.h"
 #include "layers/base/cpu_features.h"
 
 using namespace convoy;

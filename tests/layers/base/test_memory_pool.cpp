@@ -3,6 +3,7 @@
 // The caching pool: blocks come back to those who ask for their size, and reserved ones do not.
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <set>
 

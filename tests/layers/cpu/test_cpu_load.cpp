@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <optional>
+
 #include "layers/cpu/cpu_load.h"
 
 #include <doctest/doctest.h>

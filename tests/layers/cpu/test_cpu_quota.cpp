@@ -4,6 +4,8 @@
 #include <doctest/doctest.h>
 
 #include <map>
+#include <optional>
+#include <string>
 
 using namespace convoy;
 

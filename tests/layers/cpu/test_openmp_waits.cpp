@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdint>
 #include <ctime>
 
 #include "layers/base/file_text.h"

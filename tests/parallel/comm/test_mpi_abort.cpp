@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "layers/base/error.h"
 #include "parallel/world/world.h"

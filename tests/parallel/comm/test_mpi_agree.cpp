@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <stdexcept>
+#include <vector>
 
 #include "layers/base/system_error.h"
 #include "parallel/comm/agree.h"

@@ -3,9 +3,12 @@
 // Collectives over tensors, with sums that are exact, for each element type and root.
 #include <mpi.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <functional>
 #include <random>
+#include <vector>
 
 #include "parallel/comm/mpi_communicator.h"
 #include "tests/parallel/mpi_fixture.h"

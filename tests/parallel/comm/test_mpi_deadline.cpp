@@ -3,6 +3,7 @@
 // A rank that does not come: the others throw when their deadline passes, and go on when it comes late.
 #include <chrono>
 #include <thread>
+#include <vector>
 
 #include "tests/parallel/mpi_fixture.h"
 

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The small blocking exchanges of numbers and texts, and the reducer that batch norm uses.
+#include <algorithm>
+#include <cstddef>
+#include <cstdlib>
 #include <numeric>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "layers/base/trace.h"
 #include "parallel/comm/clock_offset.h"

@@ -3,6 +3,10 @@
 // Messages between two ranks: pairs, rings, tags, sizes; and the numbers that operations carry.
 #include <mpi.h>
 
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
 #include "parallel/comm/mpi_communicator.h"
 #include "tests/parallel/mpi_fixture.h"
 

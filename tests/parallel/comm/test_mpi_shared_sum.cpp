@@ -3,6 +3,8 @@
 // Sums in the memory that ranks of a node share: exact values, the order of addition, many sums under way beside MPI's.
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <fstream>
 #include <string>
 #include <vector>

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
 #include "layers/base/error.h"
 #include "parallel/engine/gradient_buckets.h"
 #include "tests/parallel/test_tensors.h"

@@ -7,6 +7,12 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
 
 #include "layers/backend/onednn/onednn_backend.h"
 #include "layers/base/random.h"

@@ -2,7 +2,11 @@
 //
 // Buckets against the serial sum: whatever the sizes in which backward reports its progress, every gradient
 // is summed exactly once.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <random>
+#include <vector>
 
 #include "parallel/engine/gradient_buckets.h"
 #include "tests/parallel/mpi_fixture.h"

@@ -5,6 +5,10 @@
 #include "parallel/engine/replay.h"
 
 #include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
 
 #include "layers/backend/onednn/onednn_backend.h"
 #include "layers/base/host_name.h"

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Which steps run plainly, which are recorded and which replayed.
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
 #include "parallel/engine/step_recording.h"
 
 #include <doctest/doctest.h>

@@ -4,8 +4,10 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include "layers/base/error.h"
 #include "parallel/schedule/schedule_check.h"

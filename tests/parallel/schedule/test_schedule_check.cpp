@@ -3,8 +3,10 @@
 
 #include <doctest/doctest.h>
 
+#include <cstddef>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "layers/base/error.h"
 #include "tests/parallel/schedule/schedule_text.h"

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Measured costs: what is exact in them (bytes), what must hold of times, and their text form.
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
 #include "parallel/schedule/unit_costs.h"
 
 #include <doctest/doctest.h>

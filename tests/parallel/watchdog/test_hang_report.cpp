@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The words of the report about a late operation, for every cause that it knows: rows in, text out.
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
 #include "parallel/watchdog/hang_report.h"
 
 #include <doctest/doctest.h>

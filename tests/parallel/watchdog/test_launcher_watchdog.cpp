@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstddef>
 #include <string>
 
 namespace convoy {

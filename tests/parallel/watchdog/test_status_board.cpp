@@ -12,9 +12,11 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <thread>
+#include <vector>
 
 #include "layers/base/process_state.h"
 #include "parallel/base/wait_time.h"

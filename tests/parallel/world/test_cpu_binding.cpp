@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cstdint>
+#include <vector>
+
 #include "parallel/world/cpu_binding.h"
 
 #include <doctest/doctest.h>

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "parallel/base/mpi_check.h"
 #include "tests/parallel/mpi_fixture.h"

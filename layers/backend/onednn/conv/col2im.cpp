@@ -4,6 +4,12 @@
 // the sum over taps goes in their order, so it does not depend on the number of threads.
 #include "layers/backend/onednn/conv/col2im.h"
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
 #include "layers/backend/onednn/element.h"
 #include "layers/backend/onednn/onednn_state.h"
 #include "layers/base/host_loops.h"

@@ -6,7 +6,9 @@
 // layers/backend/onednn.
 #pragma once
 
-#include "layers/backend/backend.h"
+#include <cstdint>
+#include <memory>
+
 #include "layers/backend/onednn/conv/im2col_gemm.h"
 #include "layers/backend/onednn/directions.h"
 

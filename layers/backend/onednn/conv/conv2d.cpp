@@ -3,6 +3,9 @@
 // Convolutions of the CPU backend: oneDNN's direct algorithm on channels-last activations, but where something else is
 // faster, by rules of shape alone: a choice by timing could change the last bits from run to run. The weight formats
 // are chosen once, when the layer is built; a direction that wants another at another batch size converts into it.
+#include <cstdint>
+#include <memory>
+
 #include "layers/backend/onednn/conv/col2im.h"
 #include "layers/backend/onednn/conv/direct_conv2d.h"
 #include "layers/backend/onednn/conv/im2col_gemm.h"

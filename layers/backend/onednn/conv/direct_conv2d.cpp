@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers/backend/onednn/conv/direct_conv2d.h"
 
+#include <memory>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "layers/backend/onednn/dnnl_compat.h"
 #include "layers/backend/onednn/onednn_state.h"

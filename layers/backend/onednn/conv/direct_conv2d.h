@@ -3,7 +3,8 @@
 // Convolutions over channels-last activations by oneDNN's direct algorithm. Private to layers/backend/onednn.
 #pragma once
 
-#include "layers/backend/backend.h"
+#include <memory>
+
 #include "layers/backend/onednn/directions.h"
 
 namespace convoy {

@@ -3,7 +3,10 @@
 // The columns of one group of images stay in the second-level cache between being gathered and being read.
 #include "layers/backend/onednn/conv/im2col_gemm.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstring>
+#include <memory>
 
 #include "layers/backend/onednn/onednn_state.h"
 #include "layers/base/error.h"

@@ -6,9 +6,10 @@
 // what its strided convolutions to many channels do. Private to layers/backend/onednn.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 
-#include "layers/backend/backend.h"
 #include "layers/backend/onednn/directions.h"
 
 namespace convoy {

@@ -3,12 +3,18 @@
 // Linear layers of the CPU backend: oneDNN's inner product with the bias in its epilogue. ReLU is a pass
 // of our own: oneDNN's post-op turns NaN into 0. The weight formats are
 // chosen once, as in conv2d.cpp, by rules of shape alone.
+#include <omp.h>
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
 #include "layers/backend/onednn/conv/pointwise_conv2d.h"
 #include "layers/backend/onednn/conv/upcast.h"
 #include "layers/backend/onednn/dnnl_compat.h"
 #include "layers/backend/onednn/onednn_backend.h"
 #include "layers/backend/onednn/onednn_state.h"
-#include "layers/base/host_loops.h"
 
 namespace convoy {
 

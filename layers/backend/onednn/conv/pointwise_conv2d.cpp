@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers/backend/onednn/conv/pointwise_conv2d.h"
 
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 
 #include "layers/backend/onednn/conv/im2col_gemm.h"

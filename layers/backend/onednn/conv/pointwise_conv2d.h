@@ -5,6 +5,8 @@
 // backward, and all directions read the weight in one format. Private to layers/backend/onednn.
 #pragma once
 
+#include <cstdint>
+
 #include <dnnl.hpp>
 
 #include "layers/backend/backend.h"

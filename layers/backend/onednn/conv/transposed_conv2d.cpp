@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers/backend/onednn/conv/transposed_conv2d.h"
 
+#include <cstdint>
+#include <memory>
+#include <utility>
+
 #include "layers/backend/onednn/dnnl_compat.h"
 #include "layers/backend/onednn/onednn_state.h"
 

@@ -5,7 +5,8 @@
 // to layers/backend/onednn.
 #pragma once
 
-#include "layers/backend/backend.h"
+#include <memory>
+
 #include "layers/backend/onednn/directions.h"
 
 namespace convoy {

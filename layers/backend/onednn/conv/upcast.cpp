@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers/backend/onednn/conv/upcast.h"
 
+#include <cstdint>
+#include <memory>
+#include <utility>
+
 #include "layers/backend/onednn/conv/im2col_gemm.h"
 #include "layers/backend/onednn/onednn_state.h"
 

@@ -5,6 +5,9 @@
 // to layers/backend/onednn.
 #pragma once
 
+#include <cstdint>
+#include <memory>
+
 #include "layers/backend/onednn/directions.h"
 
 namespace convoy {

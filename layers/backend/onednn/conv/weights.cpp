@@ -2,6 +2,8 @@
 //
 // Weights on their way between files (row-major float32), the flat buffers (native format) and the primitives (compute
 // format).
+#include <cstdint>
+
 #include "layers/backend/onednn/conv/winograd_transforms.h"
 #include "layers/backend/onednn/onednn_backend.h"
 #include "layers/backend/onednn/onednn_state.h"

@@ -4,13 +4,16 @@
 // next transform.
 #include "layers/backend/onednn/conv/winograd.h"
 
+#include <omp.h>
+
 #include <algorithm>
+#include <cstdint>
+#include <memory>
 
 #include "layers/backend/onednn/conv/im2col_gemm.h"
 #include "layers/backend/onednn/conv/winograd_tiles.h"
 #include "layers/backend/onednn/onednn_state.h"
 #include "layers/base/error.h"
-#include "layers/base/host_loops.h"
 
 namespace convoy {
 

@@ -6,7 +6,9 @@
 // Private to layers/backend/onednn.
 #pragma once
 
-#include "layers/backend/backend.h"
+#include <cstdint>
+#include <memory>
+
 #include "layers/backend/onednn/directions.h"
 
 namespace convoy {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 
 #include "layers/backend/onednn/conv/im2col_gemm.h"
 #include "layers/base/host_loops.h"

@@ -5,8 +5,9 @@
 
 #include <cstdint>
 
-#include "layers/backend/backend.h"
 #include "layers/backend/onednn/conv/winograd_transforms.h"
+#include "layers/backend/operation.h"
+#include "layers/base/shape.h"
 
 namespace convoy {
 

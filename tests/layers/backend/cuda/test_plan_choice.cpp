@@ -3,7 +3,10 @@
 // Which convolution plan the CUDA backend keeps: the part that needs no GPU.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <set>
+#include <vector>
 
 #include "layers/backend/cuda/plan_choice.h"
 

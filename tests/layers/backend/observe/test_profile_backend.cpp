@@ -5,7 +5,10 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstdint>
+#include <map>
 #include <set>
+#include <string>
 
 #include "layers/backend/observe/bounds.h"
 #include "layers/backend/observe/compare_backend.h"

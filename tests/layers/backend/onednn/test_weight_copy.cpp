@@ -4,8 +4,10 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <limits>
+#include <vector>
 
 #include "layers/backend/onednn/onednn_state.h"
 #include "tests/layers/backend/reference.h"

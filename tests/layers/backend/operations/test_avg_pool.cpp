@@ -4,6 +4,8 @@
 // transpose of the same sums.
 #include <doctest/doctest.h>
 
+#include <cstdint>
+
 #include "tests/layers/backend/every_operation.h"
 #include "tests/layers/backend/reference.h"
 

@@ -3,13 +3,16 @@
 // Dropout: what is kept and what is not, how often, and that it depends on the place of a sample in the run alone.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
-#include <set>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
 
 #include "layers/base/random.h"
 #include "tests/layers/backend/every_operation.h"
 #include "tests/layers/backend/reference.h"
-#include "tests/layers/gradient_check.h"
 
 using namespace convoy;
 using namespace convoy::reference;

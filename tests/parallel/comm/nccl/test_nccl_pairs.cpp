@@ -4,7 +4,10 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <set>
+#include <utility>
+#include <vector>
 
 using namespace convoy;
 

@@ -4,6 +4,8 @@
 // their rounding, whatever the parts.
 #include <doctest/doctest.h>
 
+#include <cstdint>
+
 #include "layers/backend/onednn/conv/direct_conv2d.h"
 #include "layers/backend/onednn/conv/im2col_gemm.h"
 #include "layers/backend/onednn/conv/upcast.h"

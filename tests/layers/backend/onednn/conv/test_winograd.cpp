@@ -4,6 +4,9 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
 
 #include "layers/backend/onednn/conv/winograd.h"
 #include "layers/backend/onednn/conv/winograd_transforms.h"
