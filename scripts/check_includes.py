@@ -8,7 +8,7 @@ includes. Headers of other libraries are not looked at: they have umbrella heade
 Like check_tidy.py it looks only at what has changed since it passed. Exit 77 without a clang-tidy of 17 or newer
 (Debian 12: clang-tidy-19, Debian 13: clang-tidy).
 
-Usage: check_includes.py [--fix] [BUILD] [SOURCE...]    BUILD (default: build) holds compile_commands.json;
+Usage: check_includes.py [--fix] [BUILD] [SOURCE...]   BUILD (default: build) holds compile_commands.json;
                                                         --fix adds and removes the includes
 """
 import argparse
@@ -83,7 +83,7 @@ def findings(tidy, database, path):
     for line in result.stdout.splitlines():
         match = WARNING.match(line)
         if not match:
-            if " error: " in line:
+            if re.match(r"\S+:\d+:\d+: (fatal )?error: ", line):
                 found.append((None, line))
             continue
         place = f"{os.path.relpath(path, ROOT)}:{match[2]}"
@@ -181,7 +181,7 @@ def main():
     for path, found in bad.items():
         print("\n".join(text for _, text in found))
         headers = {header for header, _ in found if header}
-        if arguments.fix and headers:
+        if arguments.fix and headers and all(header for header, _ in found):  # what does not compile misleads
             fix(path, headers)
     print(f"check_includes: {len(paths)} files, {list(results.values()).count(None)} unchanged since they passed, {len(bad)} with findings")
     return 1 if bad else 0
