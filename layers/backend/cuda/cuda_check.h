@@ -8,10 +8,6 @@
 
 #include <string>
 
-// {fmt} 9 takes nvcc for a compiler without C++14's constexpr functions, and contradicts itself in C++20.
-#if defined(__NVCC__) && !defined(FMT_USE_CONSTEXPR)
-#define FMT_USE_CONSTEXPR 1
-#endif
 #include "layers/base/error.h"
 
 namespace convoy {

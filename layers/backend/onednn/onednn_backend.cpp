@@ -10,6 +10,7 @@
 #include <string>
 
 #include "layers/backend/onednn/onednn_state.h"
+#include "layers/base/cpu_features.h"  // IWYU pragma: keep, of Arm
 
 namespace convoy {
 
