@@ -49,7 +49,9 @@ Generation::Generation(const Launcher& launcher, HostList hosts, std::string err
 }
 
 Generation::~Generation() {
+  const bool srun_is_killed = launcher_.kind == LauncherKind::kSrun && !child_->poll();
   child_.reset();
+  if (srun_is_killed || step_end_) SlurmStepEnd::cancel_all();
   leftovers_.look_at_orphans();
   kill_orphans();
   leftovers_.sweep();
@@ -89,6 +91,9 @@ std::optional<GenerationEnd> Generation::poll() {
     if (deadline_ && Clock::now() > *deadline_) child_->kill_all();
     return std::nullopt;
   }
+  if (launcher_.kind == LauncherKind::kSrun && status->signal != 0 && !step_end_) step_end_.emplace();
+  if (step_end_ && !step_end_->done()) return std::nullopt;
+  step_end_.reset();
   leftovers_.look_at_orphans();
   kill_orphans();  // ranks of a launcher that was killed
   leftovers_.sweep();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One start of all ranks: mpirun or srun as a child, and the ways to end it, from asking to killing. Invariant:
-// destroying it leaves no process of it on this machine, and no files of MPI; those elsewhere end with their launcher.
+// destroying it leaves no process of it on this machine, and no files of MPI; those elsewhere end with their launcher,
+// or with the step of an srun that was killed.
 #pragma once
 
 #include <chrono>
@@ -15,6 +16,7 @@
 #include "app/launch/host_list.h"
 #include "app/launch/launcher.h"
 #include "app/launch/mpi_leftovers.h"
+#include "app/launch/slurm_steps.h"
 
 namespace convoy {
 
@@ -49,6 +51,7 @@ class Generation {
   std::int64_t oom_kills_before_;
   MpiLeftovers leftovers_;
   std::unique_ptr<ChildProcess> child_;
+  std::optional<SlurmStepEnd> step_end_;  // srun was killed: its ranks have yet to end
   std::optional<Clock::time_point> deadline_;
   bool resize_ = false;
   int stop_signal_ = 0;

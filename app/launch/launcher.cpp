@@ -7,6 +7,7 @@
 
 #include "app/base/error_report.h"
 #include "app/launch/child_process.h"
+#include "app/launch/slurm_steps.h"
 #include "layers/base/error.h"
 
 namespace convoy {
@@ -37,6 +38,7 @@ std::vector<std::string> srun_command(const Launcher& launcher, const HostList& 
     names += (names.empty() ? "" : ",") + host.name;
   }
   std::vector<std::string> words{"srun",
+                                 "--job-name=" + slurm_step_name(),
                                  "--mpi=" + launcher.srun_manager,
                                  fmt::format("--nodes={}", hosts.size()),
                                  "--nodelist=" + names,

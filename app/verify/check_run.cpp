@@ -87,21 +87,28 @@ std::vector<FileCheck> check_run(const std::string& folder) {
     if (fs::exists(path, ignored)) checks.push_back(check(path));
   };
   const std::string config_path = folder + "/config.toml";
-  std::string checkpoints = folder + "/checkpoints";
+  std::string checkpoints = folder + "/checkpoints", copies;
   std::vector<FileCheck> data;
   if (fs::exists(config_path, ignored)) {
     try {
       const auto text = file_text(config_path);
       if (!text) fail("cannot be read");
-      const Config config = parse_config(*text, config_path, {}, InputFiles::kTrust);
+      Config config = parse_config(*text, config_path, {}, InputFiles::kTrust);
+      const fs::path run = fs::absolute(folder + "/").lexically_normal().parent_path();
+      config.run.dir = run.parent_path().string();  // which names the folder of copies, too
+      config.run.name = run.filename().string();
       checks.push_back({config_path, FileState::kReadable, "the resolved config"});
       if (!config.checkpoint.dir.empty()) checkpoints = config.checkpoint.dir;
+      copies = copy_folder(config);
       data = check_config_data(config, config_path);
     } catch (const Error& error) {
       checks.push_back({config_path, FileState::kDamaged, error.what()});
     }
   }
   for (FileCheck& check : check_checkpoints(checkpoints)) checks.push_back(std::move(check));
+  if (!copies.empty() && fs::exists(copies, ignored)) {
+    for (FileCheck& check : check_checkpoints(copies)) checks.push_back(std::move(check));
+  }
   add("metrics.jsonl", check_metrics);
   std::vector<std::string> events;
   for (fs::directory_iterator at(folder, ignored), end; !ignored && at != end; at.increment(ignored)) {

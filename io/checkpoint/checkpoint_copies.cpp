@@ -42,13 +42,12 @@ using OnPiece = std::function<void()>;  // after each piece; may throw
 
 class Descriptor {
  public:
-  Descriptor(const std::string& path, int flags) : path_(path), number_(::open(path.c_str(), flags | O_CLOEXEC, 0644)) {
+  explicit Descriptor(const std::string& path) : path_(path), number_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
     if (number_ < 0) fail("cannot open {}: {}", path, std::strerror(errno));
   }
   ~Descriptor() { ::close(number_); }
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
-  [[nodiscard]] int number() const { return number_; }
 
   // The checksum of the whole file; `use` gets each piece.
   template <class Use>
@@ -71,33 +70,25 @@ class Descriptor {
 };
 
 // Written, synced and dropped from memory; returns the checksum of what was read from `from`.
-std::uint32_t write_copy(const std::string& from, const std::string& temporary, const OnPiece& on_piece) {
-  Descriptor source(from, O_RDONLY);
-  const Descriptor copy(temporary, O_WRONLY | O_CREAT | O_TRUNC);
-  const std::uint32_t crc = source.read_all([&](std::span<const std::byte> bytes) {
-    write_all(copy.number(), bytes, temporary);
+std::uint32_t write_copy(const std::string& from, const AtomicFile& copy, const OnPiece& on_piece) {
+  const std::uint32_t crc = Descriptor(from).read_all([&](std::span<const std::byte> bytes) {
+    write_all(copy.descriptor(), bytes, copy.temporary());
     on_piece();
   });
-  if (::fsync(copy.number()) != 0) fail("cannot write {}: {}", temporary, std::strerror(errno));
-  static_cast<void>(::posix_fadvise(copy.number(), 0, 0, POSIX_FADV_DONTNEED));
+  copy.sync();
+  static_cast<void>(::posix_fadvise(copy.descriptor(), 0, 0, POSIX_FADV_DONTNEED));
   return crc;
 }
 
 void copy_with(const std::string& from, const std::string& to, const OnPiece& on_piece) {
-  const std::string temporary = to + kTemporarySuffix;
-  try {
-    const std::uint32_t written = write_copy(from, temporary, on_piece);
-    const std::uint32_t read =
-        Descriptor(temporary, O_RDONLY).read_all([&](std::span<const std::byte>) { on_piece(); });
-    if (read != written) fail("{}: what is read back is not what was written", temporary);
-    if (const TrailerCheck check = check_trailer(temporary); check.trailer == Trailer::kBroken) {
-      fail("{}: {}, so it is not copied", from, check.problem);
-    }
-    finish_file(temporary, to);
-  } catch (...) {
-    ::unlink(temporary.c_str());
-    throw;
+  AtomicFile copy(to);
+  const std::uint32_t written = write_copy(from, copy, on_piece);
+  const std::uint32_t read = Descriptor(copy.temporary()).read_all([&](std::span<const std::byte>) { on_piece(); });
+  if (read != written) fail("{}: what is read back is not what was written", copy.temporary());
+  if (const TrailerCheck check = check_trailer(copy.temporary()); check.trailer == Trailer::kBroken) {
+    fail("{}: {}, so it is not copied", from, check.problem);
   }
+  copy.finish();
 }
 
 }  // namespace

@@ -86,45 +86,42 @@ void remove_dead_temporaries(const std::string& target) {
   }
 }
 
-// An open file that is closed and removed unless rename_to() was called.
-class Temporary {
- public:
-  explicit Temporary(const std::string& target) {
-    remove_dead_temporaries(target);
-    do {  // another process may take the file for a dead one's before this one has locked it
-      if (descriptor_ >= 0) ::close(descriptor_);
-      path_ = temporary_name(target);
-      descriptor_ = create_new_file(path_, 0644);
-      if (descriptor_ < 0) cannot("create", path_, errno);
-      static_cast<void>(::flock(descriptor_, LOCK_EX));
-    } while (is_removed());
-  }
-  Temporary(const Temporary&) = delete;
-  Temporary& operator=(const Temporary&) = delete;
-  ~Temporary() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-    if (!path_.empty()) ::unlink(path_.c_str());
-  }
-  [[nodiscard]] int descriptor() const { return descriptor_; }
-  // Closed before it is renamed, since close() may report an error. A copy of the descriptor holds the lock meanwhile.
-  void rename_to(const std::string& path) {
-    const int lock = ::fcntl(descriptor_, F_DUPFD_CLOEXEC, 0);
-    const bool closed = ::close(std::exchange(descriptor_, lock)) == 0;
-    if (!closed || ::rename(path_.c_str(), path.c_str()) != 0) cannot("create", path, errno);
-    path_.clear();
-  }
-
- private:
-  [[nodiscard]] bool is_removed() const {
-    struct stat status {};
-    return ::fstat(descriptor_, &status) == 0 && status.st_nlink == 0;
-  }
-
-  std::string path_;
-  int descriptor_ = -1;
-};
-
 }  // namespace
+
+AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
+  remove_dead_temporaries(path_);
+  do {  // another process may take the file for a dead one's before this one has locked it
+    if (descriptor_ >= 0) ::close(descriptor_);
+    temporary_ = temporary_name(path_);
+    descriptor_ = create_new_file(temporary_, 0644);
+    if (descriptor_ < 0) cannot("create", temporary_, errno);
+    static_cast<void>(::flock(descriptor_, LOCK_EX));
+  } while (is_removed());
+}
+
+AtomicFile::~AtomicFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+bool AtomicFile::is_removed() const {
+  struct stat status {};
+  return ::fstat(descriptor_, &status) == 0 && status.st_nlink == 0;
+}
+
+void AtomicFile::sync() const {
+  if (::fsync(descriptor_) != 0) cannot("write", path_, errno);
+}
+
+// Closed before it is renamed, since close() may report an error. A copy of the descriptor holds the lock meanwhile.
+void AtomicFile::finish() {
+  sync();
+  const int lock = ::fcntl(descriptor_, F_DUPFD_CLOEXEC, 0);
+  const bool closed = ::close(std::exchange(descriptor_, lock)) == 0;
+  if (!closed || ::rename(temporary_.c_str(), path_.c_str()) != 0) cannot("create", path_, errno);
+  temporary_.clear();
+  sync_folder_of(path_);
+}
 
 void sync_folder_of(const std::string& path) {
   const auto parent = std::filesystem::path(path).parent_path();
@@ -181,12 +178,10 @@ void finish_file(const std::string& temporary, const std::string& path) {
 }
 
 void write_file_atomically(const std::string& path, std::span<const std::byte> bytes, std::span<const std::byte> tail) {
-  Temporary file(path);
+  AtomicFile file(path);
   write_all(file.descriptor(), write_direct(file.descriptor(), bytes), path);
   write_all(file.descriptor(), tail, path);
-  if (::fsync(file.descriptor()) != 0) cannot("write", path, errno);
-  file.rename_to(path);
-  sync_folder_of(path);
+  file.finish();
 }
 
 }  // namespace convoy

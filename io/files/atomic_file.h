@@ -19,6 +19,30 @@ inline constexpr const char* kTemporarySuffix = ".tmp";
 /// Whether `name` is that of a temporary file of `target` (both without folders): TARGET.<16 digits>.tmp.
 [[nodiscard]] bool is_temporary_of(std::string_view name, std::string_view target);
 
+/// A new file, written piece by piece under its temporary name.
+class AtomicFile {
+ public:
+  /// Creates the temporary file beside `path`, and removes those of killed processes.
+  explicit AtomicFile(std::string path);
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+  /// Removes the temporary file unless finish() has returned.
+  ~AtomicFile();
+
+  [[nodiscard]] int descriptor() const { return descriptor_; }  ///< open for reading and writing
+  [[nodiscard]] const std::string& temporary() const { return temporary_; }
+  /// Syncs the file to the disk.
+  void sync() const;
+  /// Syncs and renames it to `path`, replacing an existing file. Returns once the name, too, is on disk.
+  void finish();
+
+ private:
+  [[nodiscard]] bool is_removed() const;
+
+  std::string path_, temporary_;
+  int descriptor_ = -1;
+};
+
 /// Writes `bytes`, then `tail`, to `path`, replacing an existing file. Returns once the file is on disk.
 void write_file_atomically(const std::string& path, std::span<const std::byte> bytes,
                            std::span<const std::byte> tail = {});

@@ -194,6 +194,19 @@ def test_run_is_valid(run):
         assert {entry["path"]: entry["state"] for entry in json.load(file)["files"]} == found
 
 
+def test_second_copies_are_of_the_run():
+    folder = Folder("copied", config(MLP, train={"steps": 8}, checkpoint={"every_steps": 4, "every_epochs": 0, "copy_to": "copies"}))
+    folder.train()
+    copies = glob.glob(folder.file("copies", "*", "step-*.h5"))
+    assert copies
+    code, found = states(folder, "runs/run/")
+    copied = {path: state for path, state in found.items() if path.startswith("copies/")}
+    assert code == 0 and len(copied) == len(copies) and set(copied.values()) == {"valid"}, folder.stdout
+    middle(copies[0])
+    code, found = states(folder, "runs/run")
+    assert code == FAILURE and found[os.path.relpath(copies[0], folder.path)] == "damaged", folder.stdout
+
+
 def swap_lines(path):
     with open(path) as file:
         lines = file.readlines()

@@ -21,6 +21,7 @@
 #include "app/launch/rank_counts.h"
 #include "app/launch/run_status.h"
 #include "app/launch/slurm_hosts.h"
+#include "app/launch/slurm_steps.h"
 #include "layers/base/system_error.h"
 #include "tests/io/temporary_folder.h"
 
@@ -262,13 +263,21 @@ TEST_CASE("command lines of the launchers") {
   ::setenv("SLURM_CPUS_PER_TASK", "3", 1);
   const auto words = launcher.command({{"a", 2}, {"b", 2}});
   ::unsetenv("SLURM_CPUS_PER_TASK");
-  CHECK(words == std::vector<std::string>{"srun", "--mpi=pmix", "--nodes=2", "--nodelist=a,b", "--ntasks=4",
-                                          "--ntasks-per-node=2", "--kill-on-bad-exit=1", "--cpus-per-task=3",
-                                          "--bind-to", "none", "/opt/convoy", "train", "a b.toml"});
+  CHECK(words == std::vector<std::string>{"srun", "--job-name=" + slurm_step_name(), "--mpi=pmix", "--nodes=2",
+                                          "--nodelist=a,b", "--ntasks=4", "--ntasks-per-node=2", "--kill-on-bad-exit=1",
+                                          "--cpus-per-task=3", "--bind-to", "none", "/opt/convoy", "train",
+                                          "a b.toml"});
   CHECK(contains(error_of([&] { (void)launcher.command({{"a", 2}, {"b", 1}}); }), "a:2 b:1"));
   CHECK(split_command("--a 'b c' \"d\"e  f", "x") == std::vector<std::string>{"--a", "b c", "de", "f"});
   CHECK(split_command("  ", "x").empty());
   CHECK(contains(error_of([] { (void)split_command("a 'b", "--launcher-args"); }), "--launcher-args: a quote"));
+}
+
+TEST_CASE("what Slurm says of steps") {
+  CHECK(steps_named("7.0 convoy-12\n7.batch batch\n7.1 convoy-123\n7.2 convoy-12\n", "convoy-12") ==
+        std::vector<std::string>{"7.0", "7.2"});
+  CHECK(steps_named("", "convoy-12").empty());
+  CHECK(steps_named("7.0\n", "convoy-12").empty());
 }
 
 TEST_CASE("what Slurm says of nodes") {
