@@ -12,6 +12,14 @@ void Optimizer::add_slot(const std::string& name) {
   slots_.emplace_back(name, slot);
 }
 
+std::vector<std::int64_t> Optimizer::bounds(std::int64_t elements) const {
+  std::vector<std::int64_t> bounds;
+  const std::int64_t total = store_.learned_values().size();
+  for (std::int64_t at = 0; at < total; at += elements) bounds.push_back(at);
+  bounds.push_back(total);
+  return bounds;
+}
+
 namespace {
 
 class Sgd final : public Optimizer {
@@ -20,12 +28,12 @@ class Sgd final : public Optimizer {
       : Optimizer(backend, store), options_(options) {
     add_slot("momentum");
   }
-  void apply(double lr, std::int64_t /*update*/, const Tensor& values, const Slots& slots,
+  void apply(double lr, std::int64_t /*update*/, std::int64_t begin, const Tensor& values, const Slots& slots,
              const Tensor& nonfinite) override {
     backend_.run(ops::SgdUpdate{{static_cast<float>(lr), static_cast<float>(options_.momentum),
                                  static_cast<float>(options_.weight_decay), options_.nesterov},
                                 values,
-                                store_.gradients(),
+                                gradients_of(begin, values),
                                 slots[0].second,
                                 nonfinite});
   }
@@ -41,7 +49,7 @@ class Adamw final : public Optimizer {
     add_slot("exp_avg");
     add_slot("exp_avg_sq");
   }
-  void apply(double lr, std::int64_t update, const Tensor& values, const Slots& slots,
+  void apply(double lr, std::int64_t update, std::int64_t begin, const Tensor& values, const Slots& slots,
              const Tensor& nonfinite) override {
     const auto t = static_cast<double>(update + 1);
     const auto [beta1, beta2] = options_.betas;
@@ -52,7 +60,7 @@ class Adamw final : public Optimizer {
                                               beta2,
                                               1 - std::pow(beta1, t),
                                               1 - std::pow(beta2, t)};
-    backend_.run(ops::AdamwUpdate{u, values, store_.gradients(), slots[0].second, slots[1].second, nonfinite});
+    backend_.run(ops::AdamwUpdate{u, values, gradients_of(begin, values), slots[0].second, slots[1].second, nonfinite});
   }
 
  private:
@@ -65,21 +73,38 @@ class Lars final : public Optimizer {
       : Optimizer(backend, store), options_(options), segments_(store.segments()) {
     add_slot("momentum");
   }
-  void apply(double lr, std::int64_t /*update*/, const Tensor& values, const Slots& slots,
+  void apply(double lr, std::int64_t /*update*/, std::int64_t begin, const Tensor& values, const Slots& slots,
              const Tensor& nonfinite) override {
     backend_.run(ops::LarsUpdate{
         {static_cast<float>(lr), static_cast<float>(options_.momentum), static_cast<float>(options_.weight_decay),
          static_cast<float>(options_.trust), static_cast<float>(options_.epsilon)},
-        segments_,
+        segments_of(begin, begin + values.size()),
         values,
-        store_.gradients(),
+        gradients_of(begin, values),
         slots[0].second,
         nonfinite});
   }
+  // At segments, which have a norm each.
+  [[nodiscard]] std::vector<std::int64_t> bounds(std::int64_t elements) const override {
+    std::vector<std::int64_t> bounds{0};
+    for (const Segment& segment : segments_) {
+      if (segment.offset >= bounds.back() + elements) bounds.push_back(segment.offset);
+    }
+    bounds.push_back(store_.learned_values().size());
+    return bounds;
+  }
 
  private:
+  [[nodiscard]] std::vector<Segment> segments_of(std::int64_t begin, std::int64_t end) const {
+    std::vector<Segment> part;
+    for (const Segment& s : segments_) {
+      if (s.offset >= begin && s.offset < end) part.push_back({s.offset - begin, s.elements, s.adapt});
+    }
+    return part;
+  }
+
   LarsOptions options_;
-  std::vector<Segment> segments_;
+  std::vector<Segment> segments_;  // by offset
 };
 
 }  // namespace

@@ -107,17 +107,25 @@ class Optimizer {
   /// Updates the parameters from their gradients. update: how many updates came before (0 for the first).
   /// nonfinite: float64 [1], set to 1 if a parameter becomes infinite or NaN; may be empty.
   void step(double lr, std::int64_t update, const Tensor& nonfinite) {
-    apply(lr, update, store_.learned_values(), slots_, nonfinite);
+    apply(lr, update, 0, store_.learned_values(), slots_, nonfinite);
   }
-  /// The same update of other buffers: `values` as long as the parameters that learn, and the state for them.
-  virtual void apply(double lr, std::int64_t update, const Tensor& values, const Slots& slots,
+  /// The same update of a part in other buffers: `values` are those from element `begin` on, `slots` the state for
+  /// them. The part begins and ends at bounds().
+  virtual void apply(double lr, std::int64_t update, std::int64_t begin, const Tensor& values, const Slots& slots,
                      const Tensor& nonfinite) = 0;
+  /// 0, ..., the number of elements that learn: where the update may be cut, into parts of about `elements`, a multiple
+  /// of 16. The parts have the bits of the whole.
+  [[nodiscard]] virtual std::vector<std::int64_t> bounds(std::int64_t elements) const;
   /// Name and buffer of each piece of state.
   [[nodiscard]] const Slots& slots() const { return slots_; }
 
  protected:
   explicit Optimizer(Backend& backend, ParameterStore& store) : backend_(backend), store_(store) {}
   void add_slot(const std::string& name);
+  /// The gradients of the part that begins there and is as long as `values`.
+  [[nodiscard]] Tensor gradients_of(std::int64_t begin, const Tensor& values) const {
+    return store_.gradients().view(begin, values.shape());
+  }
 
   Backend& backend_;
   ParameterStore& store_;

@@ -2,6 +2,7 @@
 #include "parallel/engine/replay.h"
 
 #include <algorithm>
+#include <array>
 #include <istream>
 #include <map>
 #include <sstream>
@@ -17,6 +18,8 @@ namespace convoy {
 namespace {
 
 constexpr const char* kPage = "docs/errors/silent_corruption.md";
+constexpr std::int64_t kPartElements = 1 << 16;  // of an update: values, gradients and two slots twice stay in 2 MB
+constexpr std::int64_t kMaxParts = 64;           // on a GPU each waits for its checksums
 
 // A number of the run's ranks and their hosts, for people.
 std::string place(std::size_t rank, const std::string& host) { return fmt::format("rank {} on {}", rank, host); }
@@ -63,14 +66,18 @@ Replay::Replay(std::int64_t every, Model& model, Optimizer& optimizer, Communica
       running_(model.parameters().running_pieces()) {
   if (every_ == 0) return;
   ParameterStore& store = model.parameters();
-  const auto like = [&](const Tensor& x) { return backend_.tensor(x.shape(), x.dtype()); };
   const std::int64_t learned = store.learned_values().size();
   for (const ParameterStore::Piece& piece : values_) {
     if (piece.offset + piece.elements <= learned) gradients_.push_back(piece);
   }
-  second_values_ = like(store.learned_values());
-  for (const auto& [name, slot] : optimizer.slots()) second_slots_.emplace_back(name, like(slot));
-  second_running_ = like(store.running());
+  bounds_ = optimizer.bounds(std::max(kPartElements, learned / kMaxParts / kPartElements * kPartElements));
+  std::int64_t longest = 0;
+  for (std::size_t i = 1; i < bounds_.size(); ++i) longest = std::max(longest, bounds_[i] - bounds_[i - 1]);
+  second_values_ = backend_.tensor({longest}, DType::kF32);
+  for (const auto& [name, slot] : optimizer.slots()) {
+    second_slots_.emplace_back(name, backend_.tensor({longest}, slot.dtype()));
+  }
+  second_running_ = backend_.tensor(store.running().shape(), DType::kF32);
 }
 
 Replay::Sums Replay::state_sums(const Tensor& values, const Tensor& running) {
@@ -126,13 +133,17 @@ void Replay::note(Record record) {
   found(record.received ? Kind::kReceived : Kind::kComputed, record.what);
 }
 
-void Replay::gradients_final(std::int64_t begin, std::int64_t end) {
-  const Tensor& flat = model_.parameters().gradients();
-  for (std::size_t i = 0; i < gradients_.size(); ++i) {
-    const std::int64_t offset = gradients_[i].offset;
-    const std::int64_t from = std::max(begin, offset), to = std::min(end, offset + gradients_[i].elements);
-    if (from < to) own_gradients_[i] += backend_.checksum(flat.view(from, {to - from}), from);
+void Replay::add_sums(const std::vector<ParameterStore::Piece>& pieces, std::int64_t begin, const Tensor& part,
+                      Sums& sums) {
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    const std::int64_t offset = pieces[i].offset;
+    const std::int64_t from = std::max(begin, offset), to = std::min(begin + part.size(), offset + pieces[i].elements);
+    if (from < to) sums[i] += backend_.checksum(part.view(from - begin, {to - from}), from - offset);
   }
+}
+
+void Replay::gradients_final(std::int64_t begin, std::int64_t end) {
+  add_sums(gradients_, begin, model_.parameters().gradients().view(begin, {end - begin}), own_gradients_);
 }
 
 void Replay::end_pass(bool reduced, const Tensor& losses) {
@@ -158,28 +169,42 @@ void Replay::check_memory(const Sums& sums) {
 
 void Replay::update(double lr, std::int64_t update, const Tensor& nonfinite) {
   ParameterStore& store = model_.parameters();
-  const auto copy = [&](const Tensor& from, const Tensor& to) {
-    if (from.size() > 0) backend_.run(ops::Cast{from, to});
-  };
-  copy(store.learned_values(), second_values_);
-  for (std::size_t i = 0; i < second_slots_.size(); ++i) copy(optimizer_.slots()[i].second, second_slots_[i].second);
-  optimizer_.step(lr, update, nonfinite);
-  optimizer_.apply(lr, update, second_values_, second_slots_, Tensor());
-  const auto sum = [&](const Tensor& flat, const ParameterStore::Piece& piece) {
-    return backend_.checksum(flat.view(piece.offset, {piece.elements}));
-  };
-  const auto differs = [&](const std::string& what, const ParameterStore::Piece& piece) {
-    if (kind_ == Kind::kNothing) found(Kind::kComputed, fmt::format("the {} of {}", what, piece.name));
-  };
-  for (std::size_t i = 0; i < values_.size(); ++i) {  // those that learn come first
-    updated_.push_back(sum(store.values(), values_[i]));
-    if (i < gradients_.size() && updated_.back() != sum(second_values_, values_[i])) differs("update", values_[i]);
-  }
-  for (std::size_t slot = 0; slot < second_slots_.size(); ++slot) {
-    const auto& [name, second] = second_slots_[slot];
-    for (const auto& piece : gradients_) {
-      if (sum(optimizer_.slots()[slot].second, piece) != sum(second, piece)) differs(name, piece);
+  const Optimizer::Slots& slots = optimizer_.slots();
+  // The checksums of both updates: of the values, then of each slot.
+  std::array<std::vector<Sums>, 2> sums;
+  for (auto& s : sums) s.assign(1 + slots.size(), Sums(gradients_.size(), 0));
+  for (std::size_t part = 1; part < bounds_.size(); ++part) {
+    const std::int64_t begin = bounds_[part - 1];
+    const Shape shape{bounds_[part] - begin};
+    const std::array<Tensor, 2> values{store.learned_values().view(begin, shape), second_values_.view(0, shape)};
+    std::array<Optimizer::Slots, 2> states;
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+      states[0].emplace_back(slots[i].first, slots[i].second.view(begin, shape));
+      states[1].emplace_back(slots[i].first, second_slots_[i].second.view(0, shape));
+      backend_.run(ops::Cast{states[0][i].second, states[1][i].second});
     }
+    backend_.run(ops::Cast{values[0], values[1]});
+    for (const std::size_t twin : {1U, 0U}) {
+      optimizer_.apply(lr, update, begin, values[twin], states[twin], twin == 0 ? nonfinite : Tensor());
+    }
+    for (const std::size_t twin : {0U, 1U}) {
+      add_sums(gradients_, begin, values[twin], sums[twin][0]);
+      for (std::size_t i = 0; i < slots.size(); ++i) {
+        add_sums(gradients_, begin, states[twin][i].second, sums[twin][1 + i]);
+      }
+    }
+  }
+  for (std::size_t buffer = 0; buffer <= slots.size(); ++buffer) {
+    const std::string what = buffer == 0 ? "update" : slots[buffer - 1].first;
+    for (std::size_t i = 0; i < gradients_.size(); ++i) {
+      if (sums[0][buffer][i] != sums[1][buffer][i] && kind_ == Kind::kNothing) {
+        found(Kind::kComputed, fmt::format("the {} of {}", what, gradients_[i].name));
+      }
+    }
+  }
+  updated_ = sums[0][0];
+  for (std::size_t i = gradients_.size(); i < values_.size(); ++i) {  // those that are frozen come last
+    updated_.push_back(backend_.checksum(store.values().view(values_[i].offset, {values_[i].elements})));
   }
 }
 

@@ -21,7 +21,7 @@ namespace convoy {
 class Replay {
  public:
   /// every: 0 is never. `all`: every rank of the run. All references must outlive this. Takes memory for another copy
-  /// of the parameters that learn, their optimizer state and the running statistics.
+  /// of the running statistics, and of a part of the parameters that learn and of their optimizer state.
   Replay(std::int64_t every, Model& model, Optimizer& optimizer, Communicator& all, int stage);
 
   /// Whether the step after `update` updates is computed twice: every N-th, counted from 1.
@@ -40,7 +40,7 @@ class Replay {
   /// At the end of a pass; reduced: the gradients and statistics have been summed over replicas. losses: of the step.
   /// After the second pass: compares the parameters with those after the last update.
   void end_pass(bool reduced, const Tensor& losses);
-  /// The optimizer's update, twice.
+  /// The optimizer's update, twice, part by part: the second time a part is in the CPU's caches.
   void update(double lr, std::int64_t update, const Tensor& nonfinite);
   /// That of the running statistics, twice.
   void update_running_statistics();
@@ -65,6 +65,8 @@ class Replay {
   /// Of the parameters and of the running statistics.
   [[nodiscard]] Sums state_sums(const Tensor& values, const Tensor& running);
   [[nodiscard]] std::string state_name(std::size_t i) const;
+  /// Adds the checksums of the elements of a flat buffer from `begin` on, which `part` holds, to those of the pieces.
+  void add_sums(const std::vector<ParameterStore::Piece>& pieces, std::int64_t begin, const Tensor& part, Sums& sums);
   void note(Record record);
   void found(Kind kind, const std::string& what);
   void check_memory(const Sums& sums);
@@ -78,7 +80,8 @@ class Replay {
   Communicator& all_;
   int stage_;
   std::vector<ParameterStore::Piece> values_, gradients_, running_;
-  Tensor second_values_, second_running_;  // for the second update
+  std::vector<std::int64_t> bounds_;       // of the parts of the update
+  Tensor second_values_, second_running_;  // for the second update; the values of the longest part
   Optimizer::Slots second_slots_;
   bool active_ = false;
   int pass_ = 0;
