@@ -9,6 +9,7 @@
 #include <sstream>
 #include <string>
 
+#include "layers/backend/onednn/onednn_backend.h"  // IWYU pragma: keep, of Arm
 #include "layers/base/cpu_features.h"
 
 using namespace convoy;
