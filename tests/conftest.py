@@ -5,6 +5,7 @@
     /usr/bin/python3 -m pytest tests/app/behaviour/test_resume.py -k finished_run
 """
 import os
+import shutil
 
 import pytest
 
@@ -23,6 +24,7 @@ def pytest_addoption(parser):
     group.addoption("--digits", help="the handwritten digits (default: app/configs/digits.h5)")
     group.addoption("--pytorch-itself", action="store_true", help="compare PyTorch with itself (interop/test_training.py)")
     group.addoption("--photographs", help="a folder of class folders of JPEGs (interop/test_torchvision_images.py)")
+    group.addoption("--remove-passed", action="store_true", help="remove the tests' files (--basetemp) if all have passed")
     group.addoption("--mpirun", help="the MPI launcher (default: mpirun on PATH)")
 
 
@@ -42,6 +44,8 @@ def pytest_sessionfinish(session, exitstatus):
     ran = any(reporter.stats.get(outcome) for outcome in ("passed", "failed", "error"))
     if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED) and not ran and reporter.stats.get("skipped"):
         session.exitstatus = SKIPPED
+    if exitstatus == pytest.ExitCode.OK and session.config.getoption("remove_passed"):
+        shutil.rmtree(session.config.getoption("basetemp"), ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)
