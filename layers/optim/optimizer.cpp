@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers/optim/optimizer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -86,9 +87,11 @@ class Lars final : public Optimizer {
   }
   // At segments, which have a norm each.
   [[nodiscard]] std::vector<std::int64_t> bounds(std::int64_t elements) const override {
-    std::vector<std::int64_t> bounds{0};
-    for (const Segment& segment : segments_) {
-      if (segment.offset >= bounds.back() + elements) bounds.push_back(segment.offset);
+    std::vector<std::int64_t> starts, bounds{0};
+    for (const Segment& segment : segments_) starts.push_back(segment.offset);
+    std::sort(starts.begin(), starts.end());
+    for (const std::int64_t start : starts) {
+      if (start >= bounds.back() + elements) bounds.push_back(start);
     }
     bounds.push_back(store_.learned_values().size());
     return bounds;
@@ -104,7 +107,7 @@ class Lars final : public Optimizer {
   }
 
   LarsOptions options_;
-  std::vector<Segment> segments_;  // by offset
+  std::vector<Segment> segments_;
 };
 
 }  // namespace
