@@ -10,7 +10,7 @@ namespace convoy {
 
 namespace {
 
-constexpr std::int64_t kChecksumGrain = 65536;  // words
+constexpr std::int64_t kChecksumGrain = 16384;  // words
 // Of the weights of two neighbours: even, so that all are odd. 2^32 over the golden ratio spreads them over 32 bits.
 constexpr std::uint32_t kWeightStep = 2 * 0x9e3779b1U;
 

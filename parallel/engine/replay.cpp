@@ -18,8 +18,7 @@ namespace convoy {
 namespace {
 
 constexpr const char* kPage = "docs/errors/silent_corruption.md";
-constexpr std::int64_t kPartElements = 1 << 16;  // of an update: values, gradients and two slots twice stay in 2 MB
-constexpr std::int64_t kMaxParts = 64;           // on a GPU each waits for its checksums
+constexpr std::int64_t kPartElements = 1 << 18;  // of an update: values, gradients and a slot, and copies, take 5 MB
 
 // A number of the run's ranks and their hosts, for people.
 std::string place(std::size_t rank, const std::string& host) { return fmt::format("rank {} on {}", rank, host); }
@@ -70,7 +69,7 @@ Replay::Replay(std::int64_t every, Model& model, Optimizer& optimizer, Communica
   for (const ParameterStore::Piece& piece : values_) {
     if (piece.offset + piece.elements <= learned) gradients_.push_back(piece);
   }
-  bounds_ = optimizer.bounds(std::max(kPartElements, learned / kMaxParts / kPartElements * kPartElements));
+  bounds_ = optimizer.bounds(kPartElements);
   std::int64_t longest = 0;
   for (std::size_t i = 1; i < bounds_.size(); ++i) longest = std::max(longest, bounds_[i] - bounds_[i - 1]);
   second_values_ = backend_.tensor({longest}, DType::kF32);
