@@ -3,6 +3,7 @@
 """Kills a training at random moments, again and again, and checks that nothing is lost.
 
     scripts/soak.py --kills 50 --seed 1 [--ranks 2] [--convoy build/app/convoy] [--config CONFIG] [--folder DIR]
+    scripts/soak.py --ranks 4 --set parallel.mode=pipeline --set parallel.stages=2 --set parallel.microbatches=2
 
 One training runs under `convoy launch`; `kill -9` hits a rank, mpirun or the launch itself (which is then started
 again): after some steps, while ranks are starting, or in the middle of writing a checkpoint. At the end: the run has
@@ -72,6 +73,7 @@ def arguments():
     parser.add_argument("--ranks", type=int, default=2, choices=(1, 2, 3, 4))
     parser.add_argument("--convoy", default=os.path.join(HERE, "build", "app", "convoy"))
     parser.add_argument("--config", help="a training of one's own; default: a small network on digits")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="of the config, as in convoy train")
     parser.add_argument("--checkpoint-steps", type=int, default=20, help="steps from one checkpoint to the next")
     parser.add_argument("--folder", default="soak", help="where to run; it is emptied first")
     return parser.parse_args()
@@ -122,7 +124,8 @@ class Soak:
     def train_words(self, name):
         return ["train", self.config, "--set", f"run.dir={self.folder}", "--set", f"run.name={name}", "--set",
                 "log.progress=off", "--set", "log.tensorboard=false", "--set", "log.every_steps=1", "--set",
-                f"checkpoint.every_steps={self.options.checkpoint_steps}"]
+                f"checkpoint.every_steps={self.options.checkpoint_steps}",
+                *(word for setting in self.options.set for word in ("--set", setting))]
 
     def undisturbed(self):
         words = ["mpirun", "-n", str(self.options.ranks), self.convoy, *self.train_words("undisturbed")]
@@ -304,8 +307,8 @@ class Soak:
         return sorted(name for name in set(os.listdir("/dev/shm")) - self.shared_memory if name.startswith("convoy"))
 
     def judge(self, expected):
-        dry = subprocess.run([self.convoy, *self.train_words("undisturbed"), "--dry-run"], env=self.environment,
-                             capture_output=True, text=True, timeout=120, check=True).stdout
+        words = ["mpirun", "-n", str(self.options.ranks), self.convoy, *self.train_words("undisturbed"), "--dry-run"]
+        dry = subprocess.run(words, env=self.environment, capture_output=True, text=True, timeout=120, check=True).stdout
         size = int(re.search(r"^data +(\d+) samples", dry, re.M).group(1))
         seed = int(re.search(r"^seed = (\d+)", dry, re.M).group(1))
         shuffle = re.search(r"^shuffle = (\w+)", dry, re.M).group(1) == "true"
