@@ -24,6 +24,7 @@
 #include "app/config/toml_text.h"
 #include "layers/base/error.h"
 #include "layers/base/file_text.h"
+#include "layers/base/system_error.h"
 
 namespace convoy {
 
@@ -210,7 +211,7 @@ std::string read_config_text(const std::string& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) fail_usage("{}: is a folder (must be a config file)", path);
   auto text = file_text(path);
-  if (!text) fail_usage("{}: the config cannot be opened: {}", path, std::strerror(errno));
+  if (!text) fail_system(errno, "{}: the config cannot be opened: {}", path, std::strerror(errno));
   return *std::move(text);
 }
 

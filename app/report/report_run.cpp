@@ -15,6 +15,7 @@
 #include "io/files/lock_file.h"
 #include "layers/base/error.h"
 #include "layers/base/file_text.h"
+#include "layers/base/system_error.h"
 
 namespace convoy {
 
@@ -88,7 +89,7 @@ std::map<std::string, std::string> flat_config(const std::string& text, const st
 ReportRun read_run(const std::string& path) {
   const fs::path metrics = metrics_path(path);
   const auto text = file_text(metrics.string());
-  if (!text) fail_usage("cannot read {}: {}", metrics.string(), std::strerror(errno));
+  if (!text) fail_system(errno, "cannot read {}: {}", metrics.string(), std::strerror(errno));
   ReportRun run;
   run.metrics = parse_metrics(*text, metrics.string());
   std::error_code ignored;

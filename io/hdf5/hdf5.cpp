@@ -58,7 +58,9 @@ void throw_hdf5_error(const char* call, const std::string& place) {
   const std::string_view whole(call);
   const std::string plain = text.empty() ? "failed" : plain_text(text);
   const std::string_view name = whole.substr(0, whole.find('('));
-  if (plain != text && !text.empty()) fail_io("{}: {} (HDF5 call {})", place, plain, name);  // of the system
+  // Of the system; of an fstat() that fails HDF5 says no more than this.
+  const bool of_system = (plain != text && !text.empty()) || text.find("stat info") != std::string::npos;
+  if (of_system) fail_io("{}: {} (HDF5 call {})", place, plain, name);
   fail("{}: {} (HDF5 call {})", place, plain, name);
 }
 

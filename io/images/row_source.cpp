@@ -12,6 +12,8 @@
 #include <cstddef>
 #include <cstring>
 
+#include "layers/base/system_error.h"
+
 namespace convoy {
 
 RowSource::RowSource(const hdf5::File& file, const std::string& dataset, DType dtype, std::int64_t memory_limit)
@@ -24,7 +26,7 @@ RowSource::RowSource(const hdf5::File& file, const std::string& dataset, DType d
   if (info.file_offset >= 0 && info.dtype == dtype) {
     file_offset_ = info.file_offset;
     descriptor_ = ::open(file.path().c_str(), O_RDONLY | O_CLOEXEC);
-    if (descriptor_ < 0) fail("cannot read {}: {}", file.path(), std::strerror(errno));
+    if (descriptor_ < 0) fail_system(errno, "cannot read {}: {}", file.path(), std::strerror(errno));
   } else if (rows <= memory_limit / static_cast<std::int64_t>(row_bytes_)) {
     memory_.resize(static_cast<std::size_t>(rows) * row_bytes_);
     hdf5::RowReader(file, dataset).read(0, rows, dtype, memory_.data());

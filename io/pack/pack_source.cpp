@@ -50,10 +50,12 @@ PackKind kind_of_folder(const std::string& path) {
 }
 
 PackKind kind_of_file(const std::string& path) {
+  errno = 0;
   std::ifstream file(path, std::ios::binary);
   std::array<char, 4> head{};
   if (!file.read(head.data(), head.size())) {
-    fail_usage("{}: cannot be read, or has less than four bytes (no HDF5, IDX or CIFAR-10 file)", path);
+    if (errno != 0) fail_system(errno, "cannot read {}: {}", path, std::strerror(errno));
+    fail_usage("{}: has less than four bytes (no HDF5, IDX or CIFAR-10 file)", path);
   }
   const std::string_view start(head.data(), head.size());
   if (start == "\x89HDF") return PackKind::kHdf5;
@@ -105,7 +107,10 @@ PackKind detect_pack_kind(const std::string& path) {
   const std::string file = Hdf5Source(shard_sources(path).front()).path;
   std::error_code error;
   const fs::file_status status = fs::status(file, error);
-  if (!fs::exists(status)) fail_usage("there is no file or folder {}", path);
+  if (!fs::exists(status)) {
+    if (status.type() == fs::file_type::none) fail_system(error.value(), "cannot read {}: {}", path, error.message());
+    fail_usage("there is no file or folder {}", path);
+  }
   return fs::is_directory(status) ? kind_of_folder(file) : kind_of_file(file);
 }
 
