@@ -121,14 +121,16 @@ void FileStage::close() {
 }
 
 // Private to the user: the source may not be readable for others, and what others write is not to be read.
+// false: errno says why.
 bool FileStage::own_folder() const {
   const int descriptor = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (descriptor < 0) return false;
   struct stat status {};
-  const bool own =
-      ::fstat(descriptor, &status) == 0 && status.st_uid == ::geteuid() && (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+  int reason = ::fstat(descriptor, &status) == 0 ? 0 : errno;
+  if (reason == 0 && (status.st_uid != ::geteuid() || (status.st_mode & (S_IWGRP | S_IWOTH)) != 0)) reason = EPERM;
   ::close(descriptor);
-  return own;
+  errno = reason;
+  return reason == 0;
 }
 
 // The copy of this size, open for reading; -1 when there is none.
@@ -180,6 +182,7 @@ void FileStage::make_folders() const {
   refuse_open_folder(stage_dir_);
   make_folder(folder_, 0700);
   if (!own_folder()) {
+    if (!is_input_fault(errno)) fail_system(errno, "cannot open {}: {}", folder_, std::strerror(errno));
     fail_usage("{} is not a folder of this user alone (remove it, or name another place)", folder_);
   }
 }
