@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/train/run_lock.h"
 
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -55,6 +56,8 @@ std::unique_ptr<LockFile> lock_folder(Run& run, const LockedFolder& what) {
   const auto one_round = [&]() -> std::string {
     std::error_code error;
     std::filesystem::create_directories(folder, error);
+    // A parent that cannot be looked at counts as missing there: another look may tell more.
+    if (error.value() == ENOENT) std::filesystem::create_directories(folder, error);
     if (error) {
       fail_system(error.value(), "{0}: cannot write to {1}: {2} (choose another folder with --set {0}=...)", what.key,
                   folder, error.message());

@@ -13,6 +13,7 @@
 #include "io/hdf5/checksum_trailer.h"
 #include "layers/base/clock.h"
 #include "layers/base/error.h"
+#include "layers/base/system_error.h"
 
 namespace convoy {
 
@@ -219,7 +220,8 @@ CheckpointCheck examine_checkpoint(const std::string& path) {
     return check;
   } catch (const Error& error) {
     // A file whose trailer holds is undamaged: what fails afterwards, its content aside, is the reading.
-    const bool refused = parsing || error.code() == ExitCode::kUsage;
+    const bool of_system = !host_at_fault(error).empty() && error.code() != ExitCode::kUsage;
+    const bool refused = !of_system && (parsing || error.code() == ExitCode::kUsage);
     const bool invalid = refused || (trailer.trailer == Trailer::kNone && read_problem(path).empty());
     return {invalid ? CheckpointState::kInvalid : CheckpointState::kUnreadable, error.what(), ""};
   }

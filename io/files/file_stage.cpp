@@ -62,8 +62,9 @@ bool may_be_set(const std::string& name) {
 void make_folder(const std::string& path, mode_t mode) {
   if (::mkdir(path.c_str(), mode) == 0) return;
   const int reason = errno;
-  std::error_code ignored;
-  if (reason == EEXIST && fs::is_directory(path, ignored)) return;
+  std::error_code error;
+  if (reason == EEXIST && fs::is_directory(path, error)) return;
+  if (error) fail_system(error.value(), "cannot look at the folder {}: {}", path, error.message());
   fail_system(reason, "cannot create the folder {}: {} (name one that may be written, below a folder that is there)",
               path, reason == EEXIST ? "a file is called that" : std::strerror(reason));
 }
