@@ -11,6 +11,7 @@
 
 #include "io/data/shards.h"
 #include "layers/base/error.h"
+#include "layers/base/system_error.h"
 
 namespace convoy {
 
@@ -19,8 +20,12 @@ namespace {
 namespace fs = std::filesystem;
 
 bool is_there(const fs::path& path, InputForm form) {
-  std::error_code ignored;
-  return fs::exists(path, ignored) || (form == InputForm::kFileOrShards && !matching_shards(path.string()).empty());
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (status.type() == fs::file_type::none && !is_input_fault(error.value())) {
+    fail_system(error.value(), "cannot look for \"{}\": {}", path.string(), error.message());
+  }
+  return fs::exists(status) || (form == InputForm::kFileOrShards && !matching_shards(path.string()).empty());
 }
 
 // What is wrong with what is there; empty: nothing.

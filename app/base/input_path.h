@@ -17,6 +17,7 @@ struct InputPath {
 
 /// Looks for `written`, FILE or FILE:/GROUP, from the current folder and, if it is not there, from the folder of the
 /// config file `config`. Of shards (io/data/shards.h) it is PATTERN or PATTERN:/GROUP, and they must be a whole set.
+/// Throws a SystemError if the system cannot look.
 [[nodiscard]] InputPath find_input(const std::string& written, const std::string& config, InputForm form);
 
 }  // namespace convoy

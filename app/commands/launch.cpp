@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "app/base/create_folders.h"
 #include "app/build/read_config.h"
 #include "app/commands/commands.h"
 #include "app/launch/process_tree.h"
@@ -64,9 +65,7 @@ std::unique_ptr<HostSource> host_source(const LaunchArguments& arguments, HostKi
 
 std::string launch_folder(const Config& config) {
   const fs::path folder = fs::absolute(run_folder(config) + "/launch");
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) {
+  if (const std::error_code error = create_folders(folder)) {
     fail_system(error.value(), "launch: cannot make the folder {}: {} (choose another with run.dir)", folder.string(),
                 error.message());
   }

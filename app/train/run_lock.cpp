@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/train/run_lock.h"
 
-#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -9,6 +8,7 @@
 #include <system_error>
 #include <thread>
 
+#include "app/base/create_folders.h"
 #include "app/base/error_report.h"
 #include "app/build/run_record.h"
 #include "layers/base/error.h"
@@ -54,11 +54,7 @@ std::unique_ptr<LockFile> lock_folder(Run& run, const LockedFolder& what) {
   const auto start = std::chrono::steady_clock::now();
   bool told = false;
   const auto one_round = [&]() -> std::string {
-    std::error_code error;
-    std::filesystem::create_directories(folder, error);
-    // A parent that cannot be looked at counts as missing there: another look may tell more.
-    if (error.value() == ENOENT) std::filesystem::create_directories(folder, error);
-    if (error) {
+    if (const std::error_code error = create_folders(folder)) {
       fail_system(error.value(), "{0}: cannot write to {1}: {2} (choose another folder with --set {0}=...)", what.key,
                   folder, error.message());
     }
