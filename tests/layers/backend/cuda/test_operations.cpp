@@ -86,7 +86,7 @@ TEST_CASE("arrays that need many blocks agree with the CPU's") {
   });
 }
 
-TEST_CASE("the layers of ResNet-50 at 224x224 agree with the CPU's") {
+TEST_CASE("the layers of ResNet-50 at 224x224 agree with the CPU's" * doctest::skip(kOnHost)) {
   constexpr std::int64_t kBatch = 4;
   const std::vector<Convolution> convolutions = convolutions_of_resnet50();
   CHECK(convolutions.size() == 23);
