@@ -54,7 +54,9 @@ inline CudaOptions deterministic_options() {
   return options;
 }
 
-inline int cpu_threads() { return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, 16U)); }
+inline int cpu_threads() {
+  return kOnHost ? 1 : static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, 16U));
+}
 
 /// A GPU whose every operation is compared with the CPU's.
 struct CheckedGpu {
