@@ -5,6 +5,7 @@
 #pragma once
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <exception>
@@ -75,7 +76,7 @@ void attempt(const std::string& what, const Case& run) {
   try {
     run();
   } catch (const std::exception& e) {
-    FAIL_CHECK(what, ": ", e.what());
+    FAIL_CHECK(fmt::format("{}: {}", what, e.what()));  // doctest shows the address of a char*
   }
 }
 
@@ -89,7 +90,7 @@ void for_each_precision(const Test& test) {
       backends = std::make_unique<CheckedGpu>(precision);
     } catch (const Error& e) {
       if (e.code() != ExitCode::kUsage || &precision == kPrecisions) throw;
-      MESSAGE(precision.name, " skipped: ", e.what());
+      MESSAGE(fmt::format("{} skipped: {}", precision.name, e.what()));
       continue;
     }
     test(*backends, precision);

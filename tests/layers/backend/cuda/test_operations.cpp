@@ -64,7 +64,7 @@ TEST_CASE("every operation propagates NaN from every operand") {
     call_every_operation(backend, kOnHost ? 2 : 9, 64, [&](const auto& part) { attempt(precision.name, part); });
     std::string lost;
     for (const std::string& operand : backend.swallowed()) lost += operand + "\n";
-    CHECK_MESSAGE(lost == "", precision.name);
+    CHECK_MESSAGE(lost == "", std::string(precision.name));
   });
 }
 
