@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Shapes that change how kernels move data or share it out, beside those of test_operations.cpp: activations that begin
-// at any element, empty batches, rows and tiles in several parts.
+// at any element, empty batches, rows and tiles in several parts, and those of a small network in training.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include "layers/models/models.h"
 #include "tests/layers/backend/cuda/gpu.h"
 #include "tests/layers/backend/every_operation.h"
+#include "tests/layers/training.h"
 
 using namespace convoy;
 
@@ -99,7 +101,31 @@ TEST_CASE("rows, channels and tiles in several parts agree with the CPU's") {
       attempt(precision.name, [&] { call_on_activations(backend, 0, shape); });
     }
     attempt(precision.name, [&] { call_losses(backend, 2, 5000); });
-    attempt(precision.name, [&] { call_losses(backend, 700, 2); });
+    attempt(precision.name, [&] { call_losses(backend, 300, 2); });
     attempt(precision.name, [&] { call_updates(backend, 150'001); });
+  });
+}
+
+TEST_CASE("a step of a small network agrees with the CPU's in every operation") {
+  for_each_precision([](CheckedGpu& backends, const Precision& precision) {
+    for (const OptimizerChoice& optimizer :
+         {OptimizerChoice(SgdOptions{}), OptimizerChoice(LarsOptions{}), OptimizerChoice(AdamwOptions{})}) {
+      attempt(fmt::format("{}, {}", precision.name, choice_name(optimizer)), [&] {
+        Training training(backends.backend,
+                          sequential_model({{"conv", Conv2dOptions{.out_channels = 8, .kernel_size = 3, .padding = 1}},
+                                            {"relu", ReluOptions{}},
+                                            {"pool", MaxPool2dOptions{.kernel_size = 3, .stride = 2, .padding = 1}},
+                                            {"strided", BasicBlockOptions{.channels = 20, .stride = 2}},
+                                            {"plain", BasicBlockOptions{.channels = 20, .stride = 1}},
+                                            {"average", GlobalAvgPoolOptions{}},
+                                            {"norm", LayerNormOptions{}},
+                                            {"gelu", GeluOptions{}},
+                                            {"fc", LinearOptions{.out_features = 10}}}),
+                          {3, 3, 17, 13}, optimizer, precision.loss_scale);
+        training.load(1);
+        training.step(1e-3);
+        CHECK(backends.backend.seen().at("conv2d_forward").calls >= 6);
+      });
+    }
   });
 }

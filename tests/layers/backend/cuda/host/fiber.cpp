@@ -15,7 +15,7 @@ namespace convoy::on_host {
 namespace {
 
 constexpr std::size_t kPageBytes = std::size_t{64} << 10;  // the largest page that Linux has on our platforms
-constexpr std::size_t kStackBytes = std::size_t{256} << 10;
+constexpr std::size_t kStackBytes = std::size_t{64} << 10;
 
 // The fiber that is entered for the first time, and the one that was left for it.
 Fiber* entered = nullptr;

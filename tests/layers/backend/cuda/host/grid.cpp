@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <deque>
 #include <numeric>
 #include <random>
@@ -43,6 +44,8 @@ struct Thread {
 
 struct Warp {
   unsigned arrived = 0, wanted = 0;  // lanes at the barrier
+  unsigned rank = 0;                 // its place among the warps, by which they are chosen
+  std::vector<unsigned> ready;       // threads that can go on
   // Two sets: a lane brings its next value while others still read the one before.
   std::array<std::array<std::array<std::byte, 8>, kWarp>, 2> values{};
 };
@@ -58,9 +61,14 @@ class Block {
     ++number;
     threads_.assign(count, Thread{});
     warps_.assign((count + kWarp - 1) / kWarp, Warp{});
+    warp_of_rank_.resize(warps_.size());
+    std::iota(warp_of_rank_.begin(), warp_of_rank_.end(), 0U);
+    std::shuffle(warp_of_rank_.begin(), warp_of_rank_.end(), order);
+    for (unsigned rank = 0; rank < warps_.size(); ++rank) warps_[warp_of_rank_[rank]].rank = rank;
+    ahead_ = random_below(2) == 0;
+    ready_ranks_ = 0;
+    for (unsigned each = 0; each < count; ++each) make_ready(each);
     arrived_.clear();
-    ready_.resize(count);
-    std::iota(ready_.begin(), ready_.end(), 0U);
     left_ = count;
     failed_ = false;
     begin_or_resume(host_, take_ready());
@@ -92,7 +100,7 @@ class Block {
     if (warp.arrived == warp.wanted) {
       warp.arrived = 0;
       for (unsigned lane = 0; lane < kWarp; ++lane) {
-        if ((mask >> lane & 1U) != 0) ready_.push_back(current_ / kWarp * kWarp + lane);
+        if ((mask >> lane & 1U) != 0) make_ready(current_ / kWarp * kWarp + lane);
       }
     }
     wait();
@@ -120,7 +128,7 @@ class Block {
         own.resume(host_);
         continue;
       }
-      if (ready_.empty()) give_up(stuck());
+      if (ready_ranks_ == 0) give_up(stuck());
       const unsigned next = take_ready();
       if (threads_[next].fiber == nullptr) {
         become(next);
@@ -133,10 +141,26 @@ class Block {
   }
 
  private:
+  void make_ready(unsigned thread) {
+    Warp& warp = warps_[thread / kWarp];
+    warp.ready.push_back(thread);
+    ready_ranks_ |= 1U << warp.rank;
+  }
+
+  // Any thread of any warp, or in other blocks of the first warp that can go on, which so gets far ahead of the others.
   unsigned take_ready() {
-    const unsigned at = random_below(ready_.size()), thread = ready_[at];
-    ready_[at] = ready_.back();
-    ready_.pop_back();
+    unsigned ranks = ready_ranks_;
+    if (!ahead_) {
+      for (unsigned skipped = random_below(static_cast<unsigned>(std::popcount(ranks))); skipped > 0; --skipped) {
+        ranks &= ranks - 1;
+      }
+    }
+    const auto rank = static_cast<unsigned>(std::countr_zero(ranks));
+    std::vector<unsigned>& ready = warps_[warp_of_rank_[rank]].ready;
+    const unsigned at = random_below(ready.size()), thread = ready[at];
+    ready[at] = ready.back();
+    ready.pop_back();
+    if (ready.empty()) ready_ranks_ &= ~(1U << rank);
     return thread;
   }
 
@@ -161,7 +185,7 @@ class Block {
   void wait() {
     const unsigned own = current_;
     threads_[own].waits = true;
-    if (ready_.empty()) give_up(stuck());
+    if (ready_ranks_ == 0) give_up(stuck());
     const unsigned next = take_ready();
     if (next == own) {
       threads_[own].waits = false;
@@ -172,7 +196,7 @@ class Block {
 
   void release_block() {
     if (arrived_.size() != left_) return;
-    ready_.insert(ready_.end(), arrived_.begin(), arrived_.end());
+    for (const unsigned thread : arrived_) make_ready(thread);
     arrived_.clear();
   }
 
@@ -203,8 +227,11 @@ class Block {
   const std::function<void()>* body_ = nullptr;
   std::vector<Thread> threads_;
   std::vector<Warp> warps_;
-  std::vector<unsigned> ready_, arrived_;  // threads that can go on; those at the block's barrier
-  std::size_t left_ = 0;                   // threads that have not ended
+  std::vector<unsigned> warp_of_rank_;
+  unsigned ready_ranks_ = 0;  // a bit for each warp with threads that can go on
+  bool ahead_ = false;
+  std::vector<unsigned> arrived_;  // threads at the block's barrier
+  std::size_t left_ = 0;           // threads that have not ended
   unsigned current_ = 0;
   bool failed_ = false;
   Fiber host_;
