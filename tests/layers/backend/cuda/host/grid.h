@@ -2,7 +2,8 @@
 //
 // Runs the grid of a kernel on the host: blocks one after the other in random order, the threads of a block on fibers
 // of the one host thread that launches. A thread runs until it waits for others. Which one goes on then is random, in
-// half of the blocks always one of the same warp where that can go on, so that a barrier that is missing shows up. The order is the same in every run of the program.
+// half of the blocks always one of the same warp where that can go on, so that a barrier that is missing shows up. The
+// order is the same in every run of the program.
 //
 // A launch fails, with what is wrong and where, when threads wait at different barriers or for one that never comes, or
 // when a kernel has written beyond a block of device memory.
