@@ -27,7 +27,7 @@ MemoryPool::~MemoryPool() {
 }
 
 Block* MemoryPool::acquire(std::size_t bytes) {
-  const std::size_t size = rounded(bytes);
+  const std::size_t size = exact_ ? std::max<std::size_t>(bytes, 1) : rounded(bytes);
   auto& list = free_[size];
   Block* block = nullptr;
   if (!list.empty()) {

@@ -68,6 +68,10 @@ class MemoryPool {
   /// Gives free blocks back to the raw memory: other sizes will be asked for from now on. Not within a reservation.
   void release_free();
 
+  /// From now on blocks have exactly the sizes asked for, so that a tool that watches memory sees what goes beyond a
+  /// tensor.
+  void keep_sizes_exact() { exact_ = true; }
+
   /// Times that raw memory was asked for, since the start.
   [[nodiscard]] std::uint64_t raw_allocations() const { return raw_allocations_; }
   /// Bytes held from the raw memory, and the most that ever were.
@@ -80,6 +84,7 @@ class MemoryPool {
   std::map<std::size_t, std::vector<Block*>> free_;  // by rounded size
   std::vector<Block*> watched_;                      // acquired since begin_reservation(), each once
   bool watching_ = false;
+  bool exact_ = false;
   std::uint64_t raw_allocations_ = 0;
   std::size_t bytes_held_ = 0, peak_bytes_ = 0;
 };

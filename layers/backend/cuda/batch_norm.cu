@@ -77,7 +77,8 @@ __device__ void merge_chunk(const Chunk<kCount>& chunk, int rows, Moments<kCount
 // Sets partial [slices, 3, channels]: the slice's first row, the distance of its mean from that, its sum of squares.
 template <class T, int kCount>
 __global__ void __launch_bounds__(kThreads, 3) moments_kernel(const T* x, RowSlices slices, float* partial) {
-  __shared__ float means[kThreads * kCount], squares[kThreads * kCount];
+  CONVOY_SHARED(float, means, [kThreads * kCount]);
+  CONVOY_SHARED(float, squares, [kThreads * kCount]);
   const std::int64_t channels = slices.channels, channel = gpu::thread_channel<kCount>();
   const std::int64_t first = blockIdx.y * slices.slice_rows, rows = slices.rows_of(blockIdx.y), end = first + rows;
   const std::int64_t step = blockDim.y, stride = step * channels;
@@ -218,17 +219,14 @@ void CudaBackend::run(const ops::BatchNormStatistics& op) {
       constexpr int kCount = decltype(lanes)::value;
       tiles = gpu::row_tiles(*state_, op.x.shape(), kCount, 3);
       partial = tensor({tiles.grid.y, 3, channels}, DType::kF32);
-      moments_kernel<T, kCount>
-          <<<tiles.grid, tiles.block, 0, state_->stream>>>(input, tiles.slices, partial.data<float>());
+      gpu::launch_kernel(*state_, tiles.grid, tiles.block, moments_kernel<T, kCount>, input, tiles.slices,
+                         partial.data<float>());
     };
     gpu::dispatch_lanes<T>(channels, launch, input);
   });
-  CONVOY_CUDA_LAUNCHED();
   const dim3 block(gpu::kMergeChannels, gpu::kMergeLanes);
-  merge_moments_kernel<<<gpu::merge_grid(channels), block, 0, state_->stream>>>(
-      partial.data<float>(), tiles.slices, static_cast<int>(tiles.grid.y), op.mean.data<float>(),
-      op.variance.data<float>());
-  CONVOY_CUDA_LAUNCHED();
+  gpu::launch_kernel(*state_, gpu::merge_grid(channels), block, merge_moments_kernel, partial.data<float>(),
+                     tiles.slices, static_cast<int>(tiles.grid.y), op.mean.data<float>(), op.variance.data<float>());
 }
 
 void CudaBackend::run(const ops::BatchNormApply& op) {
@@ -244,13 +242,13 @@ void CudaBackend::run(const ops::BatchNormApply& op) {
       constexpr int kCount = decltype(lanes)::value;
       const RowTiles tiles = gpu::row_tiles(*state_, op.x.shape(), kCount, 16);
       gpu::dispatch_flags(static_cast<bool>(op.residual), op.relu, [&](auto has_residual, auto has_relu) {
-        apply_kernel<T, kCount, decltype(has_residual)::value, decltype(has_relu)::value>
-            <<<tiles.grid, tiles.block, 0, state_->stream>>>(input, norm, other, tiles.slices, output);
+        gpu::launch_kernel(*state_, tiles.grid, tiles.block,
+                           apply_kernel<T, kCount, decltype(has_residual)::value, decltype(has_relu)::value>, input,
+                           norm, other, tiles.slices, output);
       });
     };
     gpu::dispatch_lanes<T>(op.x.shape()[1], launch, input, other, output);
   });
-  CONVOY_CUDA_LAUNCHED();
 }
 
 }  // namespace convoy

@@ -113,13 +113,12 @@ void CudaBackend::run(const ops::BatchNormBackwardApply& op) {
       constexpr int kCount = decltype(lanes)::value;
       const RowTiles tiles = gpu::row_tiles(*state_, op.x.shape(), kCount, 16);
       gpu::dispatch_flags(static_cast<bool>(op.mask), true, [&](auto relu, auto) {
-        backward_apply_kernel<T, kCount, decltype(relu)::value>
-            <<<tiles.grid, tiles.block, 0, state_->stream>>>(g, in, tiles.slices);
+        gpu::launch_kernel(*state_, tiles.grid, tiles.block, backward_apply_kernel<T, kCount, decltype(relu)::value>, g,
+                           in, tiles.slices);
       });
     };
     gpu::dispatch_lanes<T>(op.x.shape()[1], launch, g.dy, g.x, g.y, g.dx);
   });
-  CONVOY_CUDA_LAUNCHED();
 }
 
 }  // namespace convoy

@@ -60,12 +60,11 @@ void add_bias(const CudaState& state, const Tensor& bias, const Tensor& y) {
     const auto launch = [&](auto lanes) {
       constexpr int kCount = decltype(lanes)::value;
       const RowTiles tiles = row_tiles(state, y.shape(), kCount, 16);
-      add_bias_kernel<T, kCount>
-          <<<tiles.grid, tiles.block, 0, state.stream>>>(bias.data<const float>(), tiles.slices, output);
+      launch_kernel(state, tiles.grid, tiles.block, add_bias_kernel<T, kCount>, bias.data<const float>(), tiles.slices,
+                    output);
     };
     dispatch_lanes<T>(y.shape()[1], launch, output);
   });
-  CONVOY_CUDA_LAUNCHED();
 }
 
 void bias_gradient(const CudaState& state, Backend& backend, const Tensor& dy, const Tensor& dbias, bool accumulate) {

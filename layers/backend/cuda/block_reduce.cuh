@@ -6,12 +6,14 @@
 
 #include <cmath>
 
+#include "layers/backend/cuda/launch.cuh"
+
 namespace convoy::gpu {
 
 /// `combine` over the values of all threads, for all of them. `identity` changes nothing that it is combined with.
 template <class Combine>
 __device__ double block_reduce(double value, double identity, Combine combine) {
-  __shared__ double of_warp[32];
+  CONVOY_SHARED(double, of_warp, [32]);
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
   for (int offset = 16; offset > 0; offset /= 2) {
     value = combine(value, __shfl_down_sync(0xffffffffU, value, offset));

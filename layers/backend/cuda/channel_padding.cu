@@ -47,11 +47,9 @@ void pad_channels(const CudaState& state, const Tensor& x, const Tensor& wide) {
   dispatch_activation(x.dtype(), [&](auto type) {
     using T = decltype(type);
     const std::int64_t count = wide.size() / kLanes<T>;
-    pad_kernel<<<grid_blocks(state, count), kThreads, 0, state.stream>>>(
-        x.data<const T>(), count, static_cast<int>(wide.shape()[1] / kLanes<T>), static_cast<int>(x.shape()[1]),
-        wide.data<T>());
+    launch_kernel(state, grid_blocks(state, count), kThreads, pad_kernel<T>, x.data<const T>(), count,
+                  static_cast<int>(wide.shape()[1] / kLanes<T>), static_cast<int>(x.shape()[1]), wide.data<T>());
   });
-  CONVOY_CUDA_LAUNCHED();
 }
 
 void cut_channels(const CudaState& state, const Tensor& wide, const Tensor& x) {
@@ -59,11 +57,9 @@ void cut_channels(const CudaState& state, const Tensor& wide, const Tensor& x) {
   dispatch_activation(x.dtype(), [&](auto type) {
     using T = decltype(type);
     const std::int64_t count = wide.size() / kLanes<T>;
-    cut_kernel<<<grid_blocks(state, count), kThreads, 0, state.stream>>>(wide.data<const T>(), count,
-                                                                         static_cast<int>(wide.shape()[1] / kLanes<T>),
-                                                                         static_cast<int>(x.shape()[1]), x.data<T>());
+    launch_kernel(state, grid_blocks(state, count), kThreads, cut_kernel<T>, wide.data<const T>(), count,
+                  static_cast<int>(wide.shape()[1] / kLanes<T>), static_cast<int>(x.shape()[1]), x.data<T>());
   });
-  CONVOY_CUDA_LAUNCHED();
 }
 
 }  // namespace convoy::gpu

@@ -106,7 +106,7 @@ inline dim3 merge_grid(std::int64_t channels) {
 
 /// The sum of `value` over the lanes of this thread's channel, in the order of the lanes, for all of them.
 __device__ inline double sum_over_lanes(double value) {
-  __shared__ double of_lane[kMergeLanes][kMergeChannels + 1];
+  CONVOY_SHARED(double, of_lane, [kMergeLanes][kMergeChannels + 1]);
   of_lane[threadIdx.y][threadIdx.x] = value;
   __syncthreads();
   double sum = 0.0;

@@ -49,7 +49,7 @@ __device__ void add_rows(const SumInputs<T>& in, std::int64_t at, std::int64_t s
 template <class T, int kCount, bool kRelu, bool kProducts>
 __global__ void __launch_bounds__(kThreads, 3) channel_sums_kernel(SumInputs<T> in, RowSlices slices, float* partial) {
   constexpr int kChunkRows = 32, kTogether = kProducts ? 2 : 4;
-  __shared__ float of_thread[kProducts ? 2 : 1][kThreads * kCount];
+  CONVOY_SHARED(float, of_thread, [kProducts ? 2 : 1][kThreads * kCount]);
   const std::int64_t channels = slices.channels, channel = thread_channel<kCount>();
   const std::int64_t first = blockIdx.y * slices.slice_rows, end = first + slices.rows_of(blockIdx.y);
   const std::int64_t step = blockDim.y, stride = step * channels;
@@ -131,17 +131,16 @@ void channel_sums(const CudaState& state, Backend& backend, const Tensor& dy, co
         slices = tiles.grid.y;
         partial = backend.tensor({slices, kProducts ? 2 : 1, channels}, DType::kF32);
         dispatch_flags(static_cast<bool>(y), true, [&](auto relu, auto) {
-          channel_sums_kernel<T, kCount, decltype(relu)::value, kProducts>
-              <<<tiles.grid, tiles.block, 0, state.stream>>>(in, tiles.slices, partial.data<float>());
+          launch_kernel(state, tiles.grid, tiles.block,
+                        channel_sums_kernel<T, kCount, decltype(relu)::value, kProducts>, in, tiles.slices,
+                        partial.data<float>());
         });
       };
       dispatch_lanes<T>(channels, launch, in.dy, in.x, in.y);
     });
-    CONVOY_CUDA_LAUNCHED();
   }
-  merge_sums_kernel<kProducts><<<merge_grid(channels), dim3(kMergeChannels, kMergeLanes), 0, state.stream>>>(
-      partial.data<float>(), static_cast<int>(slices), channels, finish);
-  CONVOY_CUDA_LAUNCHED();
+  launch_kernel(state, merge_grid(channels), dim3(kMergeChannels, kMergeLanes), merge_sums_kernel<kProducts, Finish>,
+                partial.data<float>(), static_cast<int>(slices), channels, finish);
 }
 
 }  // namespace convoy::gpu

@@ -28,9 +28,6 @@ namespace convoy {
     }                                                                                        \
   } while (false)
 
-/// After a kernel launch.
-#define CONVOY_CUDA_LAUNCHED() CONVOY_CUDA_CHECK(cudaGetLastError())
-
 #define CONVOY_CUDNN_CHECK(call)                                                              \
   do {                                                                                        \
     const cudnnStatus_t convoy_status = (call);                                               \

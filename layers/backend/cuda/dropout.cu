@@ -59,9 +59,8 @@ void CudaBackend::run(const ops::Dropout& op) {
     T* y = op.y.data<T>();
     const std::int64_t vectors = gpu::whole_vectors<T, T>(count, x, y);
     const std::int64_t items = std::max(vectors, count - vectors * gpu::kLanes<T>);
-    dropout_kernel<<<gpu::grid_blocks(*state_, items), kThreads, 0, state_->stream>>>(x, p, vectors, count, y);
+    gpu::launch_kernel(*state_, gpu::grid_blocks(*state_, items), kThreads, dropout_kernel<T>, x, p, vectors, count, y);
   });
-  CONVOY_CUDA_LAUNCHED();
 }
 
 }  // namespace convoy

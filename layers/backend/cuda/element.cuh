@@ -12,8 +12,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "layers/backend/cuda/cuda_check.h"
 #include "layers/backend/cuda/cuda_state.h"
+#include "layers/backend/cuda/launch.cuh"
 #include "layers/base/error.h"
 #include "layers/base/shape.h"
 

@@ -42,8 +42,8 @@ void map(const CudaState& state, Op op, std::int64_t count, Out* out, const In*.
   if (count == 0) return;
   const std::int64_t vectors = gpu::whole_vectors<Out, In...>(count, out, in...);
   const std::int64_t items = std::max(vectors, count - vectors * gpu::kLanes<Out, In...>);
-  map_kernel<<<gpu::grid_blocks(state, items), kThreads, 0, state.stream>>>(op, vectors, count, out, in...);
-  CONVOY_CUDA_LAUNCHED();
+  gpu::launch_kernel(state, gpu::grid_blocks(state, items), kThreads, map_kernel<Op, Out, In...>, op, vectors, count,
+                     out, in...);
 }
 
 struct Same {
@@ -147,7 +147,7 @@ constexpr int kTile = 32, kTileRows = 8;  // a block moves kTile x kTile element
 template <class Word>
 __global__ void __launch_bounds__(kTile* kTileRows)
     transpose_kernel(const Word* from, Word* to, std::int64_t tiles, std::int64_t a, std::int64_t b) {
-  __shared__ Word tile[kTile][kTile + 1];  // + 1: a column lies in as many banks as a row
+  CONVOY_SHARED(Word, tile, [kTile][kTile + 1]);  // + 1: a column lies in as many banks as a row
   const std::int64_t tiles_a = (a + kTile - 1) / kTile, tiles_b = (b + kTile - 1) / kTile;
   const int x = static_cast<int>(threadIdx.x), y = static_cast<int>(threadIdx.y);
   for (std::int64_t t = blockIdx.x; t < tiles; t += gridDim.x) {
@@ -180,9 +180,9 @@ void transpose_image(const CudaState& state, const Tensor& x, const Tensor& y, c
   const unsigned blocks = gpu::grid_blocks(state, tiles, 1);
   gpu::dispatch_activation(x.dtype(), [&](auto type) {
     using Word = std::conditional_t<sizeof(type) == 2, std::uint16_t, std::uint32_t>;
-    transpose_kernel<<<blocks, dim3(kTile, kTileRows), 0, state.stream>>>(x.data<Word>(), y.data<Word>(), tiles, a, b);
+    gpu::launch_kernel(state, blocks, dim3(kTile, kTileRows), transpose_kernel<Word>, x.data<Word>(), y.data<Word>(),
+                       tiles, a, b);
   });
-  CONVOY_CUDA_LAUNCHED();
 }
 
 __device__ bool is_finite(float value) { return (__float_as_uint(value) & 0x7f800000U) != 0x7f800000U; }
@@ -215,11 +215,10 @@ void CudaBackend::run(const ops::NormalizeImages& op) {
     const bool aligned = gpu::is_aligned(source, kPixels) && gpu::is_aligned(target, 16);
     const std::int64_t vectors = aligned ? count / kPixels : 0;
     const unsigned blocks = gpu::grid_blocks(*state_, std::max(vectors, count - kPixels * vectors));
-    normalize_kernel<<<blocks, kThreads, 0, state_->stream>>>(
-        source, op.mean.data<float>(), op.mean.size() == 1 ? 0 : 1, op.std.data<float>(), op.std.size() == 1 ? 0 : 1,
-        static_cast<int>(op.x.shape()[1]), vectors, count, target);
+    gpu::launch_kernel(*state_, blocks, kThreads, normalize_kernel<T>, source, op.mean.data<float>(),
+                       op.mean.size() == 1 ? 0 : 1, op.std.data<float>(), op.std.size() == 1 ? 0 : 1,
+                       static_cast<int>(op.x.shape()[1]), vectors, count, target);
   });
-  CONVOY_CUDA_LAUNCHED();
 }
 
 void CudaBackend::run(const ops::Cast& op) {
@@ -298,9 +297,8 @@ bool CudaBackend::all_finite(const Tensor& x) {
   const auto* values = x.data<float>();
   const std::int64_t vectors = gpu::whole_vectors(x.size(), values);
   const std::int64_t items = std::max(vectors, x.size() - vectors * gpu::kLanes<float>);
-  find_not_finite_kernel<<<gpu::grid_blocks(*state_, items), kThreads, 0, state_->stream>>>(values, vectors, x.size(),
-                                                                                            flag.data<std::uint8_t>());
-  CONVOY_CUDA_LAUNCHED();
+  gpu::launch_kernel(*state_, gpu::grid_blocks(*state_, items), kThreads, find_not_finite_kernel, values, vectors,
+                     x.size(), flag.data<std::uint8_t>());
   std::uint8_t found = 0;
   copy_to_host(flag, &found);
   return found == 0;

@@ -35,9 +35,8 @@ void add_gradient(const CudaState& state, const Tensor& gradient, const Tensor& 
     auto* target = dw.data<float>();
     const std::int64_t vectors = whole_vectors<T, float>(count, source, target);
     const std::int64_t items = std::max(vectors, count - vectors * kLanes<T>);
-    add_gradient_kernel<<<grid_blocks(state, items), kThreads, 0, state.stream>>>(source, vectors, count, target);
+    launch_kernel(state, grid_blocks(state, items), kThreads, add_gradient_kernel<T>, source, vectors, count, target);
   });
-  CONVOY_CUDA_LAUNCHED();
 }
 
 }  // namespace convoy::gpu

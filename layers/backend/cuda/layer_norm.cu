@@ -121,7 +121,7 @@ template <class T, int kCount>
 __global__ void __launch_bounds__(kThreads)
     backward_weight_kernel(const T* dy, const T* x, Statistics statistics, RowSlices slices, float* partial) {
   constexpr int kChunkRows = 32;
-  __shared__ float of_thread[2][kThreads * kCount];
+  CONVOY_SHARED(float, of_thread, [2][kThreads * kCount]);
   const std::int64_t channels = slices.channels, channel = gpu::thread_channel<kCount>();
   const std::int64_t first = blockIdx.y * slices.slice_rows, end = first + slices.rows_of(blockIdx.y);
   float sums[kCount] = {}, products[kCount] = {};
@@ -186,14 +186,13 @@ void CudaBackend::run(const ops::LayerNormForward& op) {
   gpu::dispatch_activation(op.x.dtype(), [&](auto type) {
     using T = decltype(type);
     const auto launch = [&](auto lanes) {
-      forward_kernel<T, decltype(lanes)::value>
-          <<<gpu::grid_blocks(*state_, rows, kWarps), dim3(kWarp, kWarps), 0, state_->stream>>>(
-              op.x.data<T>(), op.gamma.data<float>(), op.beta.data<float>(), op.epsilon, rows, channels, op.y.data<T>(),
-              statistics_of(op.mean, op.inverse_std));
+      gpu::launch_kernel(*state_, gpu::grid_blocks(*state_, rows, kWarps), dim3(kWarp, kWarps),
+                         forward_kernel<T, decltype(lanes)::value>, op.x.data<T>(), op.gamma.data<float>(),
+                         op.beta.data<float>(), op.epsilon, rows, channels, op.y.data<T>(),
+                         statistics_of(op.mean, op.inverse_std));
     };
     gpu::dispatch_lanes<T>(channels, launch, op.x.data<T>(), op.y.data<T>());
   });
-  CONVOY_CUDA_LAUNCHED();
 }
 
 void CudaBackend::run(const ops::LayerNormBackwardInput& op) {
@@ -202,14 +201,13 @@ void CudaBackend::run(const ops::LayerNormBackwardInput& op) {
   gpu::dispatch_activation(op.x.dtype(), [&](auto type) {
     using T = decltype(type);
     const auto launch = [&](auto lanes) {
-      backward_input_kernel<T, decltype(lanes)::value>
-          <<<gpu::grid_blocks(*state_, rows, kWarps), dim3(kWarp, kWarps), 0, state_->stream>>>(
-              op.dy.data<T>(), op.x.data<T>(), op.gamma.data<float>(), statistics_of(op.mean, op.inverse_std), rows,
-              channels, op.dx.data<T>());
+      gpu::launch_kernel(*state_, gpu::grid_blocks(*state_, rows, kWarps), dim3(kWarp, kWarps),
+                         backward_input_kernel<T, decltype(lanes)::value>, op.dy.data<T>(), op.x.data<T>(),
+                         op.gamma.data<float>(), statistics_of(op.mean, op.inverse_std), rows, channels,
+                         op.dx.data<T>());
     };
     gpu::dispatch_lanes<T>(channels, launch, op.dy.data<T>(), op.x.data<T>(), op.dx.data<T>());
   });
-  CONVOY_CUDA_LAUNCHED();
 }
 
 void CudaBackend::run(const ops::LayerNormBackwardWeight& op) {
@@ -224,19 +222,16 @@ void CudaBackend::run(const ops::LayerNormBackwardWeight& op) {
         const RowTiles tiles = gpu::row_tiles(*state_, op.x.shape(), kCount, 3);
         slices = tiles.grid.y;
         partial = tensor({slices, 2, channels}, DType::kF32);
-        backward_weight_kernel<T, kCount><<<tiles.grid, tiles.block, 0, state_->stream>>>(
-            op.dy.data<T>(), op.x.data<T>(), statistics_of(op.mean, op.inverse_std), tiles.slices,
-            partial.data<float>());
+        gpu::launch_kernel(*state_, tiles.grid, tiles.block, backward_weight_kernel<T, kCount>, op.dy.data<T>(),
+                           op.x.data<T>(), statistics_of(op.mean, op.inverse_std), tiles.slices, partial.data<float>());
       };
       gpu::dispatch_lanes<T>(channels, launch, op.dy.data<T>(), op.x.data<T>());
     });
-    CONVOY_CUDA_LAUNCHED();
   }
   const SetOrAdd finish{op.dgamma.data<float>(), op.dbeta.data<float>(), op.accumulate};
-  gpu::merge_sums_kernel<true>
-      <<<gpu::merge_grid(channels), dim3(gpu::kMergeChannels, gpu::kMergeLanes), 0, state_->stream>>>(
-          partial.data<float>(), static_cast<int>(slices), channels, finish);
-  CONVOY_CUDA_LAUNCHED();
+  gpu::launch_kernel(*state_, gpu::merge_grid(channels), dim3(gpu::kMergeChannels, gpu::kMergeLanes),
+                     gpu::merge_sums_kernel<true, SetOrAdd>, partial.data<float>(), static_cast<int>(slices), channels,
+                     finish);
 }
 
 }  // namespace convoy

@@ -151,9 +151,8 @@ unsigned row_threads(std::int64_t outputs) {
 
 void add_scores(const CudaState& state, const Scores& scores, std::int64_t samples, const std::int64_t* labels,
                 std::int64_t classes, const Tensor& totals) {
-  add_scores_kernel<<<1, kThreads, 0, state.stream>>>(scores, samples, labels, classes, state.bad_label,
-                                                      totals.data<double>());
-  CONVOY_CUDA_LAUNCHED();
+  gpu::launch_kernel(state, 1, kThreads, add_scores_kernel, scores, samples, labels, classes, state.bad_label,
+                     totals.data<double>());
 }
 
 }  // namespace
@@ -166,11 +165,10 @@ void CudaBackend::run(const ops::SoftmaxCrossEntropy& op) {
   const auto* targets = op.labels.data<std::int64_t>();
   gpu::dispatch_activation(op.logits.dtype(), [&](auto type) {
     using T = decltype(type);
-    cross_entropy_kernel<<<static_cast<unsigned>(samples), row_threads(classes), 0, state_->stream>>>(
-        CrossEntropy{classes, op.smoothing, op.scale}, op.logits.data<const T>(), targets, op.dlogits.data<T>(),
-        scores);
+    gpu::launch_kernel(*state_, static_cast<unsigned>(samples), row_threads(classes), cross_entropy_kernel<T>,
+                       CrossEntropy{classes, op.smoothing, op.scale}, op.logits.data<const T>(), targets,
+                       op.dlogits.data<T>(), scores);
   });
-  CONVOY_CUDA_LAUNCHED();
   add_scores(*state_, scores, samples, targets, classes, op.totals);
 }
 
@@ -185,10 +183,9 @@ void CudaBackend::run(const ops::Mse& op) {
   const double slope = 2.0 * static_cast<double>(op.scale) / static_cast<double>(outputs);
   gpu::dispatch_activation(op.predictions.dtype(), [&](auto type) {
     using T = decltype(type);
-    mse_kernel<<<static_cast<unsigned>(samples), row_threads(outputs), 0, state_->stream>>>(
-        outputs, slope, op.predictions.data<const T>(), labels, values, op.dpredictions.data<T>(), scores);
+    gpu::launch_kernel(*state_, static_cast<unsigned>(samples), row_threads(outputs), mse_kernel<T>, outputs, slope,
+                       op.predictions.data<const T>(), labels, values, op.dpredictions.data<T>(), scores);
   });
-  CONVOY_CUDA_LAUNCHED();
   add_scores(*state_, scores, samples, labels, outputs, op.totals);
 }
 

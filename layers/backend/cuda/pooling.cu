@@ -242,11 +242,10 @@ void CudaBackend::run(const ops::MaxPoolForward& op) {
     const auto start = [&](auto lanes) {
       constexpr int kCount = decltype(lanes)::value;
       const LineLaunch launch(op.x.shape()[0] * g.out_height, g.out_width, g.channels, kCount);
-      max_pool_kernel<T, kCount><<<launch.lines, launch.threads, 0, state_->stream>>>(input, g, output, places);
+      gpu::launch_kernel(*state_, launch.lines, launch.threads, max_pool_kernel<T, kCount>, input, g, output, places);
     };
     gpu::dispatch_lanes<T>(g.channels, start, input, output, places);
   });
-  CONVOY_CUDA_LAUNCHED();
 }
 
 void CudaBackend::run(const ops::MaxPoolBackward& op) {
@@ -260,12 +259,11 @@ void CudaBackend::run(const ops::MaxPoolBackward& op) {
     const auto start = [&](auto lanes) {
       constexpr int kCount = decltype(lanes)::value;
       const LineLaunch launch(op.dx.shape()[0] * g.height, g.width, g.channels, kCount);
-      max_pool_backward_kernel<T, kCount>
-          <<<launch.lines, launch.threads, 0, state_->stream>>>(gradient, places, g, dinput);
+      gpu::launch_kernel(*state_, launch.lines, launch.threads, max_pool_backward_kernel<T, kCount>, gradient, places,
+                         g, dinput);
     };
     gpu::dispatch_lanes<T>(g.channels, start, gradient, dinput, places);
   });
-  CONVOY_CUDA_LAUNCHED();
 }
 
 void CudaBackend::run(const ops::AvgPoolForward& op) {
@@ -279,11 +277,10 @@ void CudaBackend::run(const ops::AvgPoolForward& op) {
     const auto start = [&](auto lanes) {
       constexpr int kCount = decltype(lanes)::value;
       const LineLaunch launch(op.x.shape()[0] * g.out_height, g.out_width, g.channels, kCount);
-      avg_pool_kernel<T, kCount><<<launch.lines, launch.threads, 0, state_->stream>>>(input, g, scale, output);
+      gpu::launch_kernel(*state_, launch.lines, launch.threads, avg_pool_kernel<T, kCount>, input, g, scale, output);
     };
     gpu::dispatch_lanes<T>(g.channels, start, input, output);
   });
-  CONVOY_CUDA_LAUNCHED();
 }
 
 void CudaBackend::run(const ops::AvgPoolBackward& op) {
@@ -297,12 +294,11 @@ void CudaBackend::run(const ops::AvgPoolBackward& op) {
     const auto start = [&](auto lanes) {
       constexpr int kCount = decltype(lanes)::value;
       const LineLaunch launch(op.dx.shape()[0] * g.height, g.width, g.channels, kCount);
-      avg_pool_backward_kernel<T, kCount>
-          <<<launch.lines, launch.threads, 0, state_->stream>>>(gradient, g, scale, dinput);
+      gpu::launch_kernel(*state_, launch.lines, launch.threads, avg_pool_backward_kernel<T, kCount>, gradient, g, scale,
+                         dinput);
     };
     gpu::dispatch_lanes<T>(g.channels, start, gradient, dinput);
   });
-  CONVOY_CUDA_LAUNCHED();
 }
 
 void CudaBackend::run(const ops::GlobalAvgPoolForward& op) {
@@ -316,12 +312,11 @@ void CudaBackend::run(const ops::GlobalAvgPoolForward& op) {
     const auto start = [&](auto lanes) {
       constexpr int kCount = decltype(lanes)::value;
       const std::int64_t count = op.y.size() / kCount;
-      average_kernel<T, kCount><<<gpu::grid_blocks(*state_, count), kThreads, 0, state_->stream>>>(
-          input, count, height, width, channels, 1.0F / static_cast<float>(pixels), output);
+      gpu::launch_kernel(*state_, gpu::grid_blocks(*state_, count), kThreads, average_kernel<T, kCount>, input, count,
+                         height, width, channels, 1.0F / static_cast<float>(pixels), output);
     };
     gpu::dispatch_lanes<T>(channels, start, input, output);
   });
-  CONVOY_CUDA_LAUNCHED();
 }
 
 void CudaBackend::run(const ops::GlobalAvgPoolBackward& op) {
@@ -335,12 +330,11 @@ void CudaBackend::run(const ops::GlobalAvgPoolBackward& op) {
     const auto start = [&](auto lanes) {
       constexpr int kCount = decltype(lanes)::value;
       const LineLaunch launch(op.dx.shape()[0] * height, width, channels, kCount);
-      spread_kernel<T, kCount><<<launch.lines, launch.threads, 0, state_->stream>>>(
-          gradient, height, width, channels, 1.0F / static_cast<float>(pixels), dinput);
+      gpu::launch_kernel(*state_, launch.lines, launch.threads, spread_kernel<T, kCount>, gradient, height, width,
+                         channels, 1.0F / static_cast<float>(pixels), dinput);
     };
     gpu::dispatch_lanes<T>(channels, start, gradient, dinput);
   });
-  CONVOY_CUDA_LAUNCHED();
 }
 
 }  // namespace convoy

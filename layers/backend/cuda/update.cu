@@ -118,9 +118,8 @@ void update_all(const CudaState& state, Step step, std::int64_t count, const flo
   if (count == 0) return;
   const std::int64_t vectors = gpu::whole_vectors<float, Slot...>(count, g, slot...);
   const std::int64_t items = std::max(vectors, count - vectors * gpu::kLanes<float>);
-  update_kernel<<<gpu::grid_blocks(state, items), kThreads, 0, state.stream>>>(
-      step, Slots<Step::kSlots>{{slot...}}, g, vectors, count, nonfinite.data<double>());
-  CONVOY_CUDA_LAUNCHED();
+  gpu::launch_kernel(state, gpu::grid_blocks(state, items), kThreads, update_kernel<Step>, step,
+                     Slots<Step::kSlots>{{slot...}}, g, vectors, count, nonfinite.data<double>());
 }
 
 // A block's share of LARS's work. A segment's pieces are the same whatever surrounds it.
@@ -252,15 +251,12 @@ void CudaBackend::run(const ops::LarsUpdate& op) {
   auto* w_squares = squares.data<double>();
   double* g_squares = w_squares + table.pieces;
   const auto blocks = static_cast<unsigned>(table.pieces);
-  lars_squares_kernel<<<blocks, kThreads, 0, state_->stream>>>(pieces, rows, w, g, w_squares, g_squares);
-  CONVOY_CUDA_LAUNCHED();
+  gpu::launch_kernel(*state_, blocks, kThreads, lars_squares_kernel, pieces, rows, w, g, w_squares, g_squares);
   const auto rate_blocks = static_cast<unsigned>((count + kThreads - 1) / kThreads);
-  lars_rates_kernel<<<rate_blocks, kThreads, 0, state_->stream>>>(op.hyperparameters, rows, count, w_squares, g_squares,
-                                                                  rates.data<float>());
-  CONVOY_CUDA_LAUNCHED();
-  lars_update_kernel<<<blocks, kThreads, 0, state_->stream>>>(op.hyperparameters, pieces, rows, rates.data<float>(), w,
-                                                              g, v, op.nonfinite.data<double>());
-  CONVOY_CUDA_LAUNCHED();
+  gpu::launch_kernel(*state_, rate_blocks, kThreads, lars_rates_kernel, op.hyperparameters, rows, count, w_squares,
+                     g_squares, rates.data<float>());
+  gpu::launch_kernel(*state_, blocks, kThreads, lars_update_kernel, op.hyperparameters, pieces, rows,
+                     rates.data<float>(), w, g, v, op.nonfinite.data<double>());
 }
 
 }  // namespace convoy

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <exception>
@@ -18,6 +19,12 @@
 #include "layers/base/error.h"
 
 namespace convoy {
+
+#ifdef CONVOY_CUDA_ON_HOST
+inline constexpr bool kOnHost = true;  ///< host/: the kernels run on the CPU, which takes long
+#else
+inline constexpr bool kOnHost = false;
+#endif
 
 struct Precision {
   const char* name;
@@ -48,7 +55,9 @@ inline CudaOptions deterministic_options() {
   return options;
 }
 
-inline int cpu_threads() { return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, 16U)); }
+inline int cpu_threads() {
+  return kOnHost ? 1 : static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, 16U));
+}
 
 /// A GPU whose every operation is compared with the CPU's.
 struct CheckedGpu {
@@ -56,7 +65,9 @@ struct CheckedGpu {
   OnednnBackend cpu;
   CompareBackend backend;
   explicit CheckedGpu(const Precision& precision)
-      : gpu(cuda_options(precision)), cpu(cpu_threads(), DType::kF32), backend(gpu, cpu, precision.tolerance) {}
+      : gpu(cuda_options(precision)), cpu(cpu_threads(), DType::kF32), backend(gpu, cpu, precision.tolerance) {
+    gpu.pool().keep_sizes_exact();
+  }
 };
 
 /// Runs one case. What it throws fails the test with `what` before it, and the next case still runs.
@@ -65,20 +76,21 @@ void attempt(const std::string& what, const Case& run) {
   try {
     run();
   } catch (const std::exception& e) {
-    FAIL_CHECK(what, ": ", e.what());
+    FAIL_CHECK(fmt::format("{}: {}", what, e.what()));  // doctest shows the address of a char*
   }
 }
 
-/// test(backends, precision) in every precision that the GPU has.
+/// test(backends, precision) in every precision that the GPU has; TF32 is float32 on the host.
 template <class Test>
 void for_each_precision(const Test& test) {
   for (const Precision& precision : kPrecisions) {
+    if (kOnHost && precision.tf32) continue;
     std::unique_ptr<CheckedGpu> backends;
     try {
       backends = std::make_unique<CheckedGpu>(precision);
     } catch (const Error& e) {
       if (e.code() != ExitCode::kUsage || &precision == kPrecisions) throw;
-      MESSAGE(precision.name, " skipped: ", e.what());
+      MESSAGE(fmt::format("{} skipped: {}", precision.name, e.what()));
       continue;
     }
     test(*backends, precision);

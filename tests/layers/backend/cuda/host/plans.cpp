@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// In place of cuDNN's convolutions and cuBLASLt's matrix products: the sums as they are written down, in float64. So
+// the operations around them run as on a GPU, which pad channels, add biases and accumulate gradients. Recording is
+// left out.
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <vector>
+
+#include "layers/backend/cuda/conv_plans.h"
+#include "layers/backend/cuda/cuda_backend.h"
+#include "layers/backend/cuda/linear_plans.h"
+
+namespace convoy {
+
+namespace {
+
+// Elements of device memory as numbers, and numbers as elements; accumulated ones are read first.
+std::vector<double> numbers(const void* data, std::int64_t count, DType type) {
+  std::vector<double> values(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<double>(type == DType::kF32    ? static_cast<const float*>(data)[i]
+                                    : type == DType::kBF16 ? static_cast<float>(static_cast<const BFloat16*>(data)[i])
+                                                           : static_cast<float>(static_cast<const Float16*>(data)[i]));
+  }
+  return values;
+}
+
+void put(const std::vector<double>& values, void* data, DType type) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto value = static_cast<float>(values[i]);
+    switch (type) {
+      case DType::kF32: static_cast<float*>(data)[i] = value; break;
+      case DType::kBF16: static_cast<BFloat16*>(data)[i] = BFloat16(value); break;
+      default: static_cast<Float16*>(data)[i] = Float16(value);
+    }
+  }
+}
+
+// Calls f(x, w, y) with the indices of the three factors of each term, channels last; the last three are contiguous in
+// `channel` steps of x and w.
+template <class F>
+void for_each_term(const ConvPlanKey& key, const F& f) {
+  const std::int64_t in = key.in_channels / key.groups, out = key.out_channels / key.groups;
+  const Size2d &kernel = key.window.kernel, &stride = key.window.stride, &padding = key.window.padding;
+  for (std::int64_t pixel = 0; pixel < key.batch * key.out_height() * key.out_width(); ++pixel) {
+    const std::int64_t image = pixel / (key.out_height() * key.out_width());
+    const std::int64_t top = pixel / key.out_width() % key.out_height() * stride.height - padding.height;
+    const std::int64_t left = pixel % key.out_width() * stride.width - padding.width;
+    for (std::int64_t tap = 0; tap < kernel.height * kernel.width; ++tap) {
+      const std::int64_t row = top + tap / kernel.width, column = left + tap % kernel.width;
+      if (row < 0 || row >= key.height || column < 0 || column >= key.width) continue;
+      const std::int64_t x = ((image * key.height + row) * key.width + column) * key.in_channels;
+      for (std::int64_t o = 0; o < key.out_channels; ++o) {
+        const std::int64_t w = (o * kernel.height * kernel.width + tap) * in, y = pixel * key.out_channels + o;
+        for (std::int64_t i = 0; i < in; ++i) f(x + o / out * in + i, w + i, y);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+struct ConvolutionPlans::Plan {};
+ConvolutionPlans::ConvolutionPlans() = default;
+ConvolutionPlans::~ConvolutionPlans() = default;
+
+void ConvolutionPlans::run(CudaState& /*state*/, Backend& /*backend*/, const ConvPlanKey& key,
+                           const ConvBuffers& buffers) {
+  const std::int64_t x_size = key.batch * key.in_channels * key.height * key.width;
+  const std::int64_t w_size =
+      key.out_channels * key.window.kernel.height * key.window.kernel.width * key.in_channels / key.groups;
+  const std::int64_t y_size = key.batch * key.out_channels * key.out_height() * key.out_width();
+  const auto read = [&](const void* data, std::int64_t size) { return numbers(data, size, key.type); };
+  const auto zeros = [](std::int64_t size) { return std::vector<double>(static_cast<std::size_t>(size)); };
+  const auto index = [](std::int64_t i) { return static_cast<std::size_t>(i); };
+  switch (key.direction) {
+    case ConvDirection::kForward: {
+      const std::vector<double> x = read(buffers.x, x_size), w = read(buffers.w, w_size);
+      std::vector<double> y = zeros(y_size);
+      for_each_term(key, [&](auto i, auto j, auto k) { y[index(k)] += x[index(i)] * w[index(j)]; });
+      return put(y, buffers.y, key.type);
+    }
+    case ConvDirection::kBackwardInput: {
+      const std::vector<double> dy = read(buffers.y, y_size), w = read(buffers.w, w_size);
+      std::vector<double> dx = zeros(x_size);
+      for_each_term(key, [&](auto i, auto j, auto k) { dx[index(i)] += dy[index(k)] * w[index(j)]; });
+      return put(dx, buffers.x, key.type);
+    }
+    case ConvDirection::kBackwardWeight: {
+      const std::vector<double> dy = read(buffers.y, y_size), x = read(buffers.x, x_size);
+      std::vector<double> dw = zeros(w_size);
+      for_each_term(key, [&](auto i, auto j, auto k) { dw[index(j)] += dy[index(k)] * x[index(i)]; });
+      return put(dw, buffers.w, key.type);
+    }
+  }
+}
+
+struct LinearPlans::Plan {};
+LinearPlans::LinearPlans() = default;
+LinearPlans::~LinearPlans() = default;
+
+void LinearPlans::run(CudaState& /*state*/, Backend& /*backend*/, const MatrixProduct& p, const void* a, const void* b,
+                      const void* bias, void* d, bool accumulate) {
+  const std::vector<double> left = numbers(a, p.m * p.k, p.in), right = numbers(b, p.k * p.n, p.in);
+  const std::vector<double> added = bias != nullptr ? numbers(bias, p.m, p.out) : std::vector<double>();
+  std::vector<double> result(static_cast<std::size_t>(p.m * p.n));
+  if (accumulate) result = numbers(d, p.m * p.n, p.out);
+  const auto at = [](bool transposed, std::int64_t row, std::int64_t column, std::int64_t rows, std::int64_t columns) {
+    return static_cast<std::size_t>(transposed ? row * columns + column : column * rows + row);
+  };
+  for (std::int64_t column = 0; column < p.n; ++column) {
+    for (std::int64_t row = 0; row < p.m; ++row) {
+      double sum = added.empty() ? 0.0 : added[static_cast<std::size_t>(row)];
+      for (std::int64_t i = 0; i < p.k; ++i) {
+        sum += left[at(p.transpose_a, row, i, p.m, p.k)] * right[at(p.transpose_b, i, column, p.k, p.n)];
+      }
+      result[static_cast<std::size_t>(column * p.m + row)] += sum;
+    }
+  }
+  put(result, d, p.out);
+}
+
+std::unique_ptr<RecordedWork> CudaBackend::record(const std::function<void()>& /*body*/) {
+  fail("recorded work is not imitated on the host");
+}
+
+}  // namespace convoy
