@@ -126,7 +126,7 @@ TEST_CASE("files that are damaged are left out") {
   CHECK(keyed_number("", "oom_kill") == -1);
 }
 
-TEST_CASE("limits of address space and of private memory are limits") {
+TEST_CASE("limits of address space and of private memory are limits" * doctest::test_suite("kernel")) {
   Machine m;
   rlimit before{};
   REQUIRE(getrlimit(RLIMIT_DATA, &before) == 0);

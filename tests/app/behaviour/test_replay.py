@@ -71,7 +71,7 @@ def test_bit_flipped_in_memory_is_found_and_not_saved(ranks):
     folder.train(ranks)
     with h5py.File(folder.checkpoints()[-1], "r") as file:
         values = file["model/fc1/bias"][:].tobytes()
-    sections["train"]["steps"] = LONG
+    sections["train"]["steps"] = 100 * LONG  # to look through the memory takes seconds
     sections["checkpoint"]["every_steps"] = LONG
     folder.configure(sections)
     process = folder.start(ranks)

@@ -10,8 +10,7 @@ import time
 import pytest
 
 from behaviour import ENVIRONMENT, MLP, SMALL_NET, Folder, config, datasets, h5py, rank_processes, same_series
-from programs import mpi_kind
-from stopping import LONG, STOPPED, ended, wait_for_step
+from stopping import LONG, STOPPED, ended, stopped, wait_for_step
 
 @functools.lru_cache(maxsize=None)
 def uninterrupted_losses():
@@ -31,7 +30,7 @@ def test_stop_signal_writes_a_checkpoint_and_the_run_goes_on(name, ranks):
         os.kill(rank_processes(process)[1], getattr(signal, name))
     else:
         process.send_signal(getattr(signal, name))
-    ended(folder, process, STOPPED if ranks == 1 or mpi_kind() != "hydra" else (STOPPED, 0))  # docs/mpi.md
+    ended(folder, process, stopped(ranks))
     end = folder.events("end")[-1]
     assert end["reason"] == "signal"
     assert "stopped after step" in folder.stdout

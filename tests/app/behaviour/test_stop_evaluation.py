@@ -12,7 +12,7 @@ import time
 import pytest
 
 from behaviour import DIGITS, SMALL_NET, Folder, config, kill_tree, rank_processes
-from stopping import STOPPED, ended
+from stopping import STOPPED, ended, stopped
 
 EPOCHS, STEPS = 2, 22    # 359 samples in batches of 16
 BATCHES = 90             # 1,438 samples
@@ -54,7 +54,7 @@ def interrupted_in_evaluation(ranks, epoch, kill, **train):
         kill_tree(process)
     else:
         process.send_signal(signal.SIGUSR1)
-        ended(folder, process, STOPPED)
+        ended(folder, process, stopped(ranks))
     assert os.path.exists(checkpoint), "no checkpoint before the evaluation"
     steps = [event["step"] for event in folder.events("eval")]
     assert epoch * STEPS not in steps, "the evaluation was over before the signal: too short for this test"
@@ -128,12 +128,13 @@ def test_staging_stops_after_the_slice():
     shutil.rmtree(folder.file("stage"))
 
 
-def catches_sigusr1(pid):
+def catches_stop_signals(pid):
+    """SIGUSR2 shows it: MPICH catches SIGUSR1 for itself until convoy does."""
     try:
         caught = re.search(r"SigCgt:\s*(\w+)", open(f"/proc/{pid}/status").read()).group(1)
     except OSError:
         return False
-    return int(caught, 16) >> (signal.SIGUSR1 - 1) & 1
+    return int(caught, 16) >> (signal.SIGUSR2 - 1) & 1
 
 
 @pytest.mark.parametrize("ranks", (1, 2))
@@ -143,11 +144,11 @@ def test_bench_stops_after_the_step(ranks):
     deadline = time.time() + 60
     while process.poll() is None and time.time() < deadline:
         pids = [process.pid] if ranks == 1 else list(rank_processes(process).values())
-        if len(pids) == ranks and all(map(catches_sigusr1, pids)):
+        if len(pids) == ranks and all(map(catches_stop_signals, pids)):
             break
         time.sleep(0.01)
     process.send_signal(signal.SIGUSR1)
-    ended(folder, process, STOPPED)
+    ended(folder, process, stopped(ranks))
     assert "stopped while timing steps (signal)" in folder.stdout
 
 
