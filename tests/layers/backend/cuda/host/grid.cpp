@@ -26,7 +26,7 @@ namespace {
 
 constexpr unsigned kMaxThreads = 1024;  // of a block, on every GPU
 
-std::minstd_rand order;  // NOLINT(cert-msc51-cpp,cert-msc32-c): the same in every run
+std::minstd_rand order;  // the same in every run
 std::string last_failure;
 
 unsigned random_below(std::size_t count) { return static_cast<unsigned>(order() % count); }
