@@ -11,6 +11,7 @@
 #include <random>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tests/layers/backend/cuda/host/device_memory.h"
@@ -25,7 +26,7 @@ namespace {
 
 constexpr unsigned kMaxThreads = 1024;  // of a block, on every GPU
 
-std::minstd_rand order;  // NOLINT(cert-msc51-cpp,cert-msc32-c): the same in every run
+std::minstd_rand order;  // the same in every run
 std::string last_failure;
 
 unsigned random_below(std::size_t count) { return static_cast<unsigned>(order() % count); }
@@ -80,8 +81,9 @@ class Block {
     arrived_.push_back(current_);
     threads_[current_].place = place;
     if (place.line() != threads_[arrived_.front()].place.line()) {
-      give_up(fmt::format("a thread of a block waits at {} while another waits at {}", where(place),
-                          where(threads_[arrived_.front()].place)));
+      set_failure(fmt::format("a thread of a block waits at {} while another waits at {}", where(place),
+                              where(threads_[arrived_.front()].place)));
+      give_up();
     }
     release_block();
     wait();
@@ -91,9 +93,13 @@ class Block {
     Warp& warp = warps_[current_ / kWarp];
     const unsigned own = 1U << lane();
     threads_[current_].place = place;
-    if ((mask & own) == 0) give_up(fmt::format("a thread is not in the mask that it brings to {}", where(place)));
+    if ((mask & own) == 0) {
+      set_failure(fmt::format("a thread is not in the mask that it brings to {}", where(place)));
+      give_up();
+    }
     if (warp.arrived != 0 && warp.wanted != mask) {
-      give_up(fmt::format("threads of a warp bring different masks to {}", where(place)));
+      set_failure(fmt::format("threads of a warp bring different masks to {}", where(place)));
+      give_up();
     }
     warp.wanted = mask;
     warp.arrived |= own;
@@ -128,7 +134,7 @@ class Block {
         own.resume(host_);
         continue;
       }
-      if (ready_ranks_ == 0) give_up(stuck());
+      if (ready_ranks_ == 0) give_up_stuck();
       const unsigned next = take_ready();
       if (threads_[next].fiber == nullptr) {
         become(next);
@@ -185,7 +191,7 @@ class Block {
   void wait() {
     const unsigned own = current_;
     threads_[own].waits = true;
-    if (ready_ranks_ == 0) give_up(stuck());
+    if (ready_ranks_ == 0) give_up_stuck();
     const unsigned next = take_ready();
     if (next == own) {
       threads_[own].waits = false;
@@ -200,18 +206,18 @@ class Block {
     arrived_.clear();
   }
 
-  // Ends the block from within a thread, which does not go on.
-  void give_up(const std::string& why) {
+  // Ends the block from within a thread, which does not go on: what it holds is lost, so it must hold no memory.
+  void give_up() {
     failed_ = true;
-    set_failure(why.c_str());
     threads_[current_].fiber->resume(host_);
   }
 
-  [[nodiscard]] std::string stuck() const {
-    const auto waiting = std::find_if(threads_.begin(), threads_.end(), [](const Thread& t) { return t.waits; });
-    return fmt::format("{} threads of a block wait for others that have ended or wait elsewhere, the first at {}",
-                       std::count_if(threads_.begin(), threads_.end(), [](const Thread& t) { return t.waits; }),
-                       where(waiting->place));
+  void give_up_stuck() {
+    const auto waits = [](const Thread& thread) { return thread.waits; };
+    set_failure(fmt::format("{} threads of a block wait for others that have ended or wait elsewhere, the first at {}",
+                            std::count_if(threads_.begin(), threads_.end(), waits),
+                            where(std::find_if(threads_.begin(), threads_.end(), waits)->place)));
+    give_up();
   }
 
   void restart_fibers() {
@@ -247,7 +253,7 @@ Block& the_block() {
 Block& Block::running() { return the_block(); }
 
 cudaError_t refuse(const std::string& why, cudaError_t code) {
-  set_failure(why.c_str());
+  set_failure(why);
   return code;
 }
 
@@ -256,7 +262,7 @@ cudaError_t refuse(const std::string& why, cudaError_t code) {
 void set_order(std::uint64_t seed) { order.seed(static_cast<std::minstd_rand::result_type>(seed)); }
 
 const char* failure() noexcept { return last_failure.c_str(); }
-void set_failure(const char* message) { last_failure = message; }
+void set_failure(std::string message) { last_failure = std::move(message); }
 
 void block_barrier(const std::source_location& place) { the_block().block_barrier(place); }
 void warp_barrier(unsigned mask, const std::source_location& place) { the_block().warp_barrier(mask, place); }

@@ -15,6 +15,7 @@
 #include <functional>
 #include <memory>
 #include <source_location>
+#include <string>
 
 #include <cuda_runtime_api.h>
 
@@ -40,7 +41,7 @@ void set_order(std::uint64_t seed);
 
 /// The message of the last failure, empty before the first.
 const char* failure() noexcept;
-void set_failure(const char* message);
+void set_failure(std::string message);
 
 /// What the thread that runs waits for. A thread that has ended is not waited for by the block's barrier.
 void block_barrier(const std::source_location& place);

@@ -96,7 +96,7 @@ cudaError_t cudaFree(void* data) {
   if (data == nullptr) return cudaSuccess;
   auto* start = static_cast<std::byte*>(data);
   if (blocks().erase(start) == 0) return cudaErrorInvalidValue;
-  std::free(start - (kGuardBytes == 0 ? 0 : kAlignment));  // NOLINT(cppcoreguidelines-no-malloc)
+  std::free(start - (kGuardBytes == 0 ? 0 : kAlignment));
   return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(std::size_t* left, std::size_t* total) {

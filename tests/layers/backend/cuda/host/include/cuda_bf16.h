@@ -5,6 +5,6 @@
 
 #include "layers/backend/onednn/bfloat16.h"
 
-using __nv_bfloat16 = convoy::BFloat16;  // NOLINT(bugprone-reserved-identifier): CUDA's own name
+using __nv_bfloat16 = convoy::BFloat16;
 inline float __bfloat162float(__nv_bfloat16 value) { return static_cast<float>(value); }
 inline __nv_bfloat16 __float2bfloat16_rn(float value) { return __nv_bfloat16(value); }

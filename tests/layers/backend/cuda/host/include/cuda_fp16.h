@@ -5,6 +5,6 @@
 
 #include "layers/backend/observe/float16.h"
 
-using __half = convoy::Float16;  // NOLINT(bugprone-reserved-identifier): CUDA's own name
+using __half = convoy::Float16;
 inline float __half2float(__half value) { return static_cast<float>(value); }
 inline __half __float2half_rn(float value) { return __half(value); }

@@ -5,7 +5,7 @@
 #pragma once
 
 #include <cuda_runtime_api.h>
-#include <math.h>  // NOLINT(modernize-deprecated-headers): kernels call fmaf(), isnan() and others without std::
+#include <math.h>  // kernels call fmaf(), isnan() and others without std::
 
 #include <atomic>
 #include <bit>
@@ -15,7 +15,6 @@
 
 #include "tests/layers/backend/cuda/host/grid.h"
 
-// NOLINTBEGIN(bugprone-reserved-identifier): CUDA's own names
 #define __global__
 #define __device__
 #define __host__
@@ -58,7 +57,6 @@ inline unsigned __float_as_uint(float value) { return std::bit_cast<unsigned>(va
 inline float normcdff(float x) { return static_cast<float>(0.5 * erfc(-static_cast<double>(x) / 1.4142135623730951)); }
 inline int min(int a, int b) { return a < b ? a : b; }
 inline int max(int a, int b) { return a < b ? b : a; }
-// NOLINTEND(bugprone-reserved-identifier)
 
 /// Runs the whole grid; `arguments` points at one value per parameter.
 template <class... Parameters>
