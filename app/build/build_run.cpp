@@ -58,7 +58,7 @@ bool needs_costs(const Run& run) {
 // more threads. Collective.
 std::string describe_load(const World& world, const Run& run) {
   const auto& [mask, quota] = world.cpu_limits();
-  const CpuReading now = read_cpus([&mask = mask](int cpu) { return mask.has(cpu); });
+  const CpuReading now = read_cpus([&allowed = mask](int cpu) { return allowed.has(cpu); });
   const std::string place = world.host() + " " + mask.str();
   const double own = now.own - world.load_at_start().own;
   double ours = 0;
