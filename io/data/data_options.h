@@ -55,8 +55,8 @@ struct DataOptions {
 
   template <class Visitor, class Self>
   static void visit(Visitor& v, Self& d) {
-    const auto owned = [&](const Rule& rule, std::string_view kind) {
-      return rule.only_for("data.kind", d.kind, {kind});
+    const auto owned = [&](const Rule& rule, std::string_view only) {
+      return rule.only_for("data.kind", d.kind, {only});
     };
     const auto from_files = [&](const Rule& rule) {
       return rule.of_form(d.kind == "hdf5" ? InputForm::kFileOrShards : InputForm::kFileOrFolder)
