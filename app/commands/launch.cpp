@@ -15,12 +15,12 @@
 #include <utility>
 #include <vector>
 
-#include "app/base/create_folders.h"
 #include "app/build/read_config.h"
 #include "app/commands/commands.h"
 #include "app/launch/process_tree.h"
 #include "app/launch/slurm_hosts.h"
 #include "app/launch/supervisor.h"
+#include "io/files/create_folders.h"
 #include "io/files/lock_file.h"
 #include "layers/base/error.h"
 #include "layers/base/system_error.h"

@@ -8,9 +8,9 @@
 #include <system_error>
 #include <thread>
 
-#include "app/base/create_folders.h"
 #include "app/base/error_report.h"
 #include "app/build/run_record.h"
+#include "io/files/create_folders.h"
 #include "layers/base/error.h"
 #include "layers/base/system_error.h"
 #include "parallel/comm/agree.h"

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "io/checkpoint/checkpoint_folder.h"
+#include "io/files/create_folders.h"
 #include "layers/base/clock.h"
 #include "layers/base/error.h"
 #include "layers/base/system_error.h"
@@ -33,9 +34,8 @@ void yield_to_training() { static_cast<void>(::setpriority(PRIO_PROCESS, static_
 
 CheckpointWriter::CheckpointWriter(std::string dir, int keep, bool async, std::optional<StepScores> scores)
     : dir_(std::move(dir)), keep_(keep), async_(async), scores_(std::move(scores)) {
-  std::error_code error;
-  std::filesystem::create_directories(dir_, error);
-  if (error) fail_system(error.value(), "cannot create the checkpoint folder {}: {}", dir_, error.message());
+  if (const std::error_code error = create_folders(dir_))
+    fail_system(error.value(), "cannot create the checkpoint folder {}: {}", dir_, error.message());
   remove_stale_temporaries(dir_);
   warn(link_best_checkpoint(dir_, scores_.value_or(StepScores())), link_failed_, "");
 }
