@@ -17,7 +17,7 @@ constexpr std::int64_t kToyClasses = 5;
 
 // What is wrong with the data is wrong in the config; what a machine cannot do now is not.
 [[noreturn]] void fail_source(const std::string& key, const Error& error) {
-  if (!host_at_fault(error).empty() && error.code() != ExitCode::kUsage) fail_as(error, key + ": " + error.what());
+  if (is_system_fault(error)) fail_as(error, key + ": " + error.what());
   fail_option(key, "{}", error.what());
 }
 

@@ -18,9 +18,9 @@
 #include "io/pack/packer.h"
 #include "layers/base/counted.h"
 #include "layers/base/error.h"
+#include "layers/base/file_status.h"
 #include "layers/base/message_text.h"
 #include "layers/base/random.h"
-#include "layers/base/system_error.h"
 
 namespace convoy {
 
@@ -42,11 +42,7 @@ void check_output(const PackArguments& arguments, const PackOutput& files) {
   if (!output.has_filename() || fs::is_directory(output, error)) {
     fail_usage("{} is a folder (name the file that is to be written)", arguments.output);
   }
-  const fs::file_status status = fs::status(folder, error);
-  if (status.type() == fs::file_type::none) {
-    fail_system(error.value(), "cannot write to {}: {}", folder.string(), error.message());
-  }
-  if (!fs::is_directory(status)) {
+  if (!fs::is_directory(status_of(folder))) {
     fail_usage("there is no folder {} for {} (make it first)", folder.string(), output.filename().string());
   }
   if (arguments.force || PackJournal::says_placing(files.journal())) return;  // the rest of a packing that was whole

@@ -29,6 +29,7 @@
 #include "io/pack/pack_source.h"
 #include "layers/base/counted.h"
 #include "layers/base/error.h"
+#include "layers/base/file_status.h"
 #include "layers/base/file_text.h"
 
 namespace convoy {
@@ -174,8 +175,9 @@ std::vector<FileCheck> check_path(const std::string& path) {
     return checks;
   }
   const std::string file = Hdf5Source(path).path;
-  if (!fs::exists(file, error)) fail_usage("there is no file or folder {}", path);
-  if (fs::is_directory(file, error)) {
+  const fs::file_status status = status_of(file);
+  if (!fs::exists(status)) fail_usage("there is no file or folder {}", path);
+  if (fs::is_directory(status)) {
     std::vector<FileCheck> checks =
         is_run_folder(file) || fs::exists(file + "/metrics.jsonl", error) || fs::exists(file + "/checkpoints", error)
             ? check_run(file)

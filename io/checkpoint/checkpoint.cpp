@@ -220,8 +220,7 @@ CheckpointCheck examine_checkpoint(const std::string& path) {
     return check;
   } catch (const Error& error) {
     // A file whose trailer holds is undamaged: what fails afterwards, its content aside, is the reading.
-    const bool of_system = !host_at_fault(error).empty() && error.code() != ExitCode::kUsage;
-    const bool refused = !of_system && (parsing || error.code() == ExitCode::kUsage);
+    const bool refused = !is_system_fault(error) && (parsing || error.code() == ExitCode::kUsage);
     const bool invalid = refused || (trailer.trailer == Trailer::kNone && read_problem(path).empty());
     return {invalid ? CheckpointState::kInvalid : CheckpointState::kUnreadable, error.what(), ""};
   }

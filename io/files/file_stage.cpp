@@ -21,6 +21,7 @@
 #include "io/files/crc32c.h"
 #include "io/files/own_file.h"
 #include "layers/base/error.h"
+#include "layers/base/file_status.h"
 #include "layers/base/file_text.h"
 #include "layers/base/format_bytes.h"
 #include "layers/base/random.h"
@@ -62,9 +63,7 @@ bool may_be_set(const std::string& name) {
 void make_folder(const std::string& path, mode_t mode) {
   if (::mkdir(path.c_str(), mode) == 0) return;
   const int reason = errno;
-  std::error_code error;
-  if (reason == EEXIST && fs::is_directory(path, error)) return;
-  if (error) fail_system(error.value(), "cannot look at the folder {}: {}", path, error.message());
+  if (reason == EEXIST && fs::is_directory(status_of(path))) return;
   fail_system(reason, "cannot create the folder {}: {} (name one that may be written, below a folder that is there)",
               path, reason == EEXIST ? "a file is called that" : std::strerror(reason));
 }

@@ -22,6 +22,7 @@
 #include "io/data/shards.h"
 #include "io/files/crc32c.h"
 #include "io/hdf5/hdf5_source.h"
+#include "layers/base/file_status.h"
 #include "layers/base/random.h"
 #include "layers/base/system_error.h"
 
@@ -105,12 +106,8 @@ std::optional<PackKind> pack_kind(std::string_view name) {
 
 PackKind detect_pack_kind(const std::string& path) {
   const std::string file = Hdf5Source(shard_sources(path).front()).path;
-  std::error_code error;
-  const fs::file_status status = fs::status(file, error);
-  if (!fs::exists(status)) {
-    if (status.type() == fs::file_type::none) fail_system(error.value(), "cannot read {}: {}", path, error.message());
-    fail_usage("there is no file or folder {}", path);
-  }
+  const fs::file_status status = status_of(file);
+  if (!fs::exists(status)) fail_usage("there is no file or folder {}", path);
   return fs::is_directory(status) ? kind_of_folder(file) : kind_of_file(file);
 }
 

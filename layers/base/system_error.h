@@ -31,6 +31,11 @@ class SystemError : public Error {
   return of_system == nullptr ? "" : of_system->host();
 }
 
+/// Whether a machine could not do it at a moment: a SystemError that says nothing against the input.
+[[nodiscard]] inline bool is_system_fault(const Error& error) {
+  return !host_at_fault(error).empty() && error.code() != ExitCode::kUsage;
+}
+
 /// Throws an Error with another message, and the exit code and host of `cause`.
 [[noreturn]] inline void fail_as(const Error& cause, const std::string& message) {
   if (const auto* of_system = dynamic_cast<const SystemError*>(&cause); of_system != nullptr) {
