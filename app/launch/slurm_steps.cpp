@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <exception>
 #include <sstream>
 
 #include "app/base/error_report.h"
@@ -66,8 +67,11 @@ bool SlurmStepEnd::done() {
   return false;
 }
 
-void SlurmStepEnd::cancel_all() {
-  if (const auto left = steps_left()) cancel(*left);
+void SlurmStepEnd::cancel_all() noexcept {
+  try {
+    if (const auto left = steps_left()) cancel(*left);
+  } catch (const std::exception&) {  // no process can be created
+  }
 }
 
 }  // namespace convoy

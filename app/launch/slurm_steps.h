@@ -24,8 +24,8 @@ class SlurmStepEnd {
 
   /// Asks Slurm at most once a second. True once no step is left, or after a minute, with a warning. Does not wait.
   [[nodiscard]] bool done();
-  /// Only tells Slurm to end the steps that there are.
-  static void cancel_all();
+  /// Only tells Slurm to end the steps that there are, if it can.
+  static void cancel_all() noexcept;
 
  private:
   Clock::time_point start_ = Clock::now(), next_ = start_;
