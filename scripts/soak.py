@@ -127,11 +127,13 @@ class Soak:
                 f"checkpoint.every_steps={self.options.checkpoint_steps}",
                 *(word for setting in self.options.set for word in ("--set", setting))]
 
+    def undisturbed_words(self):
+        return ["mpirun", "-n", str(self.options.ranks), self.convoy, *self.train_words("undisturbed")]
+
     def undisturbed(self):
-        words = ["mpirun", "-n", str(self.options.ranks), self.convoy, *self.train_words("undisturbed")]
         with open(os.path.join(self.folder, "undisturbed.log"), "w") as log:
             start = time.time()
-            subprocess.run(words, env=self.environment, stdout=log, stderr=log, check=True, timeout=3600)
+            subprocess.run(self.undisturbed_words(), env=self.environment, stdout=log, stderr=log, check=True, timeout=3600)
         return self.events("undisturbed"), time.time() - start
 
     def start(self):
@@ -307,8 +309,8 @@ class Soak:
         return sorted(name for name in set(os.listdir("/dev/shm")) - self.shared_memory if name.startswith("convoy"))
 
     def judge(self, expected):
-        words = ["mpirun", "-n", str(self.options.ranks), self.convoy, *self.train_words("undisturbed"), "--dry-run"]
-        dry = subprocess.run(words, env=self.environment, capture_output=True, text=True, timeout=120, check=True).stdout
+        dry = subprocess.run([*self.undisturbed_words(), "--dry-run"], env=self.environment, capture_output=True, text=True,
+                             timeout=120, check=True).stdout
         size = int(re.search(r"^data +(\d+) samples", dry, re.M).group(1))
         seed = int(re.search(r"^seed = (\d+)", dry, re.M).group(1))
         shuffle = re.search(r"^shuffle = (\w+)", dry, re.M).group(1) == "true"

@@ -10,10 +10,11 @@
 #include <memory>
 #include <vector>
 
+#include "layers/backend/observe/host_values.h"
 #include "layers/backend/onednn/onednn_backend.h"
-#include "layers/base/random.h"
 #include "layers/model.h"
 #include "layers/models/models.h"
+#include "tests/layers/backend/random_data.h"
 
 using namespace convoy;
 
@@ -21,21 +22,9 @@ namespace {
 
 constexpr int kUpdates = 3;
 
-void fill(Backend& backend, const Tensor& x, std::uint64_t key) {
-  std::vector<float> host(static_cast<std::size_t>(x.size()));
-  for (std::size_t i = 0; i < host.size(); ++i) host[i] = static_cast<float>(random_normal(key, i));
-  backend.copy_from_host(host.data(), x);
-}
-
-std::vector<float> host(Backend& backend, const Tensor& x) {
-  std::vector<float> values(static_cast<std::size_t>(x.size()));
-  backend.copy_to_host(x, values.data());
-  return values;
-}
-
 struct Updated {
   std::size_t parts = 0;
-  std::vector<std::vector<float>> buffers;  // values, slots
+  std::vector<std::vector<std::byte>> buffers;  // values, slots
   double nonfinite = 0;
 };
 
@@ -47,9 +36,10 @@ Updated updated(const OptimizerChoice& choice, std::int64_t elements) {
   const auto optimizer = make_optimizer(choice, backend, store);
   const Tensor nonfinite = backend.tensor({1}, DType::kF64);
   backend.zero(nonfinite);
+  RandomData data(backend);
   Updated result;
   for (int update = 0; update < kUpdates; ++update) {
-    fill(backend, store.gradients(), static_cast<std::uint64_t>(update));
+    backend.run(ops::Cast{data.floats(store.gradients().shape()), store.gradients()});
     if (elements == 0) {
       optimizer->step(0.1, update, nonfinite);
       continue;
@@ -66,8 +56,8 @@ Updated updated(const OptimizerChoice& choice, std::int64_t elements) {
       optimizer->apply(0.1, update, bounds[part], store.learned_values().view(bounds[part], shape), slots, nonfinite);
     }
   }
-  result.buffers.push_back(host(backend, store.learned_values()));
-  for (const auto& [name, slot] : optimizer->slots()) result.buffers.push_back(host(backend, slot));
+  result.buffers.push_back(host_bytes(backend, store.learned_values()));
+  for (const auto& [name, slot] : optimizer->slots()) result.buffers.push_back(host_bytes(backend, slot));
   backend.copy_to_host(nonfinite, &result.nonfinite);
   return result;
 }

@@ -11,20 +11,16 @@
 #include "layers/backend/cuda/conv_plans.h"
 #include "layers/backend/cuda/cuda_backend.h"
 #include "layers/backend/cuda/linear_plans.h"
+#include "layers/backend/observe/host_values.h"
 
 namespace convoy {
 
 namespace {
 
-// Elements of device memory as numbers, and numbers as elements; accumulated ones are read first.
+// Elements of device memory.
 std::vector<double> numbers(const void* data, std::int64_t count, DType type) {
-  std::vector<double> values(static_cast<std::size_t>(count));
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    values[i] = static_cast<double>(type == DType::kF32    ? static_cast<const float*>(data)[i]
-                                    : type == DType::kBF16 ? static_cast<float>(static_cast<const BFloat16*>(data)[i])
-                                                           : static_cast<float>(static_cast<const Float16*>(data)[i]));
-  }
-  return values;
+  return converted<double>({static_cast<const std::byte*>(data), static_cast<std::size_t>(count) * dtype_size(type)},
+                           type);
 }
 
 void put(const std::vector<double>& values, void* data, DType type) {
