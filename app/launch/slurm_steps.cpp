@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <exception>
+#include <optional>
 #include <sstream>
 
 #include "app/base/error_report.h"

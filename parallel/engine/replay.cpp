@@ -291,6 +291,7 @@ void Replay::conclude(std::int64_t step, const Sums& sums) {
       all_.broadcast(stage_ == stage ? state_name(tensor) : "", static_cast<int>(replicas.begin()->first), "replay");
   const bool alone = by_sum.size() == 2 && 2 * fewest->second.size() < replicas.size();
   std::vector<std::string> every;
+  every.reserve(replicas.size());
   for (const auto& [rank, own] : replicas) every.push_back(place(rank, ranks[rank].host));
   fail_together(
       alone ? fmt::format("step {}: {} {} other bits of {} than its other replicas", step,

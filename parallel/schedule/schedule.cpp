@@ -111,6 +111,7 @@ int Schedule::chunk_of(int virtual_stage) const { return virtual_stage / stages;
 const std::vector<std::string_view>& schedule_names() {
   static const std::vector<std::string_view> names = [] {
     std::vector<std::string_view> result;
+    result.reserve(kSchedules.size());
     for (const Entry& entry : kSchedules) result.push_back(entry.name);
     return result;
   }();

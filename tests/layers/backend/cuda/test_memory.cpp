@@ -6,12 +6,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <vector>
 
-#include "tests/layers/backend/cuda/gpu.h"
-#include "tests/layers/backend/every_operation.h"
+#include "layers/backend/cuda/cuda_backend.h"
+#include "layers/base/error.h"
+#include "tests/layers/backend/random_data.h"
 
 using namespace convoy;
 

@@ -5,6 +5,8 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <cstdint>
+
 #include "layers/models/models.h"
 #include "tests/layers/backend/cuda/gpu.h"
 #include "tests/layers/backend/every_operation.h"

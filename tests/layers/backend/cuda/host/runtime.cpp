@@ -5,10 +5,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <new>
+#include <ratio>
+#include <string>
 
 #include "tests/layers/backend/cuda/host/device_memory.h"
 #include "tests/layers/backend/cuda/host/grid.h"
