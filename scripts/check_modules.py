@@ -15,7 +15,8 @@ MODULES = [
     ("layers/backend", "the operation interface; which GPUs there are"),
     ("layers/backend/onednn", "CPU backend: element-wise operations, batch norm, pooling, losses, optimizer updates"),
     ("layers/backend/onednn/conv", "CPU backend: convolutions, linear layers and their weights"),
-    ("layers/backend/cuda", "GPU backend on cuDNN, cuBLASLt and own kernels"),
+    ("layers/backend/cuda", "GPU backend: memory, streams, recording, own kernels"),
+    ("layers/backend/cuda/conv", "GPU backend: convolutions, linear layers and their weights on cuDNN and cuBLASLt"),
     ("layers/backend/observe", "a backend that watches another: comparison and profiling of operations"),
     ("layers", "layers, parameters, model, loss"),
     ("layers/optim", "optimizers, learning-rate schedules, loss scaling"),
@@ -55,7 +56,7 @@ LIBRARIES = [
     (r"nccl\.h", r"parallel/comm/nccl"),
     (r"hdf5\.h|H5\w+\.h", r"io/(hdf5|data|pack|checkpoint)"),
     (r"dnnl.*", r"layers/backend/onednn(/.*)?"),
-    (r"cuda\w*\.h|cudnn.*|cublas.*", r"layers/backend(/cuda)?|parallel/comm/nccl"),
+    (r"cuda\w*\.h|cudnn.*|cublas.*", r"layers/backend(/cuda(/conv)?)?|parallel/comm/nccl"),
     (r"toml\+\+/.*|CLI/.*", r"app/.*"),
 ]
 SOURCES = (".h", ".cpp", ".cu", ".cuh")

@@ -8,7 +8,7 @@
 #include <set>
 #include <vector>
 
-#include "layers/backend/cuda/plan_choice.h"
+#include "layers/backend/cuda/conv/plan_choice.h"
 
 using namespace convoy;
 

@@ -12,9 +12,9 @@
 #include <memory>
 #include <vector>
 
-#include "layers/backend/cuda/conv_plans.h"
+#include "layers/backend/cuda/conv/conv_plans.h"
 #include "layers/backend/cuda/cuda_backend.h"
-#include "layers/backend/cuda/linear_plans.h"
+#include "layers/backend/cuda/conv/linear_plans.h"
 #include "layers/backend/observe/host_values.h"
 
 namespace convoy {

@@ -5,11 +5,11 @@
 // apart. Weight
 // gradients of 16-bit activations leave cuDNN in 16 bits, as it has no plan that writes float32, and are summed in
 // float32 from then on.
-#include "layers/backend/cuda/conv_plans.h"
+#include "layers/backend/cuda/conv/conv_plans.h"
 #include "layers/backend/cuda/cuda_backend.h"
 #include "layers/backend/cuda/cuda_state.h"
-#include "layers/backend/cuda/dense_kernels.h"
-#include "layers/backend/cuda/weight_layout.h"
+#include "layers/backend/cuda/conv/dense_kernels.h"
+#include "layers/backend/cuda/conv/weight_layout.h"
 
 namespace convoy {
 

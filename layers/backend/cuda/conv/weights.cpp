@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "layers/backend/cuda/cuda_backend.h"
-#include "layers/backend/cuda/weight_layout.h"
+#include "layers/backend/cuda/conv/weight_layout.h"
 
 namespace convoy {
 

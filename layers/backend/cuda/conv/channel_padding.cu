@@ -2,7 +2,7 @@
 //
 // Images with a few channels on their way to a convolution that wants whole vectors of them, and back.
 #include "layers/backend/cuda/channel_rows.cuh"
-#include "layers/backend/cuda/dense_kernels.h"
+#include "layers/backend/cuda/conv/dense_kernels.h"
 
 namespace convoy::gpu {
 

@@ -2,7 +2,7 @@
 //
 // Biases where no library adds them, and their gradients: sums over rows.
 #include "layers/backend/cuda/channel_sums.cuh"
-#include "layers/backend/cuda/dense_kernels.h"
+#include "layers/backend/cuda/conv/dense_kernels.h"
 
 namespace convoy::gpu {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Convolution plans through cuDNN's graph API: one operation per graph, channels-last by strides, sums in float32.
-#include "layers/backend/cuda/conv_plans.h"
+#include "layers/backend/cuda/conv/conv_plans.h"
 
 #include <cudnn_frontend.h>
 

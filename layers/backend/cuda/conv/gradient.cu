@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Weight gradients on their way into the float32 buffer in which microbatches are summed.
-#include "layers/backend/cuda/dense_kernels.h"
+#include "layers/backend/cuda/conv/dense_kernels.h"
 #include "layers/backend/cuda/element.cuh"
 
 namespace convoy::gpu {

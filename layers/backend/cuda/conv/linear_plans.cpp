@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "layers/backend/cuda/linear_plans.h"
+#include "layers/backend/cuda/conv/linear_plans.h"
 
 #include <algorithm>
 
 #include "layers/backend/cuda/cuda_check.h"
-#include "layers/backend/cuda/plan_choice.h"
+#include "layers/backend/cuda/conv/plan_choice.h"
 
 namespace convoy {
 

@@ -9,8 +9,8 @@
 //   dw = dy^T x  is  dW = X dY^T      (m = in,  n = out, k = N)
 #include "layers/backend/cuda/cuda_backend.h"
 #include "layers/backend/cuda/cuda_state.h"
-#include "layers/backend/cuda/dense_kernels.h"
-#include "layers/backend/cuda/linear_plans.h"
+#include "layers/backend/cuda/conv/dense_kernels.h"
+#include "layers/backend/cuda/conv/linear_plans.h"
 
 namespace convoy {
 

@@ -9,7 +9,7 @@
 
 #include "layers/backend/backend.h"
 #include "layers/backend/cuda/cuda_state.h"
-#include "layers/backend/cuda/plan_choice.h"
+#include "layers/backend/cuda/conv/plan_choice.h"
 
 namespace convoy {
 
