@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Packs a build into one file for machines where nothing can be installed or built: a folder convoy-bundle with the
-# program, its tests, Open MPI's launcher and every shared library that they need, except glibc's and CUDA's, which
+# program, the tests that scripts/gpu_check.sh runs, Open MPI's launcher and every shared library that they need, except glibc's and CUDA's, which
 # belong to the machine. docs/bundle.md says what is in it and how it is used. Libraries that mpirun needs are in lib,
 # what only the programs need in lib/program, so that an ssh or srun that mpirun starts meets none of the latter; GCC's
 # are in lib/gcc, since the machine's win where they are not older. LD_LIBRARY_PATH finds them all: RUNPATH yields to it.
@@ -10,7 +10,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 shopt -s nullglob
-limit_mib=50
+limit_mib=20
 
 stop() {
   echo "bundle: $*" >&2
@@ -73,16 +73,17 @@ fi
 
 # --- programs
 programs=("$build/app/convoy")
-if [[ -d "$build/tests" ]]; then
+if [[ -e "$build/gpu_tests.json" ]]; then
   while read -r file; do
-    if elf "$file"; then programs+=("$file"); fi
-  done < <(find "$build/tests" -type f -executable -not -path '*/CMakeFiles/*' -not -path '*/run/*' | sort)
+    [[ -x "$build/$file" ]] || stop "there is no $build/$file: build it (cmake --build $build)"
+    programs+=("$build/$file")
+  done < <(sed -n 's/.*"program": "\([^"]*\)".*/\1/p' "$build/gpu_tests.json" | sort -u)
 fi
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/convoy-bundle.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 root=$work/convoy-bundle
-mkdir -p "$root"/{bin,etc,libexec/tests,lib/{openmpi,pmix,program,gcc},share/{pmix,licences},tests/{run,app},app}
+mkdir -p "$root"/{bin,etc,libexec/tests,lib/{openmpi,pmix,program,gcc},share/{pmix,licences},tests/run,app}
 
 origins=$work/origins  # of what others wrote: FILE in the bundle, tab, the file on this machine
 copy() {  # copy FILE... FOLDER or copy FILE NEW_FILE
@@ -105,6 +106,9 @@ done
 copy "${components[@]}" "$root/lib/openmpi/"
 if ((${#pmix_components[@]})); then copy "${pmix_components[@]}" "$root/lib/pmix/"; fi
 chmod u+w -R "$root"
+if [[ -e "$build/gpu_tests.json" ]]; then
+  sed 's|"program": "[^"]*/|"program": "tests/run/|' "$build/gpu_tests.json" >"$root/gpu_tests.json"
+fi
 if command -v strip >/dev/null; then strip --strip-unneeded "$root/libexec/convoy" "$root"/libexec/tests/*; fi
 
 # --- libraries
@@ -262,9 +266,8 @@ export LD_LIBRARY_PATH="$root/lib$before${theirs:+:$theirs}$after"
 END
 
 cp -r app/configs "$root/app/"
-cp -r tests/app/behaviour "$root/tests/app/"
 mkdir -p "$root/scripts" "$root/docs"
-cp scripts/{common.sh,gpu_check.sh,gpu_{check,part,speed,bench_torch}.py,torch_{models,server}.py,run_logged.py,tutorials.py,plot_tutorials.py,reproduce_tutorials.sh,plot_trace.py,check_plan.py} \
+cp scripts/{common.sh,gpu_check.sh,gpu_{check,part,speed,tests,training,bench_torch}.py,torch_{models,server}.py,run_logged.py,tutorials.py,plot_tutorials.py,reproduce_tutorials.sh,plot_trace.py,check_plan.py} \
   "$root/scripts/"
 cp docs/*.md "$root/docs/"
 cp LICENSE "$root/"

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the parts of scripts/gpu_check.py share: the GPUs of this machine, and one part, which runs commands under a time
-limit, logs what they print, and knows where the program, its tests and PyTorch are. Standard library only.
+"""What the checks of scripts/gpu_check.py share: the GPUs of this machine, a session, which knows where the program, its
+tests and PyTorch are, and a check, which runs commands under a time limit, logs what they print, and keeps its figures
+in a file after each. Standard library only.
 """
 import ctypes
+import json
 import math
 import os
 import re
@@ -17,11 +19,11 @@ CONFIGS = os.path.join(SCRIPTS, "..", "app", "configs")
 
 
 class Failure(Exception):
-    """One sentence: what of this part failed."""
+    """One sentence: what of this check failed."""
 
 
 class Skipped(Exception):
-    """Why this part says nothing here."""
+    """Why this check says nothing here."""
 
 
 def say(text):
@@ -49,32 +51,86 @@ def gpus():
     return names, ""
 
 
-class Part:
-    """What the parts share: the program, a scratch folder, the log, the time that is left, the figures so far."""
+class Session:
+    """One call of the check: the program, its tests, the folder of results, PyTorch's process. `rehearse`: everything
+    runs on the CPU, in small."""
 
-    def __init__(self, args, work):
-        self.program = os.path.abspath(args.convoy)
-        self.deadline = time.monotonic() + args.seconds
-        self.log = os.path.join(os.path.abspath(args.out), "log.txt")
-        self.work = work
-        self.details = {}
+    def __init__(self, program, out, work, rehearse):
+        self.program, self.out, self.work = os.path.abspath(program), os.path.abspath(out), work
+        self.rehearse = rehearse
+        self.device = "cpu" if rehearse else "cuda"
+        self.log = os.path.join(self.out, "log.txt")
+        self.results = os.path.join(self.out, "results.json")
+        self.plans = os.path.join(self.out, "plans")  # of convolutions: timed once for all checks
         self.server = None
         folder = os.path.dirname(self.program)
         beside = os.path.join(folder, "mpirun")
-        self.in_bundle = os.path.exists(beside)
-        self.mpirun = beside if self.in_bundle else "mpirun"
-        self.tests = os.path.join(folder, "..", "tests", *(["run"] if self.in_bundle else []))
+        self.mpirun = beside if os.path.exists(beside) else "mpirun"
+        self.root = os.path.dirname(folder)  # of a bundle or of a build
         self.environment = dict(os.environ)
         if os.geteuid() == 0:
             self.environment.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+
+    def tests(self):
+        """The list that the build has written: name, ranks, program and arguments of each test."""
+        path = os.path.join(self.root, "gpu_tests.json")
+        try:
+            with open(path, encoding="utf-8") as file:
+                return json.load(file)
+        except OSError as error:
+            raise Skipped(f"the list of tests cannot be read: {error}") from error
+
+    def load(self):
+        try:
+            with open(self.results, encoding="utf-8") as file:
+                return json.load(file)
+        except (FileNotFoundError, ValueError):
+            return {"checks": {}}
+
+    def store(self, name, entry):
+        """Sets one check in the file, which is always whole."""
+        results = self.load()
+        results["checks"][name] = entry
+        with open(self.results + ".part", "w", encoding="utf-8") as file:
+            json.dump(results, file, indent=1)
+            file.write("\n")
+        os.replace(self.results + ".part", self.results)
+
+    def torch(self, seconds):
+        """PyTorch's side, started anew if it had to be stopped."""
+        if self.server is None or self.server.process.poll() is not None:
+            with open(self.log, "ab") as log:
+                program = os.path.join(SCRIPTS, "gpu_bench_torch.py")
+                self.server = TorchServer([sys.executable, "-u", program, "--serve"], log, seconds=seconds)
+        return self.server
+
+    def close(self):
+        if self.server:
+            self.server.close()
+
+
+class Check:
+    """One check: the time that is left for it and its figures so far."""
+
+    def __init__(self, name, session, deadline, entry):
+        self.name, self.session, self.deadline, self.entry = name, session, deadline, entry
+        self.program = session.program
+        self.details = entry["details"]
+
+    def record(self, case, figures):
+        """Keeps the figures of one case, whatever comes after it."""
+        self.details[case] = figures
+        self.session.store(self.name, self.entry)
 
     def left(self):
         return self.deadline - time.monotonic()
 
     def run(self, command, seconds=math.inf):
         """The exit code (None: it had to be stopped) and what was printed."""
-        with open(self.log, "a+b") as log:
-            return run_logged(command, log, max(1, min(seconds, self.left() - 15)), cwd=self.work, env=self.environment)
+        session = self.session
+        with open(session.log, "a+b") as log:
+            return run_logged(command, log, max(1, min(seconds, self.left() - 10)), cwd=session.work,
+                              env=session.environment)
 
     def must(self, what, command):
         code, text = self.run(command)
@@ -83,33 +139,23 @@ class Part:
         return text
 
     def ranks(self, count):
-        return [self.mpirun, "-n", str(count), "--oversubscribe", "--bind-to", "none"] if count > 1 else []
+        return [self.session.mpirun, "-n", str(count), "--oversubscribe", "--bind-to", "none"] if count > 1 else []
 
-    def programs(self):
-        """The test programs by name."""
-        found = {}
-        for folder, folders, files in os.walk(self.tests):
-            folders[:] = [name for name in folders if name not in ("CMakeFiles", "run")]
-            for name in files:
-                path = os.path.join(folder, name)
-                if os.access(path, os.X_OK) and "." not in name:
-                    found[name] = path
-        if not found:
-            raise Skipped(f"there are no test programs in {os.path.normpath(self.tests)}")
-        return found
+    def test(self, test, *arguments):
+        """The command of a test of the session's list."""
+        program = os.path.join(self.session.root, test["program"])
+        return [*self.ranks(test["ranks"]), program, *test["arguments"], *arguments]
 
-    def test_cuda(self):
-        if "test_cuda" not in self.programs():
-            raise Skipped("there is no test_cuda: this build has no CUDA (cmake --preset cuda)")
-        return self.programs()["test_cuda"]
+    def device(self):
+        """Settings of a run on the device that is checked."""
+        session = self.session
+        if session.rehearse:
+            return ["device.kind=cpu"]
+        return ["device.kind=cuda", f"device.plan_cache={session.plans.replace('$', '_')}"]
 
-    def torch(self):
-        """PyTorch's side, started anew if it had to be stopped."""
-        if self.server is None or self.server.process.poll() is not None:
-            with open(self.log, "ab") as log:
-                program = os.path.join(SCRIPTS, "gpu_bench_torch.py")
-                self.server = TorchServer([sys.executable, "-u", program, "--serve"], log)
-        return self.server
+    def precision(self, name):
+        """The CPU has bf16 in place of fp16, and float32 in place of tf32."""
+        return {"fp16": "bf16", "tf32": "fp32"}.get(name, name) if self.session.rehearse else name
 
 
 def ending(code):

@@ -25,6 +25,14 @@ DType compute_type(Precision precision) {
 
 }  // namespace
 
+std::string plan_folder(const std::string& plan_cache, const VariableLookup& value) {
+  if (plan_cache != "auto") return expand_variables(plan_cache, value);
+  const auto set = [&](const char* name) { return value(name).value_or(""); };
+  if (const std::string cache = set("XDG_CACHE_HOME"); !cache.empty()) return cache + "/convoy";
+  const std::string home = set("HOME");
+  return home.empty() ? "" : home + "/.cache/convoy";
+}
+
 std::unique_ptr<Backend> rehearsal_backend(const Config& config, const DeviceChoice& device) {
   const DType compute = compute_type(config.train.precision);
   return std::make_unique<OnednnBackend>(device.threads, compute == DType::kF16 ? DType::kBF16 : compute);
@@ -36,8 +44,9 @@ std::unique_ptr<Backend> build_backend(const Config& config, const DeviceChoice&
   const Precision precision = config.train.precision;
   const DType compute = compute_type(precision);
   if (!device.on_gpu()) return std::make_unique<OnednnBackend>(device.threads, compute);
-  return std::make_unique<CudaBackend>(
-      CudaOptions{device.gpu, compute, precision == Precision::kTf32, config.device.deterministic});
+  return std::make_unique<CudaBackend>(CudaOptions{device.gpu, compute, precision == Precision::kTf32,
+                                                   config.device.deterministic,
+                                                   plan_folder(config.device.plan_cache, process_variable)});
 }
 
 std::string compute_library(const DeviceChoice& device) {

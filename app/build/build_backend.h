@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "app/base/expand_variables.h"
 #include "app/build/device_choice.h"
 #include "app/config/config.h"
 #include "layers/backend/backend.h"
@@ -17,6 +18,9 @@
 namespace convoy {
 
 [[nodiscard]] std::unique_ptr<Backend> build_backend(const Config& config, const DeviceChoice& device);
+
+/// The folder that device.plan_cache means, with its variables replaced; empty: none. "auto" without a home: none.
+[[nodiscard]] std::string plan_folder(const std::string& plan_cache, const VariableLookup& value);
 
 /// For a rehearsal: a CPU backend with tensors as large as those of the device; only within a Rehearsal.
 [[nodiscard]] std::unique_ptr<Backend> rehearsal_backend(const Config& config, const DeviceChoice& device);

@@ -45,6 +45,15 @@ void check_run(const Config& c) {
   refuse_if(c.run.dir.empty(), "run.dir", "is empty (\".\" is the current folder)");
 }
 
+// That a path's variables are names; the values are those of the nodes.
+void check_variables(const char* key, const std::string& path) {
+  try {
+    static_cast<void>(expand_variables(path, [](const std::string& name) { return name; }));
+  } catch (const Error& error) {
+    refuse_if(true, key, "{}", error.what());
+  }
+}
+
 void check_device(const Config& c) {
   refuse_if(c.device.kind == DeviceKind::kCuda && !kCudaBuilt, "device.kind",
             "this build has no CUDA backend (use \"cpu\" or \"auto\")");
@@ -52,6 +61,7 @@ void check_device(const Config& c) {
   const Precision precision = c.train.precision;
   refuse_if(on_cpu && (precision == Precision::kTf32 || precision == Precision::kFp16), "train.precision",
             "\"{}\" needs a CUDA device (on the CPU: fp32 or bf16)", to_string(precision));
+  check_variables("device.plan_cache", c.device.plan_cache);
 }
 
 void check_layers(const Config& c) {
@@ -138,11 +148,7 @@ void check_staging(const Config& c) {
   const DataOptions& d = c.data;
   refuse_if(!can_stage(d.kind) && !d.stage_dir.empty(), "data.stage_dir",
             "does not copy folders of images (pack it with `convoy pack` and train on that: data.kind = \"hdf5\")");
-  try {  // the values are those of the nodes
-    static_cast<void>(expand_variables(d.stage_dir, [](const std::string& name) { return name; }));
-  } catch (const Error& error) {
-    refuse_if(true, "data.stage_dir", "{}", error.what());
-  }
+  check_variables("data.stage_dir", d.stage_dir);
 }
 
 void check_augmentation(const Config& c) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "layers/base/options.h"
 #include "layers/cpu/wait_policy.h"
@@ -21,9 +22,10 @@ struct DeviceOptions {
   DeviceKind kind = DeviceKind::kAuto;
   std::int64_t threads = 0;  ///< 0: this rank's share of its node's cores
   WaitPolicy wait_policy = WaitPolicy::kAuto;
-  bool share_gpu = false;      ///< several ranks may take turns on one GPU
-  bool deterministic = false;  ///< of GPUs: equal inputs give equal bits
-  bool graphs = true;          ///< of GPUs: a step is recorded once and then replayed
+  bool share_gpu = false;           ///< several ranks may take turns on one GPU
+  bool deterministic = false;       ///< of GPUs: equal inputs give equal bits
+  bool graphs = true;               ///< of GPUs: a step is recorded once and then replayed
+  std::string plan_cache = "auto";  ///< of GPUs: folder of the convolution plans that were quickest; empty: none
 
   template <class Visitor, class Self>
   static void visit(Visitor& v, Self& d) {
@@ -38,6 +40,8 @@ struct DeviceOptions {
     v.key("deterministic", d.deterministic, of_gpus(),
           "equal inputs give equal bits on a GPU, too, perhaps more slowly; on the CPU they always do");
     v.key("graphs", d.graphs, of_gpus(), "record a step once and replay it (GPU)");
+    v.key("plan_cache", d.plan_cache, of_gpus(),
+          "folder that keeps which cuDNN plans were quickest (GPU); auto: ~/.cache/convoy; \"\": timed in each run");
   }
   bool operator==(const DeviceOptions&) const = default;
 };

@@ -5,6 +5,7 @@
 
 #include "layers/backend/cuda/cuda_check.h"
 #include "layers/backend/cuda/cuda_state.h"
+#include "layers/backend/cuda/plan_file.h"
 #include "layers/backend/cuda/uploads.h"
 
 namespace convoy {
@@ -63,7 +64,11 @@ const CudaOptions& checked(const CudaOptions& options) {
 
 CudaBackend::CudaBackend(const CudaOptions& options)
     : options_(checked(options)),
-      state_(std::make_unique<CudaState>(options.device, options.compute, options.tf32, options.deterministic)) {}
+      state_(std::make_unique<CudaState>(options.device, options.compute, options.tf32, options.deterministic)) {
+  if (options.plan_folder.empty() || options.deterministic) return;
+  const std::string name = plan_file_name(gpu_name(options.device), state_->multiprocessors, cudnnGetVersion());
+  state_->plan_file = fmt::format("{}/{}", options.plan_folder, name);
+}
 
 CudaBackend::~CudaBackend() {
   try {

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -174,4 +176,28 @@ TEST_CASE("what only a GPU can do") {
   }
   CHECK(refused("[device]\nkind = \"cuda\"\n") ==
         (kCudaBuilt ? "" : "a.toml:9:8: device.kind: this build has no CUDA backend (use \"cpu\" or \"auto\")"));
+}
+
+TEST_CASE("the folder of plans") {
+  using Variables = std::map<std::string, std::string>;
+  const auto folder = [](const std::string& plan_cache, const Variables& variables) {
+    return plan_folder(plan_cache, [&](const std::string& name) -> std::optional<std::string> {
+      const auto found = variables.find(name);
+      return found == variables.end() ? std::nullopt : std::optional(found->second);
+    });
+  };
+  CHECK(folder("auto", {{"HOME", "/home/ann"}}) == "/home/ann/.cache/convoy");
+  CHECK(folder("auto", {{"HOME", "/home/ann"}, {"XDG_CACHE_HOME", "/scratch/ann"}}) == "/scratch/ann/convoy");
+  CHECK(folder("auto", {{"HOME", "/home/ann"}, {"XDG_CACHE_HOME", ""}}) == "/home/ann/.cache/convoy");
+  CHECK(folder("auto", {}).empty());
+  CHECK(folder("", {{"HOME", "/home/ann"}}).empty());
+  CHECK(folder("$WORK/plans", {{"WORK", "/work/ann"}}) == "/work/ann/plans");
+  CHECK(usage_error([&] { folder("$WORK/plans", {}); }) ==
+        "$WORK in \"$WORK/plans\" is not set (set it, or name a folder)");
+}
+
+TEST_CASE("device.plan_cache") {
+  CHECK(toy("device.plan_cache = \"$HOME/plans\"\n").device.plan_cache == "$HOME/plans");
+  CHECK(refused("device.plan_cache = \"/tmp/${USER\"\n").find("device.plan_cache: \"/tmp/${USER\" has a '$' without") !=
+        std::string::npos);
 }

@@ -2,27 +2,21 @@
 //
 // Convolutions of the CUDA backend: cuDNN's on channels-last activations (conv_plans.h), between the padding of input
 // channels, which the weights of one group always have (weight_layout.h), and the biases, which are added and summed
-// apart. Weight
-// gradients of 16-bit activations leave cuDNN in 16 bits, as it has no plan that writes float32, and are summed in
-// float32 from then on.
+// apart. Weight gradients of 16-bit activations leave cuDNN in 16 bits, as it has no plan that writes float32, and are
+// summed in float32 from then on.
 #include "layers/backend/cuda/conv/conv_plans.h"
-#include "layers/backend/cuda/cuda_backend.h"
-#include "layers/backend/cuda/cuda_state.h"
 #include "layers/backend/cuda/conv/dense_kernels.h"
 #include "layers/backend/cuda/conv/weight_layout.h"
+#include "layers/backend/cuda/cuda_backend.h"
+#include "layers/backend/cuda/cuda_state.h"
 
 namespace convoy {
 
 namespace {
 
 ConvolutionPlans& plans_of(CudaState& state) {
-  if (!state.convolutions) state.convolutions = std::make_shared<ConvolutionPlans>();
+  if (!state.convolutions) state.convolutions = std::make_shared<ConvolutionPlans>(state.plan_file);
   return *state.convolutions;
-}
-
-ConvPlanKey plan_key(ConvDirection direction, const Conv2dSpec& s, const Shape& x, DType type) {
-  const std::int64_t in = s.groups == 1 ? padded_channels(s.in_channels, type) : s.in_channels;
-  return {direction, x[0], in, x[2], x[3], s.out_channels, s.groups, s, type};
 }
 
 Shape padded_shape(const ConvPlanKey& key) { return {key.batch, key.in_channels, key.height, key.width}; }
@@ -46,7 +40,7 @@ std::unique_ptr<WeightLayout> CudaBackend::conv2d_layout(const Conv2dSpec& spec,
 void CudaBackend::run(const ops::Conv2dForward& op) {
   if (run_apart(op)) return;
   if (op.y.size() == 0) return;
-  const ConvPlanKey key = plan_key(ConvDirection::kForward, op.spec, op.x.shape(), options_.compute);
+  const ConvPlanKey key = conv_plan_key(ConvDirection::kForward, op.spec, op.x.shape(), options_.compute);
   const Tensor input = padded_input(*state_, *this, key, op.x);
   plans_of(*state_).run(*state_, *this, key, {input.raw(), op.w.compute.raw(), op.y.raw()});
   if (op.bias != nullptr) gpu::add_bias(*state_, op.bias->master, op.y);
@@ -54,7 +48,7 @@ void CudaBackend::run(const ops::Conv2dForward& op) {
 
 void CudaBackend::run(const ops::Conv2dBackwardInput& op) {
   if (op.dx.size() == 0) return;
-  const ConvPlanKey key = plan_key(ConvDirection::kBackwardInput, op.spec, op.dx.shape(), options_.compute);
+  const ConvPlanKey key = conv_plan_key(ConvDirection::kBackwardInput, op.spec, op.dx.shape(), options_.compute);
   const bool padded = op.dx.shape()[1] != key.in_channels;
   const Tensor result = padded ? tensor(padded_shape(key), op.dx.dtype()) : op.dx;
   plans_of(*state_).run(*state_, *this, key, {result.raw(), op.w.backward.raw(), op.dy.raw()});
@@ -69,7 +63,7 @@ void CudaBackend::run(const ops::Conv2dBackwardWeight& op) {
     if (!op.accumulate) zero(op.dw);
     return;
   }
-  const ConvPlanKey key = plan_key(ConvDirection::kBackwardWeight, op.spec, op.x.shape(), options_.compute);
+  const ConvPlanKey key = conv_plan_key(ConvDirection::kBackwardWeight, op.spec, op.x.shape(), options_.compute);
   const Tensor input = padded_input(*state_, *this, key, op.x);
   const bool direct = key.type == DType::kF32 && !op.accumulate;
   const Tensor result = direct ? op.dw : tensor({op.w.layout->elements()}, key.type);

@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Convolution plans through cuDNN's graph API: one operation per graph, channels-last by strides, sums in float32.
+// Which of cuDNN's plans for a convolution is the quickest, and running it.
 #include "layers/backend/cuda/conv/conv_plans.h"
 
 #include <cudnn_frontend.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdint>
+#include <optional>
+#include <thread>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
+#include "layers/backend/cuda/conv/conv_graph.h"
 #include "layers/backend/cuda/cuda_check.h"
 
 namespace convoy {
@@ -25,97 +32,9 @@ struct ConvolutionPlans::Plan {
 
 namespace {
 
-constexpr std::int64_t kMaxWorkspace = std::int64_t{1} << 30;
-enum Uid : std::int64_t { kX = 1, kW, kY };
-
-fe::DataType_t frontend_type(DType type) {
-  switch (type) {
-    case DType::kF32: return fe::DataType_t::FLOAT;
-    case DType::kBF16: return fe::DataType_t::BFLOAT16;
-    case DType::kF16: return fe::DataType_t::HALF;
-    default: fail("convolutions in {} are not supported on a GPU", dtype_name(type));
-  }
-}
-
-fe::NumericalNote_t frontend_note(PlanNote note) {
-  switch (note) {
-    case PlanNote::kTensorCore: return fe::NumericalNote_t::TENSOR_CORE;
-    case PlanNote::kDownConvertInputs: return fe::NumericalNote_t::DOWN_CONVERT_INPUTS;
-    case PlanNote::kReducedPrecisionReduction: return fe::NumericalNote_t::REDUCED_PRECISION_REDUCTION;
-    case PlanNote::kNondeterministic: break;
-  }
-  return fe::NumericalNote_t::NONDETERMINISTIC;
-}
-
-// Logical [a, b, height, width], in memory [a, height, width, b].
-fe::graph::Tensor_attributes channels_last(const char* name, Uid uid, DType type, std::int64_t a, std::int64_t b,
-                                           std::int64_t height, std::int64_t width) {
-  return fe::graph::Tensor_attributes()
-      .set_name(name)
-      .set_uid(uid)
-      .set_data_type(frontend_type(type))
-      .set_dim({a, b, height, width})
-      .set_stride({height * width * b, 1, width * b, b});
-}
-
-void as_output(const std::shared_ptr<fe::graph::Tensor_attributes>& tensor, fe::graph::Tensor_attributes wanted) {
-  *tensor = wanted.set_output(true);
-}
-
-template <class Attributes>
-Attributes window(const ConvPlanKey& key) {
-  Attributes attributes;
-  const Window2d& w = key.window;
-  attributes.set_padding({w.padding.height, w.padding.width})
-      .set_stride({w.stride.height, w.stride.width})
-      .set_dilation({1, 1});
-  return attributes;
-}
-
-void add_operation(const ConvPlanKey& key, fe::graph::Graph& graph) {
-  const auto x = channels_last("x", kX, key.type, key.batch, key.in_channels, key.height, key.width);
-  // cuDNN takes the number of groups from the input channels of the weight.
-  const auto w = channels_last("w", kW, key.type, key.out_channels, key.in_channels / key.groups,
-                               key.window.kernel.height, key.window.kernel.width);
-  const auto y = channels_last("y", kY, key.type, key.batch, key.out_channels, key.out_height(), key.out_width());
-  switch (key.direction) {
-    case ConvDirection::kForward: {
-      const auto attributes = window<fe::graph::Conv_fprop_attributes>(key);
-      as_output(graph.conv_fprop(graph.tensor(x), graph.tensor(w), attributes), y);
-      return;
-    }
-    case ConvDirection::kBackwardInput: {
-      const auto attributes = window<fe::graph::Conv_dgrad_attributes>(key);
-      as_output(graph.conv_dgrad(graph.tensor(y), graph.tensor(w), attributes), x);
-      return;
-    }
-    case ConvDirection::kBackwardWeight: {
-      const auto attributes = window<fe::graph::Conv_wgrad_attributes>(key);
-      as_output(graph.conv_wgrad(graph.tensor(y), graph.tensor(x), attributes), w);
-      return;
-    }
-  }
-}
-
-// Asks cuDNN which plans it has for `key`, best first, and bars those that are not used.
-fe::error_t propose(const ConvPlanKey& key, const CudaState& state, fe::graph::Graph& graph) {
-  graph.set_intermediate_data_type(fe::DataType_t::FLOAT).set_compute_data_type(fe::DataType_t::FLOAT);
-  add_operation(key, graph);
-  if (fe::error_t error = graph.validate(); error.is_bad()) return error;
-  if (fe::error_t error = graph.build_operation_graph(state.cudnn); error.is_bad()) return error;
-  fe::error_t error = graph.create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK});
-  if (error.is_bad()) return error;
-  std::vector<fe::NumericalNote_t> barred;
-  for (const PlanNote note : barred_notes(key.type, state.tf32, state.deterministic)) {
-    barred.push_back(frontend_note(note));
-  }
-  graph.deselect_numeric_notes(barred).deselect_workspace_greater_than(kMaxWorkspace);
-  return error;
-}
-
 fe::error_t execute(const CudaState& state, const fe::graph::Graph& graph, std::int64_t index,
                     const ConvBuffers& buffers, void* workspace) {
-  std::unordered_map<std::int64_t, void*> pointers{{kX, buffers.x}, {kW, buffers.w}, {kY, buffers.y}};
+  std::unordered_map<std::int64_t, void*> pointers = variant_pack(buffers);
   return graph.execute_plan_at_index(state.cudnn, pointers, workspace, index);
 }
 
@@ -143,7 +62,7 @@ class TrialWorkspace {
 /// Milliseconds between two moments on a stream.
 class Stopwatch {
  public:
-  explicit Stopwatch(cudaStream_t stream) : stream_(stream) {
+  explicit Stopwatch(CudaState& state) : state_(state) {
     for (cudaEvent_t& event : events_) CONVOY_CUDA_CHECK(cudaEventCreate(&event));
   }
   ~Stopwatch() {
@@ -151,42 +70,58 @@ class Stopwatch {
   }
   Stopwatch(const Stopwatch&) = delete;
   Stopwatch& operator=(const Stopwatch&) = delete;
-  void start() { CONVOY_CUDA_CHECK(cudaEventRecord(events_[0], stream_)); }
+  void start() { CONVOY_CUDA_CHECK(cudaEventRecord(events_[0], state_.stream)); }
   /// Waits until the stream is here.
   double stop() {
-    CONVOY_CUDA_CHECK(cudaEventRecord(events_[1], stream_));
-    CONVOY_CUDA_CHECK(cudaEventSynchronize(events_[1]));
+    CONVOY_CUDA_CHECK(cudaEventRecord(events_[1], state_.stream));
+    state_.wait_for(events_[1]);
     float milliseconds = 0.0F;
     CONVOY_CUDA_CHECK(cudaEventElapsedTime(&milliseconds, events_[0], events_[1]));
     return milliseconds;
   }
 
  private:
-  cudaStream_t stream_;
+  CudaState& state_;
   std::array<cudaEvent_t, 2> events_{};
 };
 
-// The shortest of a few runs, or kNoTime where it does not run.
-double time_plan(const CudaState& state, const fe::graph::Graph& graph, std::int64_t index, const ConvBuffers& buffers,
+// Keeps the stream busy while the host queues launches, so that none of them waits for the host.
+void hold_back(cudaStream_t stream, int launches) {
+  constexpr int kHostTime = 40;  // microseconds to queue one launch, at most
+  const auto sleep = [](void* microseconds) {
+    std::this_thread::sleep_for(std::chrono::microseconds(reinterpret_cast<std::intptr_t>(microseconds)));
+  };
+  CONVOY_CUDA_CHECK(
+      cudaLaunchHostFunc(stream, sleep, reinterpret_cast<void*>(std::intptr_t{kHostTime} * (launches + 1))));
+}
+
+// Milliseconds of one launch, the shortest of a few timings, or kNoTime where it does not run. Short ones are queued
+// several at a time.
+double time_plan(CudaState& state, const fe::graph::Graph& graph, std::int64_t index, const ConvBuffers& buffers,
                  std::string& refusal) {
-  constexpr int kRuns = 3;
+  constexpr int kTimings = 3;
   const TrialWorkspace workspace(graph.get_workspace_size_plan_at_index(index), state.stream);
   if (workspace.status() != cudaSuccess) {
     refusal = cudaGetErrorString(workspace.status());
     cudaGetLastError();  // else the next check of a launch would find it
     return kNoTime;
   }
-  Stopwatch watch(state.stream);
+  Stopwatch watch(state);
   double best = kNoTime;
-  for (int run = -1; run < kRuns; ++run) {  // the first one loads the kernels
+  int launches = 1;
+  for (int timing = -1; timing < kTimings; ++timing) {  // the first one loads the kernels
+    if (timing >= 0) hold_back(state.stream, launches);
     watch.start();
-    if (fe::error_t error = execute(state, graph, index, buffers, workspace.data()); error.is_bad()) {
-      refusal = error.get_message();
-      cudaGetLastError();
-      return kNoTime;
+    for (int i = 0; i < launches; ++i) {
+      if (fe::error_t error = execute(state, graph, index, buffers, workspace.data()); error.is_bad()) {
+        refusal = error.get_message();
+        cudaGetLastError();
+        return kNoTime;
+      }
     }
-    const double time = watch.stop();
-    if (run >= 0) best = std::min(best, time);
+    const double time = watch.stop() / launches;
+    if (timing >= 0) best = std::min(best, time);
+    if (timing == 0) launches = launches_per_timing(time);
   }
   return best;
 }
@@ -200,13 +135,26 @@ struct Choice {
   double time = kNoTime;
 };
 
-// The plan of `graph` to keep; its time is kNoTime, and `refusal` says why, when there is none.
-Choice choose(const ConvPlanKey& key, const CudaState& state, const ConvBuffers& buffers, fe::graph::Graph& graph,
-              std::string& refusal) {
-  if (fe::error_t error = propose(key, state, graph); error.is_bad()) {
-    refusal = error.get_message();
-    return {};
+// What a plan is kept under in the file.
+std::string name_in_file(const ConvPlanKey& key, const CudaState& state) {
+  return state.tf32 ? key.str() + " with TF32" : key.str();
+}
+
+// The index of the plan with that name; it is built. None where it is not among the graph's, or cannot be built.
+std::optional<std::int64_t> plan_named(const CudaState& state, fe::graph::Graph& graph, const std::string& wanted) {
+  const std::int64_t count = graph.get_execution_plan_count();
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::string name;
+    if (graph.get_plan_name_at_index(i, name).is_bad() || name != wanted) continue;
+    if (graph.build_plan_at_index(state.cudnn, i).is_good()) return i;
+    cudaGetLastError();
+    break;
   }
+  return std::nullopt;
+}
+
+// The quickest plan of `graph`, or the first one that can be built (deterministic).
+Choice try_plans(CudaState& state, const ConvBuffers& buffers, fe::graph::Graph& graph, std::string& refusal) {
   const auto start = std::chrono::steady_clock::now();
   std::vector<std::int64_t> indices;
   std::vector<double> times;
@@ -227,9 +175,30 @@ Choice choose(const ConvPlanKey& key, const CudaState& state, const ConvBuffers&
   return best == times.size() ? Choice{} : Choice{indices[best], times[best]};
 }
 
+// The plan of `graph` to keep; its time is kNoTime, and `refusal` says why, when there is none.
+Choice choose(const ConvPlanKey& key, CudaState& state, const ConvBuffers& buffers, PlanFile& file,
+              fe::graph::Graph& graph, std::string& refusal) {
+  const EngineRules rules{state.tf32, state.deterministic};
+  if (fe::error_t error = propose_plans(key, rules, state.cudnn, graph); error.is_bad()) {
+    refusal = error.get_message();
+    return {};
+  }
+  if (state.deterministic) return try_plans(state, buffers, graph, refusal);
+  const std::string in_file = name_in_file(key, state);
+  if (const std::string* kept = file.find(in_file)) {
+    if (const auto index = plan_named(state, graph, *kept)) return {*index, 0.0};
+  }
+  const Choice choice = try_plans(state, buffers, graph, refusal);
+  std::string name;
+  if (choice.time != kNoTime && graph.get_plan_name_at_index(choice.index, name).is_good()) {
+    file.add(in_file, name, choice.time);
+  }
+  return choice;
+}
+
 }  // namespace
 
-ConvolutionPlans::ConvolutionPlans() = default;
+ConvolutionPlans::ConvolutionPlans(std::string file) : file_(std::move(file)) {}
 ConvolutionPlans::~ConvolutionPlans() = default;
 
 ConvolutionPlans::Plan& ConvolutionPlans::plan_for(CudaState& state, const ConvPlanKey& key,
@@ -240,7 +209,7 @@ ConvolutionPlans::Plan& ConvolutionPlans::plan_for(CudaState& state, const ConvP
   }
   auto plan = std::make_unique<Plan>();
   try {
-    const Choice choice = choose(key, state, buffers, plan->graph, plan->refusal);
+    const Choice choice = choose(key, state, buffers, file_, plan->graph, plan->refusal);
     plan->index = choice.index;
     plan->time = choice.time;
     if (choice.time != kNoTime) plan->workspace = plan->graph.get_workspace_size_plan_at_index(choice.index);

@@ -7,10 +7,10 @@
 //   y  = x w^T   is  Y  = W^T X       (m = out, n = N,   k = in),  the bias one number per row of Y
 //   dx = dy w    is  dX = W dY        (m = in,  n = N,   k = out)
 //   dw = dy^T x  is  dW = X dY^T      (m = in,  n = out, k = N)
-#include "layers/backend/cuda/cuda_backend.h"
-#include "layers/backend/cuda/cuda_state.h"
 #include "layers/backend/cuda/conv/dense_kernels.h"
 #include "layers/backend/cuda/conv/linear_plans.h"
+#include "layers/backend/cuda/cuda_backend.h"
+#include "layers/backend/cuda/cuda_state.h"
 
 namespace convoy {
 

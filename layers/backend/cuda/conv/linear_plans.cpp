@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers/backend/cuda/conv/linear_plans.h"
 
-#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <utility>
 
-#include "layers/backend/cuda/cuda_check.h"
 #include "layers/backend/cuda/conv/plan_choice.h"
+#include "layers/backend/cuda/cuda_check.h"
 
 namespace convoy {
 
@@ -95,40 +97,55 @@ class Preference {
 
 struct LinearPlans::Plan {
   Plan(const MatrixProduct& p, bool tf32)
-      : operation(p, tf32),
+      : product(p),
+        operation(p, tf32),
         a(p.in, p.transpose_a ? p.k : p.m, p.transpose_a ? p.m : p.k),
         b(p.in, p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n),
         d(p.out, p.m, p.n) {}
 
+  MatrixProduct product;  ///< as cuBLAS does it: perhaps without the bias
   Operation operation;
   Layout a, b, d;
   cublasLtMatmulHeuristicResult_t choice{};
 };
 
+namespace {
+
+// Whether cuBLAS has an algorithm; it is plan.choice then.
+template <class Plan>
+bool choose(const CudaState& state, std::uint32_t alignment, Plan& plan) {
+  int found = 0;
+  const Preference preference(alignment);
+  const cublasStatus_t status =
+      cublasLtMatmulAlgoGetHeuristic(state.cublas, plan.operation.get(), plan.a.get(), plan.b.get(), plan.d.get(),
+                                     plan.d.get(), preference.get(), 1, &plan.choice, &found);
+  return status == CUBLAS_STATUS_SUCCESS && found > 0;
+}
+
+}  // namespace
+
 LinearPlans::LinearPlans() = default;
 LinearPlans::~LinearPlans() = default;
+
+std::unique_ptr<LinearPlans::Plan> LinearPlans::make_plan(const CudaState& state, const Key& key, const void* bias) {
+  auto plan = std::make_unique<Plan>(key.product, state.tf32);
+  if (bias != nullptr) plan->operation.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+  if (choose(state, key.alignment, *plan)) return plan;
+  if (!key.product.bias) return nullptr;
+  MatrixProduct without_bias = key.product;
+  without_bias.bias = false;
+  plan = std::make_unique<Plan>(without_bias, state.tf32);
+  return choose(state, key.alignment, *plan) ? std::move(plan) : nullptr;
+}
 
 void LinearPlans::run(CudaState& state, Backend& backend, const MatrixProduct& p, const void* a, const void* b,
                       const void* bias, void* d, bool accumulate) {
   const Key key{p, common_alignment(a, b, d)};
-  auto& plan = plans_[key];
-  const bool fresh = plan == nullptr;
-  if (fresh) plan = std::make_unique<Plan>(p, state.tf32);
-  if (bias != nullptr) plan->operation.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
-  if (fresh) {
-    int found = 0;
-    const Preference preference(key.alignment);
-    const cublasStatus_t status =
-        cublasLtMatmulAlgoGetHeuristic(state.cublas, plan->operation.get(), plan->a.get(), plan->b.get(), plan->d.get(),
-                                       plan->d.get(), preference.get(), 1, &plan->choice, &found);
-    if (status != CUBLAS_STATUS_SUCCESS || found == 0) {
-      plans_.erase(key);
-      fail(
-          "cuBLAS has no algorithm for a product of {} x {} by {} x {} in {} with results in {} on {} (another layer "
-          "width or another train.precision may have one): {}",
-          p.m, p.k, p.k, p.n, dtype_name(p.in), dtype_name(p.out), current_gpu(), cublasGetStatusString(status));
-    }
-  }
+  auto found = plans_.find(key);
+  if (found == plans_.end()) found = plans_.emplace(key, make_plan(state, key, bias)).first;
+  Plan* plan = found->second.get();
+  if (plan == nullptr) return gpu::matrix_product(state, p, a, b, bias, d, accumulate);
+  if (plan->product.bias) plan->operation.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
   Tensor workspace;
   const auto bytes = static_cast<std::int64_t>(plan->choice.workspaceSize);
   if (bytes > 0) workspace = backend.tensor({workspace_block(bytes)}, DType::kU8);
@@ -136,6 +153,7 @@ void LinearPlans::run(CudaState& state, Backend& backend, const MatrixProduct& p
   CONVOY_CUBLAS_CHECK(cublasLtMatmul(state.cublas, plan->operation.get(), &alpha, a, plan->a.get(), b, plan->b.get(),
                                      &beta, d, plan->d.get(), d, plan->d.get(), &plan->choice.algo, workspace.raw(),
                                      plan->choice.workspaceSize, state.stream));
+  if (bias != nullptr && !plan->product.bias) gpu::add_to_columns(state, p, bias, d);
 }
 
 }  // namespace convoy

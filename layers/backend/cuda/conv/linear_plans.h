@@ -1,27 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// cuBLASLt's algorithms for matrix products, one per shape, chosen by its heuristics on first use and kept. Private to
-// layers/backend/cuda.
+// cuBLASLt's algorithms for matrix products, one per shape, chosen by its heuristics on first use and kept. Where it
+// has none the bias is added apart, and else a kernel of our own does it all. Private to layers/backend/cuda.
 #pragma once
 
 #include <compare>
+#include <cstdint>
 #include <map>
 #include <memory>
 
 #include "layers/backend/backend.h"
+#include "layers/backend/cuda/conv/matrix_product.h"
 #include "layers/backend/cuda/cuda_state.h"
 
 namespace convoy {
-
-/// D [m, n] = op(A) op(B), op(A) [m, k], op(B) [k, n]: column-major without gaps, as cuBLAS has it.
-struct MatrixProduct {
-  bool transpose_a = false, transpose_b = false;
-  std::int64_t m = 0, n = 0, k = 0;
-  DType in = DType::kF32, out = DType::kF32;  ///< of A and B, of D and the bias; sums are in float32
-  bool bias = false;                          ///< a bias [m] is added to each column
-
-  auto operator<=>(const MatrixProduct&) const = default;
-};
 
 class LinearPlans {
  public:
@@ -40,6 +32,9 @@ class LinearPlans {
     auto operator<=>(const Key&) const = default;
   };
   struct Plan;
+  /// Null where cuBLAS has no algorithm.
+  static std::unique_ptr<Plan> make_plan(const CudaState& state, const Key& key, const void* bias);
+
   std::map<Key, std::unique_ptr<Plan>> plans_;
 };
 

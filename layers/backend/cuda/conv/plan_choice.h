@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "layers/backend/cuda/conv/weight_layout.h"
 #include "layers/backend/operation.h"
 #include "layers/base/error.h"
 #include "layers/base/shape.h"
@@ -47,6 +48,13 @@ struct ConvPlanKey {
   }
 };
 
+/// The plan of a convolution of x [N, C, H, W]; type: of activations.
+[[nodiscard]] inline ConvPlanKey conv_plan_key(ConvDirection direction, const Conv2dSpec& s, const Shape& x,
+                                               DType type) {
+  const std::int64_t in = s.groups == 1 ? padded_channels(s.in_channels, type) : s.in_channels;
+  return {direction, x[0], in, x[2], x[3], s.out_channels, s.groups, s, type};
+}
+
 /// What cuDNN may note about an engine, as far as it matters here.
 enum class PlanNote : std::uint8_t { kTensorCore, kDownConvertInputs, kReducedPrecisionReduction, kNondeterministic };
 
@@ -66,6 +74,15 @@ inline bool try_another(std::size_t built, double seconds, bool deterministic) {
   constexpr double kSeconds = 1.0;
   if (built == 0) return true;
   return !deterministic && built < kMax && seconds < kSeconds;
+}
+
+/// Launches to queue at a time when one takes that many milliseconds: what is short is over before the host and the
+/// resolution of events no longer matter.
+inline int launches_per_timing(double milliseconds) {
+  constexpr int kMax = 16;
+  constexpr double kLong = 0.5;
+  if (milliseconds * kMax <= kLong) return kMax;
+  return std::max(1, static_cast<int>(kLong / milliseconds));
 }
 
 constexpr double kNoTime = std::numeric_limits<double>::infinity();  ///< of a plan that failed or that there is not

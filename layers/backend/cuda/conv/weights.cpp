@@ -4,8 +4,8 @@
 // (weight_layout.h) and the compute type. Files are read and written seldom: the host transposes.
 #include <vector>
 
-#include "layers/backend/cuda/cuda_backend.h"
 #include "layers/backend/cuda/conv/weight_layout.h"
+#include "layers/backend/cuda/cuda_backend.h"
 
 namespace convoy {
 

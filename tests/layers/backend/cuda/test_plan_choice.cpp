@@ -86,6 +86,14 @@ TEST_CASE("the quickest plan is kept, the earlier one when they are alike") {
   CHECK(quickest(Times{1.00, 0.97}) == 1);
 }
 
+TEST_CASE("short launches are timed several at a time") {
+  CHECK(launches_per_timing(0.0) == 16);
+  CHECK(launches_per_timing(0.01) == 16);
+  CHECK(launches_per_timing(0.1) == 5);
+  CHECK(launches_per_timing(0.4) == 1);
+  CHECK(launches_per_timing(20.0) == 1);
+}
+
 TEST_CASE("workspaces are powers of two of at least a MiB") {
   CHECK(workspace_block(0) == 0);
   CHECK(workspace_block(1) == 1 << 20);

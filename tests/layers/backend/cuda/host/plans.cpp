@@ -1,42 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// In place of cuDNN's convolutions and cuBLASLt's matrix products: the sums as they are written down, in float64. So
-// the operations around them run as on a GPU, which pad channels, add biases and accumulate gradients. Recording is
-// left out.
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
+// In place of cuDNN's convolutions: the sums as they are written down, in float64. So the operations around them run as
+// on a GPU, which pad channels, add biases and accumulate gradients. Recording is left out.
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "elements.h"
 #include "layers/backend/cuda/conv/conv_plans.h"
 #include "layers/backend/cuda/cuda_backend.h"
-#include "layers/backend/cuda/conv/linear_plans.h"
-#include "layers/backend/observe/host_values.h"
 
 namespace convoy {
 
 namespace {
-
-// Elements of device memory.
-std::vector<double> numbers(const void* data, std::int64_t count, DType type) {
-  return converted<double>({static_cast<const std::byte*>(data), static_cast<std::size_t>(count) * dtype_size(type)},
-                           type);
-}
-
-void put(const std::vector<double>& values, void* data, DType type) {
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const auto value = static_cast<float>(values[i]);
-    switch (type) {
-      case DType::kF32: static_cast<float*>(data)[i] = value; break;
-      case DType::kBF16: static_cast<BFloat16*>(data)[i] = BFloat16(value); break;
-      default: static_cast<Float16*>(data)[i] = Float16(value);
-    }
-  }
-}
 
 // Calls f(x, w, y) with the indices of the three factors of each term, channels last; the last three are contiguous in
 // `channel` steps of x and w.
@@ -63,7 +43,7 @@ void for_each_term(const ConvPlanKey& key, const F& f) {
 }  // namespace
 
 struct ConvolutionPlans::Plan {};
-ConvolutionPlans::ConvolutionPlans() = default;
+ConvolutionPlans::ConvolutionPlans(std::string file) : file_(std::move(file)) {}
 ConvolutionPlans::~ConvolutionPlans() = default;
 
 void ConvolutionPlans::run(CudaState& /*state*/, Backend& /*backend*/, const ConvPlanKey& key,
@@ -95,31 +75,6 @@ void ConvolutionPlans::run(CudaState& /*state*/, Backend& /*backend*/, const Con
       return put(dw, buffers.w, key.type);
     }
   }
-}
-
-struct LinearPlans::Plan {};
-LinearPlans::LinearPlans() = default;
-LinearPlans::~LinearPlans() = default;
-
-void LinearPlans::run(CudaState& /*state*/, Backend& /*backend*/, const MatrixProduct& p, const void* a, const void* b,
-                      const void* bias, void* d, bool accumulate) {
-  const std::vector<double> left = numbers(a, p.m * p.k, p.in), right = numbers(b, p.k * p.n, p.in);
-  const std::vector<double> added = bias != nullptr ? numbers(bias, p.m, p.out) : std::vector<double>();
-  std::vector<double> result(static_cast<std::size_t>(p.m * p.n));
-  if (accumulate) result = numbers(d, p.m * p.n, p.out);
-  const auto at = [](bool transposed, std::int64_t row, std::int64_t column, std::int64_t rows, std::int64_t columns) {
-    return static_cast<std::size_t>(transposed ? row * columns + column : column * rows + row);
-  };
-  for (std::int64_t column = 0; column < p.n; ++column) {
-    for (std::int64_t row = 0; row < p.m; ++row) {
-      double sum = added.empty() ? 0.0 : added[static_cast<std::size_t>(row)];
-      for (std::int64_t i = 0; i < p.k; ++i) {
-        sum += left[at(p.transpose_a, row, i, p.m, p.k)] * right[at(p.transpose_b, i, column, p.k, p.n)];
-      }
-      result[static_cast<std::size_t>(column * p.m + row)] += sum;
-    }
-  }
-  put(result, d, p.out);
 }
 
 std::unique_ptr<RecordedWork> CudaBackend::record(const std::function<void()>& /*body*/) {

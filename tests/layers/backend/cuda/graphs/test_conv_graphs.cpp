@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Every graph that the models' convolutions need is built and validated, and cuDNN has a plan for it: for each ResNet,
+// stem, direction, precision and batch, deterministic or not, on three GPUs. No GPU is needed, and no plan is run.
+#include <cudnn_frontend.h>
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "described_gpu.h"
+#include "layers/backend/cuda/conv/conv_graph.h"
+#include "layers/backend/cuda/conv/plan_choice.h"
+#include "layers/backend/observe/observing_backend.h"
+#include "layers/backend/onednn/onednn_backend.h"
+#include "layers/model.h"
+#include "layers/models/models.h"
+
+using namespace convoy;
+
+namespace {
+
+struct Convolution {
+  Conv2dSpec spec;
+  Shape input;
+};
+
+/// Notes the convolutions that layers ask a layout for.
+class ConvolutionsOf final : public ObservingBackend<ConvolutionsOf> {
+ public:
+  ConvolutionsOf(Backend& inner, std::vector<Convolution>& found) : ObservingBackend(inner), found_(found) {}
+  std::unique_ptr<WeightLayout> conv2d_layout(const Conv2dSpec& spec, const Shape& input) override {
+    found_.push_back({spec, input});
+    return inner().conv2d_layout(spec, input);
+  }
+  template <class Operation>
+  void observe(const Operation& op) {
+    inner().run(op);
+  }
+
+ private:
+  std::vector<Convolution>& found_;
+};
+
+std::vector<Convolution> convolutions_of(std::vector<Unit> units, const Shape& input) {
+  std::vector<Convolution> found;
+  OnednnBackend cpu(1, DType::kF32);
+  ConvolutionsOf backend(cpu, found);
+  static_cast<void>(describe_units(backend, std::move(units), input));
+  return found;
+}
+
+/// Of all ResNets, at the image sizes that their stems are for.
+std::vector<Convolution> resnet_convolutions(std::int64_t batch) {
+  std::vector<Convolution> all;
+  for (const int depth : {18, 34, 50, 101, 152}) {
+    for (const auto& [stem, size] : {std::pair{Stem::kImagenet, 224}, {Stem::kSmall, 32}}) {
+      const auto found = convolutions_of(resnet_model(depth, stem, 1000), {batch, 3, size, size});
+      all.insert(all.end(), found.begin(), found.end());
+    }
+  }
+  return all;
+}
+
+/// The plans of training with these convolutions, each once.
+std::set<ConvPlanKey> keys_of(const std::vector<Convolution>& convolutions, DType type) {
+  std::set<ConvPlanKey> keys;
+  for (const auto& [spec, input] : convolutions) {
+    for (const auto direction :
+         {ConvDirection::kForward, ConvDirection::kBackwardInput, ConvDirection::kBackwardWeight}) {
+      keys.insert(conv_plan_key(direction, spec, input, type));
+    }
+  }
+  return keys;
+}
+
+struct Precision {
+  const char* name;
+  DType type;
+  bool tf32;
+};
+constexpr Precision kPrecisions[] = {{"fp32", DType::kF32, false},
+                                     {"tf32", DType::kF32, true},
+                                     {"bf16", DType::kBF16, false},
+                                     {"fp16", DType::kF16, false}};
+
+/// Why there is no plan, or nothing.
+std::string refusal(const ConvPlanKey& key, EngineRules rules, const DescribedGpu& gpu,
+                    const std::shared_ptr<const cudnn_frontend::DeviceProperties>& properties) {
+  cudnn_frontend::graph::Graph graph;
+  graph.set_device_properties(properties).set_sm_version(gpu.compute_capability);
+  if (const auto error = propose_plans(key, rules, nullptr, graph); error.is_bad()) return error.get_message();
+  if (const auto error = graph.check_support(); error.is_bad()) return error.get_message();
+  return "";
+}
+
+void check_all(const DescribedGpu& gpu, const std::vector<Convolution>& convolutions, bool deterministic) {
+  const auto properties = device_properties(gpu);
+  for (const Precision& precision : kPrecisions) {
+    int plans = 0;
+    for (const ConvPlanKey& key : keys_of(convolutions, precision.type)) {
+      const std::string reason = refusal(key, {precision.tf32, deterministic}, gpu, properties);
+      CHECK_MESSAGE(reason.empty(), fmt::format("{}, {}{}: {}: {}", gpu.name, precision.name,
+                                                deterministic ? ", deterministic" : "", key.str(), reason));
+      ++plans;
+    }
+    MESSAGE(fmt::format("{}, {}{}: {} convolutions", gpu.name, precision.name, deterministic ? ", deterministic" : "",
+                        plans));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("cuDNN has a plan for every convolution of every ResNet") {
+  for (const DescribedGpu& gpu : {kA100, kH100, kH200}) {
+    for (const std::int64_t batch : {1, 32, 256}) check_all(gpu, resnet_convolutions(batch), false);
+  }
+}
+
+TEST_CASE("and a deterministic one") {
+  for (const DescribedGpu& gpu : {kA100, kH100, kH200}) {
+    for (const std::int64_t batch : {1, 256}) check_all(gpu, resnet_convolutions(batch), true);
+  }
+}
