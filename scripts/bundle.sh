@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Packs a build into one file for machines where nothing can be installed or built: a folder convoy-bundle with the
-# program, the tests that scripts/gpu_check.sh runs, Open MPI's launcher and every shared library that they need, except glibc's and CUDA's, which
-# belong to the machine. docs/bundle.md says what is in it and how it is used. Libraries that mpirun needs are in lib,
-# what only the programs need in lib/program, so that an ssh or srun that mpirun starts meets none of the latter; GCC's
-# are in lib/gcc, since the machine's win where they are not older. LD_LIBRARY_PATH finds them all: RUNPATH yields to it.
+# program, the tests that scripts/gpu_check.sh runs, Open MPI's launcher and every shared library that they need, except
+# glibc's and CUDA's, which belong to the machine. docs/bundle.md says what is in it and how it is used. Libraries that
+# mpirun needs are in lib, what only the programs need in lib/program, so that an ssh or srun that mpirun starts meets
+# none of the latter; GCC's are in lib/gcc, since the machine's win where they are not older. LD_LIBRARY_PATH finds them
+# all: RUNPATH yields to it.
 # Usage: bundle.sh [--build DIR] [--out FILE]   (default: build-cuda if it is there, else build; convoy-bundle.tar.xz)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -294,7 +295,7 @@ if command -v python3 >/dev/null; then
   mv "$work/sbom.spdx.json" "$root/share/"
 fi
 
-tar -C "$work" --sort=name --owner=0 --group=0 --numeric-owner -c convoy-bundle | xz -7 -T0 >"$out.part"
+tar -C "$work" --sort=name --owner=0 --group=0 --numeric-owner -c convoy-bundle | xz -9 -T0 >"$out.part"
 mv "$out.part" "$out"
 (cd "$(dirname "$out")" && sha256sum "${out##*/}" >"${out##*/}.sha256")
 bytes=$(stat -c %s "$out")

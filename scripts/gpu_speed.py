@@ -14,12 +14,13 @@ from torch_server import TorchError
 
 WARMUP = 5  # steps before those that are timed: algorithms are chosen, graphs recorded
 SYNTHETIC = "resnet50_synthetic.toml"
+SMALL = {"batch": 4, "image": 64}  # of a rehearsal
 
 
 def side_by_side(check, title, config, cases, requests, sizes, turns=2, steps=20, compile_seconds=60):
     """Every case of convoy, then every request of PyTorch, in turn; a sentence on the fastest of each."""
     if check.session.rehearse:
-        sizes, steps = {"batch": 4, "image": 64}, 2
+        sizes, steps = SMALL, 2
     points = {name: {"step_seconds": []} for name in [*cases, *requests]}
     for _ in range(turns):
         time_convoy(check, config, cases, sizes, steps, points)
@@ -106,6 +107,8 @@ def speed(check, precision, batches, variants, without_graphs=False, compile_sec
     if without_graphs and not check.session.rehearse:
         cases["convoy without graphs"] = cases["convoy"] + " device.graphs=false"
     requests = {f"torch {variant}": {"precision": precision, "variant": variant} for variant in variants}
+    if check.session.rehearse:
+        batches = [SMALL["batch"]]
     figures, failures, longest = [], [], 0.0
     for batch in batches:
         if check.left() < 1.2 * longest:
@@ -137,7 +140,7 @@ def speed_seed(check):
 
 def kernels(check):
     """Where the time of a step goes, and which plans cuDNN's convolutions have."""
-    sizes = {"batch": 4, "image": 64} if check.session.rehearse else {"batch": 256, "image": 224}
+    sizes = SMALL if check.session.rehearse else {"batch": 256, "image": 224}
     output = os.path.join(check.session.work, "profile.json")
     answer, problem = bench(check, SYNTHETIC, sizes, 5, output, "--profile", "--case",
                             "train.precision=bf16 train.label_smoothing=0")

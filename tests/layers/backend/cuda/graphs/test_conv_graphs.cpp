@@ -94,8 +94,8 @@ std::string refusal(const ConvPlanKey& key, EngineRules rules, const DescribedGp
                     const std::shared_ptr<const cudnn_frontend::DeviceProperties>& properties) {
   cudnn_frontend::graph::Graph graph;
   graph.set_device_properties(properties).set_sm_version(gpu.compute_capability);
-  if (const auto error = propose_plans(key, rules, nullptr, graph); error.is_bad()) return error.get_message();
-  if (const auto error = graph.check_support(); error.is_bad()) return error.get_message();
+  if (auto error = propose_plans(key, rules, nullptr, graph); error.is_bad()) return error.get_message();
+  if (auto error = graph.check_support(); error.is_bad()) return error.get_message();
   return "";
 }
 
@@ -126,4 +126,16 @@ TEST_CASE("and a deterministic one") {
   for (const DescribedGpu& gpu : {kA100, kH100, kH200}) {
     for (const std::int64_t batch : {1, 256}) check_all(gpu, resnet_convolutions(batch), true);
   }
+}
+
+TEST_CASE("a convolution that cannot be is refused") {
+  const auto properties = device_properties(kH200);
+  const ConvPlanKey good = conv_plan_key(ConvDirection::kForward, {64, 64, 7}, {8, 64, 7, 7}, DType::kBF16);
+  CHECK(refusal(good, {}, kH200, properties).empty());
+  ConvPlanKey larger_than_the_image = good;
+  larger_than_the_image.height = 5;
+  CHECK_FALSE(refusal(larger_than_the_image, {}, kH200, properties).empty());
+  ConvPlanKey uneven_groups = good;
+  uneven_groups.groups = 3;
+  CHECK_FALSE(refusal(uneven_groups, {}, kH200, properties).empty());
 }
