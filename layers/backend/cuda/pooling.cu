@@ -56,7 +56,7 @@ struct LineLaunch {
 
 // y and argmax [lines, out_width, channels]; line = image * out_height + out_row.
 template <class T, int kCount>
-__global__ void __launch_bounds__(kThreads) max_pool_kernel(const T* x, PoolGeometry g, T* y, std::uint8_t* argmax) {
+__global__ void __launch_bounds__(kThreads, 4) max_pool_kernel(const T* x, PoolGeometry g, T* y, std::uint8_t* argmax) {
   const int vectors = static_cast<int>(g.channels / kCount);
   const std::int64_t line = blockIdx.x, image = line / g.out_height;
   const int top = static_cast<int>(line % g.out_height) * g.stride_height - g.padding_height;
@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(kThreads)
 
 // y [lines, out_width, channels]; line = image * out_height + out_row. Pixels of the padding count as zeros.
 template <class T, int kCount>
-__global__ void __launch_bounds__(kThreads) avg_pool_kernel(const T* x, PoolGeometry g, float scale, T* y) {
+__global__ void __launch_bounds__(kThreads, 4) avg_pool_kernel(const T* x, PoolGeometry g, float scale, T* y) {
   const int vectors = static_cast<int>(g.channels / kCount);
   const std::int64_t line = blockIdx.x, image = line / g.out_height;
   const int top = static_cast<int>(line % g.out_height) * g.stride_height - g.padding_height;
