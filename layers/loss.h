@@ -27,15 +27,17 @@ struct Loss {
   bool operator==(const Loss&) const = default;
 
   /// outputs [n, K]; targets: int64 [n] labels or float32 [n, K] targets; totals float64 [3], see Backend.
-  /// doutputs (set): gradient of loss_scale * sum / global_samples; empty in evaluation.
+  /// doutputs (set): gradient of loss_scale * sum / global_samples; empty in evaluation. loss_scale: float32 [1],
+  /// empty: 1.
   void apply(Backend& backend, const Tensor& outputs, const Tensor& targets, std::int64_t global_samples,
-             const Tensor& doutputs, const Tensor& totals, double loss_scale = 1) const {
-    const float scale = static_cast<float>(loss_scale) / static_cast<float>(global_samples);
+             const Tensor& doutputs, const Tensor& totals, const Tensor& loss_scale = ops::none()) const {
+    const float scale = 1.0F / static_cast<float>(global_samples);
     if (kind == Kind::kMse) {
-      backend.run(ops::Mse{outputs, targets, scale, doutputs, totals});
+      backend.run(ops::Mse{outputs, targets, loss_scale, scale, doutputs, totals});
     } else {
-      backend.run(ops::SoftmaxCrossEntropy{outputs, targets, doutputs ? static_cast<float>(label_smoothing) : 0.0F,
-                                           scale, doutputs, totals});
+      backend.run(ops::SoftmaxCrossEntropy{outputs, targets, loss_scale,
+                                           doutputs ? static_cast<float>(label_smoothing) : 0.0F, scale, doutputs,
+                                           totals});
     }
   }
 };

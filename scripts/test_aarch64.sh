@@ -43,6 +43,7 @@ done
 
 # in_system COMMAND...: runs it in the Arm system.
 in_system() {
+  mkdir -p "$folder/proc"
   unshare --mount bash -c 'mount --make-rprivate / && mount -t proc proc "$0/proc" && exec chroot "$0" "$@"' \
     "$folder" env DEBIAN_FRONTEND=noninteractive "$@"
 }
@@ -74,6 +75,7 @@ if [[ "$(cat "$stamp" 2>/dev/null)" != "${wanted[*]}" ]]; then
 fi
 
 folder=$(realpath "$folder")
+rmdir "$folder/proc" "$folder/sys" 2>/dev/null || true  # else qemu shows these, which are empty, in place of the machine's
 export CONVOY_SYSROOT=$folder QEMU_LD_PREFIX=$folder
 if ! grep -qxF "CONVOY_SYSROOT:PATH=$folder" build-aarch64/CMakeCache.txt 2>/dev/null; then rm -rf build-aarch64; fi
 build aarch64

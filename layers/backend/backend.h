@@ -72,8 +72,9 @@ class Backend : public ops::Interface {
   }
 
   /// Runs `body`, which calls operations of this backend (and of communicators on its memory) but none that waits or
-  /// copies from the host, and keeps them for replay(), which alone carries them out. Nothing, and `body` not run,
-  /// where the device cannot.
+  /// copies from the host, and keeps them for replay(), which alone carries them out. Recorded works share the memory
+  /// of their temporaries: a tensor made by `body` has what it set only until another work is replayed. Nothing, and
+  /// `body` not run, where the device cannot.
   virtual std::unique_ptr<RecordedWork> record(const std::function<void()>& body) {
     static_cast<void>(body);
     return nullptr;

@@ -9,20 +9,29 @@
 
 namespace convoy::ops {
 
-// ---- losses. totals is float64 [3], all added to: the sum of the losses of the samples; with labels top-1 and top-5
+// ---- losses. loss_scale is float32 [1], another factor of the gradient, which recorded work reads anew each time;
+// empty:
+// 1. totals is float64 [3], all added to: the sum of the losses of the samples; with labels top-1 and top-5
 // correct, with float targets the sum of the absolute errors and nothing
 
 /// Cross-entropy of softmax(logits [N, K]) against labels (int64 [N]) mixed with the uniform distribution by
-/// `smoothing` (torch.nn.CrossEntropyLoss). Sets dlogits = scale * d(sum of losses)/dlogits unless it is empty.
+/// `smoothing` (torch.nn.CrossEntropyLoss). Sets dlogits = scale * loss_scale * d(sum of losses)/dlogits unless it is
+/// empty.
 struct SoftmaxCrossEntropy {
   static constexpr const char* kName = "softmax_cross_entropy";
-  In logits, labels;
+  In logits, labels, loss_scale;
   float smoothing = 0, scale = 1;
   Out dlogits;
   InOut totals;
   template <class V>
   SoftmaxCrossEntropy visit(V& v) const {
-    return {v.in(logits), v.in(labels), smoothing, scale, v.out("dlogits", dlogits), v.in_out("totals", totals)};
+    return {v.in(logits),
+            v.in(labels),
+            v.in(loss_scale),
+            smoothing,
+            scale,
+            v.out("dlogits", dlogits),
+            v.in_out("totals", totals)};
   }
 };
 
@@ -31,13 +40,14 @@ struct SoftmaxCrossEntropy {
 /// above.
 struct Mse {
   static constexpr const char* kName = "mse";
-  In predictions, targets;
+  In predictions, targets, loss_scale;
   float scale = 1;
   Out dpredictions;
   InOut totals;
   template <class V>
   Mse visit(V& v) const {
-    return {v.in(predictions), v.in(targets), scale, v.out("dpredictions", dpredictions), v.in_out("totals", totals)};
+    return {v.in(predictions),         v.in(targets), v.in(loss_scale), scale, v.out("dpredictions", dpredictions),
+            v.in_out("totals", totals)};
   }
 };
 

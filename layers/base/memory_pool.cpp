@@ -53,7 +53,9 @@ Block* MemoryPool::acquire(std::size_t bytes) {
   return block;
 }
 
-void MemoryPool::give_back(Block* block) noexcept { free_.find(block->bytes)->second.push_back(block); }
+void MemoryPool::give_back(Block* block) noexcept {
+  if (block->reservations == 0 || watching_) free_.find(block->bytes)->second.push_back(block);
+}
 
 void MemoryPool::release_free() {
   if (watching_) fail("free memory cannot be released within a reservation of the memory pool");
@@ -72,6 +74,9 @@ void MemoryPool::release_free() {
 void MemoryPool::begin_reservation() {
   if (watching_) fail("a reservation of the memory pool began within another");
   watching_ = true;
+  for (auto& block : blocks_) {
+    if (block->reservations > 0 && block->references == 0) free_.find(block->bytes)->second.push_back(block.get());
+  }
 }
 
 std::unique_ptr<PoolReservation> MemoryPool::end_reservation() {
@@ -79,16 +84,20 @@ std::unique_ptr<PoolReservation> MemoryPool::end_reservation() {
   auto reservation = std::make_unique<PoolReservation>(*this);
   for (Block* block : watched_) {
     block->watched = false;
-    if (block->references > 0) continue;  // its owner keeps it
-    std::erase(free_.find(block->bytes)->second, block);
-    reservation->blocks_.push_back(block);
+    ++block->reservations;
   }
+  reservation->blocks_ = std::move(watched_);
   watched_.clear();
+  for (auto& [bytes, list] : free_) {
+    std::erase_if(list, [](const Block* block) { return block->reservations > 0; });
+  }
   return reservation;
 }
 
 PoolReservation::~PoolReservation() {
-  for (Block* block : blocks_) pool_.give_back(block);
+  for (Block* block : blocks_) {
+    if (--block->reservations == 0 && block->references == 0) pool_.give_back(block);
+  }
 }
 
 }  // namespace convoy

@@ -32,9 +32,10 @@ struct Block {
   MemoryPool* pool = nullptr;
   int references = 0;
   bool watched = false;  ///< see MemoryPool::begin_reservation
+  int reservations = 0;  ///< that hold it
 };
 
-/// Keeps blocks out of their pool's free lists until it is destroyed; the pool outlives it.
+/// Keeps blocks out of their pool's free lists until the last reservation of them is destroyed; the pool outlives it.
 class PoolReservation {
  public:
   explicit PoolReservation(MemoryPool& pool) : pool_(pool) {}
@@ -61,7 +62,9 @@ class MemoryPool {
   void give_back(Block* block) noexcept;
 
   /// For work that is recorded and run again, which will write its temporaries each time: the blocks acquired between
-  /// these two calls that are free by the second are not handed out while the reservation lives.
+  /// these two calls are not handed out while the reservation lives, once they are free. Recorded works run one after
+  /// the other, so a later reservation gets the free blocks of those before first, and holds them, too: what a tensor
+  /// made between the two calls has in it is lost when another work is run.
   void begin_reservation();
   [[nodiscard]] std::unique_ptr<PoolReservation> end_reservation();
 

@@ -51,4 +51,29 @@ class LossScaler {
   double scale_;
 };
 
+/// The scale where operations read it: in memory of a backend, which outlives this. It stays at one place, as recorded
+/// work needs.
+class DeviceLossScale {
+ public:
+  /// scaled: whether there is one (LossScaler::enabled).
+  DeviceLossScale(Backend& backend, bool scaled) : backend_(backend), scaled_(scaled) {}
+
+  /// Sets it; not within what is recorded.
+  void set(double scale) {
+    if (!scaled_ || scale == value_) return;
+    if (!tensor_) tensor_ = backend_.tensor({1}, DType::kF32);
+    value_ = scale;
+    const auto factor = static_cast<float>(scale);
+    backend_.copy_from_host(&factor, tensor_);
+  }
+  /// float32 [1]; empty where losses are not scaled.
+  [[nodiscard]] const Tensor& tensor() const { return tensor_; }
+
+ private:
+  Backend& backend_;
+  bool scaled_;
+  double value_ = 0;
+  Tensor tensor_;
+};
+
 }  // namespace convoy

@@ -56,6 +56,7 @@ Executor::Executor(Model& model, Optimizer& optimizer, const Loss& loss, const N
       link_(coordinates_.stages, schedule_, coordinates.stage, model),
       evaluation_link_(coordinates_.stages, evaluation_, coordinates.stage, model),
       scaler_(scaler),
+      loss_scale_(backend_, scaler.enabled()),
       recording_(schedule_.virtual_stages() == 1 ? std::move(record) : StepRecording::Record()),
       replay_(replay),
       totals_(backend_) {
@@ -85,7 +86,8 @@ LossTotals Executor::train_step(std::span<const Batch> microbatches, std::int64_
     recording_.forget();
     backend_.pool().release_free();
   }
-  StepRecording::Key kind{static_cast<double>(global_samples), scaler_.scale()};
+  loss_scale_.set(scaler_.scale());
+  StepRecording::Key kind{static_cast<double>(global_samples)};
   if (recording_.enabled()) {
     if (!preloaded_) preload(microbatches);
     preloaded_ = false;
@@ -205,7 +207,7 @@ Tensor Executor::targets(int microbatch, const Batch& batch, const Shape& output
 void Executor::apply_loss(const Action& action, const Batch& batch, const Tensor& outputs) {
   const Tensor doutputs = backend_.tensor(outputs.shape(), outputs.dtype());
   loss_.apply(backend_, outputs, targets(action.microbatch, batch, outputs.shape()), global_samples_, doutputs,
-              totals_.losses(), scaler_.scale());
+              totals_.losses(), loss_scale_.tensor());
   link_.put_output_gradient(action.microbatch, action.chunk, doutputs);
 }
 

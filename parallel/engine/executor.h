@@ -80,6 +80,7 @@ class Executor final : public StepRunner {
   GradientBuckets buckets_;
   StageLink link_, evaluation_link_;
   LossScaler& scaler_;
+  DeviceLossScale loss_scale_;
   StepRecording recording_;
   Replay* replay_;  // null: none
   SampleShape sample_;

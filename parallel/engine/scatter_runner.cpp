@@ -20,6 +20,7 @@ ScatterRunner::ScatterRunner(Model& model, Optimizer& optimizer, const Loss& los
       transfer_(backend_, model.input_shape(), normalization),
       all_(all),
       scaler_(scaler),
+      loss_scale_(backend_, scaler.enabled()),
       cache_(model.make_cache()),
       totals_(backend_) {}
 
@@ -51,8 +52,9 @@ Tensor ScatterRunner::scatter_inputs(const Batch& batch) {
 // On the root: adds to the totals, and gives the gradient of all outputs.
 Tensor ScatterRunner::loss_gradient(const Batch& batch, const Tensor& outputs) {
   Tensor doutputs = backend_.tensor(outputs.shape(), outputs.dtype());
+  loss_scale_.set(scaler_.scale());
   loss_.apply(backend_, outputs, transfer_.targets(batch, outputs.shape()), batch.samples, doutputs, totals_.losses(),
-              scaler_.scale());
+              loss_scale_.tensor());
   return doutputs;
 }
 

@@ -50,6 +50,7 @@ class ScatterRunner final : public StepRunner {
   BatchTransfer transfer_;
   Communicator& all_;
   LossScaler& scaler_;
+  DeviceLossScale loss_scale_;
   Cache cache_;
   SampleShape sample_;
   StepTotals totals_;

@@ -18,7 +18,7 @@ namespace convoy {
 
 class StepRecording {
  public:
-  /// Parameters of a recorded step: sizes and factors.
+  /// Sizes that a recorded step depends on.
   using Key = std::vector<double>;
   using Record = std::function<std::unique_ptr<RecordedWork>(const std::function<void()>&)>;
 
@@ -32,7 +32,7 @@ class StepRecording {
   void run(const Key& key, const std::function<void()>& step);
 
  private:
-  static constexpr std::size_t kMaxKinds = 8;  // the last batches of epochs, changed loss scales
+  static constexpr std::size_t kMaxKinds = 8;  // the last batches of epochs
   Record record_;
   std::map<Key, std::unique_ptr<RecordedWork>> kinds_;  // empty: ran once, not yet recorded
 };

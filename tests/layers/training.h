@@ -14,6 +14,7 @@
 #include "layers/base/random.h"
 #include "layers/loss.h"
 #include "layers/model.h"
+#include "layers/optim/loss_scaler.h"
 #include "layers/optim/optimizer.h"
 
 namespace convoy {
@@ -27,10 +28,12 @@ class Training {
         model_(backend, std::move(units), input, 42),
         cache_(model_.make_cache()),
         optimizer_(make_optimizer(optimizer, backend, model_.parameters())),
-        loss_scale_(loss_scale),
+        loss_scale_(backend, loss_scale != 1),
         images_(backend.tensor(input, DType::kF32)),
         labels_(backend.tensor({input[0]}, DType::kI64)),
-        totals_(backend.tensor({3}, DType::kF64)) {}
+        totals_(backend.tensor({3}, DType::kF64)) {
+    loss_scale_.set(loss_scale);
+  }
 
   void load(std::uint64_t key) {
     std::vector<float> images(static_cast<std::size_t>(images_.size()));
@@ -54,7 +57,7 @@ class Training {
     }
     const Tensor y = model_.forward(x, cache_, Mode::kTraining);
     const Tensor dy = backend_.tensor(y.shape(), y.dtype());
-    Loss{}.apply(backend_, y, labels_, y.shape()[0], dy, totals_, loss_scale_);
+    Loss{}.apply(backend_, y, labels_, y.shape()[0], dy, totals_, loss_scale_.tensor());
     model_.backward(dy, cache_, [](std::int64_t) {});
   }
 
@@ -88,7 +91,7 @@ class Training {
   Model model_;
   Cache cache_;
   std::unique_ptr<Optimizer> optimizer_;
-  double loss_scale_;
+  DeviceLossScale loss_scale_;
   Tensor images_, labels_, totals_;
 };
 

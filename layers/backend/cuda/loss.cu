@@ -51,9 +51,19 @@ __device__ double rank_of(const T* scores, std::int64_t classes, std::int64_t ta
   return gpu::block_sum(ahead);
 }
 
+/// What the gradient is multiplied by: a constant, and a factor in device memory unless that is null.
+struct GradientScale {
+  double constant;
+  const float* factor;
+  [[nodiscard]] __device__ double value() const {
+    return factor == nullptr ? constant : constant * static_cast<double>(*factor);
+  }
+};
+
 struct CrossEntropy {
   std::int64_t classes;
-  double smoothing, scale;
+  double smoothing;
+  GradientScale scale;
 };
 
 // The block of sample n reads its row three times, from the cache after the first.
@@ -76,10 +86,11 @@ __global__ void __launch_bounds__(kThreads)
   sum_logits = gpu::block_sum(sum_logits);
   const double even = loss.smoothing / static_cast<double>(classes);
   if (dlogits != nullptr) {
+    const double scale = loss.scale.value();
     for (std::int64_t k = threadIdx.x; k < classes; k += blockDim.x) {
       const double wanted = even + (k == label ? 1.0 - loss.smoothing : 0.0);
       const double share = exp(static_cast<double>(load(row[k])) - top) / sum_exps;
-      store(static_cast<float>(loss.scale * (share - wanted)), dlogits + n * classes + k);
+      store(static_cast<float>(scale * (share - wanted)), dlogits + n * classes + k);
     }
   }
   if (threadIdx.x == 0) {
@@ -92,11 +103,12 @@ __global__ void __launch_bounds__(kThreads)
 // Of `labels` (one-hot) and `values`, one is null.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    mse_kernel(std::int64_t outputs, double slope, const T* predictions, const std::int64_t* labels,
+    mse_kernel(std::int64_t outputs, GradientScale scale, const T* predictions, const std::int64_t* labels,
                const float* values, T* dpredictions, Scores scores) {
   const std::int64_t n = blockIdx.x, label = labels != nullptr ? labels[n] : -1;
   const T* row = predictions + n * outputs;
   const double rank = labels != nullptr ? rank_of(row, outputs, label) : 5.0;
+  const double slope = dpredictions != nullptr ? scale.value() : 0.0;
   double sum = 0.0, absolute = 0.0;
   for (std::int64_t k = threadIdx.x; k < outputs; k += blockDim.x) {
     const double wanted = labels != nullptr ? (k == label ? 1.0 : 0.0) : static_cast<double>(values[n * outputs + k]);
@@ -166,8 +178,8 @@ void CudaBackend::run(const ops::SoftmaxCrossEntropy& op) {
   gpu::dispatch_activation(op.logits.dtype(), [&](auto type) {
     using T = decltype(type);
     gpu::launch_kernel(*state_, static_cast<unsigned>(samples), row_threads(classes), cross_entropy_kernel<T>,
-                       CrossEntropy{classes, op.smoothing, op.scale}, op.logits.data<const T>(), targets,
-                       op.dlogits.data<T>(), scores);
+                       CrossEntropy{classes, op.smoothing, {op.scale, op.loss_scale.data<const float>()}},
+                       op.logits.data<const T>(), targets, op.dlogits.data<T>(), scores);
   });
   add_scores(*state_, scores, samples, targets, classes, op.totals);
 }
@@ -180,10 +192,11 @@ void CudaBackend::run(const ops::Mse& op) {
   const bool one_hot = op.targets.dtype() == DType::kI64;
   const auto* labels = one_hot ? op.targets.data<const std::int64_t>() : nullptr;
   const auto* values = one_hot ? nullptr : op.targets.data<const float>();
-  const double slope = 2.0 * static_cast<double>(op.scale) / static_cast<double>(outputs);
+  const GradientScale scale{2.0 * static_cast<double>(op.scale) / static_cast<double>(outputs),
+                            op.loss_scale.data<const float>()};
   gpu::dispatch_activation(op.predictions.dtype(), [&](auto type) {
     using T = decltype(type);
-    gpu::launch_kernel(*state_, static_cast<unsigned>(samples), row_threads(outputs), mse_kernel<T>, outputs, slope,
+    gpu::launch_kernel(*state_, static_cast<unsigned>(samples), row_threads(outputs), mse_kernel<T>, outputs, scale,
                        op.predictions.data<const T>(), labels, values, op.dpredictions.data<T>(), scores);
   });
   add_scores(*state_, scores, samples, labels, outputs, op.totals);

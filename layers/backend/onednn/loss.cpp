@@ -11,6 +11,7 @@
 #include "layers/backend/onednn/element.h"
 #include "layers/backend/onednn/onednn_backend.h"
 #include "layers/base/host_loops.h"
+#include "layers/base/rehearsal.h"
 
 namespace convoy {
 
@@ -57,6 +58,13 @@ std::int64_t rank_of(const T* scores, std::int64_t classes, std::int64_t target)
   return ahead;
 }
 
+// What the gradient of a loss is multiplied by. A rehearsal computes nothing and has no memory to read.
+template <class Operation>
+double gradient_scale(const Operation& op) {
+  if (!op.loss_scale || rehearsing()) return op.scale;
+  return static_cast<double>(op.scale) * static_cast<double>(*op.loss_scale.template data<const float>());
+}
+
 struct CrossEntropy {
   std::int64_t classes;
   double smoothing, scale;
@@ -94,7 +102,7 @@ void OnednnBackend::run(const ops::SoftmaxCrossEntropy& op) {
   check_labels(targets, samples, classes);
   double* losses = scratch(static_cast<std::size_t>(3 * samples + threads * classes));
   double *top1 = losses + samples, *top5 = top1 + samples, *exps = top5 + samples;
-  const CrossEntropy loss{classes, op.smoothing, op.scale};
+  const CrossEntropy loss{classes, op.smoothing, gradient_scale(op)};
   dispatch_activation(op.logits.dtype(), [&](auto type) {
     using T = decltype(type);
     const T* input = op.logits.data<T>();
@@ -121,7 +129,7 @@ void OnednnBackend::run(const ops::Mse& op) {
   if (one_hot) check_labels(labels, samples, outputs);
   double* losses = scratch(static_cast<std::size_t>(3 * samples));
   double *top1 = losses + samples, *top5 = top1 + samples;
-  const double slope = 2.0 * static_cast<double>(op.scale) / static_cast<double>(outputs);
+  const double slope = 2.0 * gradient_scale(op) / static_cast<double>(outputs);
   dispatch_activation(op.predictions.dtype(), [&](auto type) {
     using T = decltype(type);
     const T* input = op.predictions.data<T>();

@@ -132,13 +132,16 @@ inline void call_losses(Backend& backend, std::int64_t samples, std::int64_t cla
   RandomData data(backend);
   const Shape shape{samples, classes};
   const Tensor outputs = data.activations(shape, -3, 3), labels = data.labels(samples, classes);
+  const Tensor factor = data.floats({1}, 2, 64);
   for (const bool gradient : {true, false}) {
+    const Tensor loss_scale = gradient ? factor : Tensor();
     const auto dx = [&] { return gradient ? data.output(shape) : Tensor(); };
     for (const float smoothing : {0.0F, 0.1F}) {
-      backend.run(ops::SoftmaxCrossEntropy{outputs, labels, smoothing, 0.25F, dx(), data.totals()});
+      backend.run(ops::SoftmaxCrossEntropy{outputs, labels, ops::none(), smoothing, 0.25F, dx(), data.totals()});
     }
-    backend.run(ops::Mse{outputs, data.floats(shape), 0.25F, dx(), data.totals()});
-    backend.run(ops::Mse{outputs, labels, 0.25F, dx(), data.totals()});
+    backend.run(ops::SoftmaxCrossEntropy{outputs, labels, loss_scale, 0.1F, 0.25F, dx(), data.totals()});
+    backend.run(ops::Mse{outputs, data.floats(shape), ops::none(), 0.25F, dx(), data.totals()});
+    backend.run(ops::Mse{outputs, labels, loss_scale, 0.25F, dx(), data.totals()});
   }
 }
 

@@ -39,13 +39,33 @@ struct Outcome {
 Outcome cross_entropy(Device& device, const Tensor& logits, const std::vector<std::int64_t>& labels, float smoothing,
                       float scale = 1.0F) {
   const Tensor totals = zero_totals(device), gradient = device.spoiled(logits.shape(), logits.dtype());
-  device.backend.run(ops::SoftmaxCrossEntropy{logits, device.put_labels(labels), smoothing, scale, gradient, totals});
+  device.backend.run(
+      ops::SoftmaxCrossEntropy{logits, device.put_labels(labels), ops::none(), smoothing, scale, gradient, totals});
   return {device.get(totals).values, device.get(gradient)};
 }
 
 const Shape kShapes[] = {{1, 1}, {1, 3}, {4, 10}, {33, 17}, {5, 4}, {16, 1000}, {3000, 8}};
 
 }  // namespace
+
+TEST_CASE("the factor of the gradient that is in memory") {
+  Device device(2);
+  const Shape shape{4, 10};
+  Array values = uniform(shape, 3), power({1}, 1024.0);  // a power of two rounds nothing
+  const Tensor outputs = device.put(values), factor = device.put(power), labels = device.put_labels(labels_for(shape));
+  const auto gradients = [&](const Tensor& loss_scale) {
+    const Tensor entropy = device.spoiled(shape, outputs.dtype()), squares = device.spoiled(shape, outputs.dtype());
+    device.backend.run(
+        ops::SoftmaxCrossEntropy{outputs, labels, loss_scale, 0.1F, 0.25F, entropy, zero_totals(device)});
+    device.backend.run(ops::Mse{outputs, labels, loss_scale, 0.25F, squares, zero_totals(device)});
+    std::vector<double> both = device.get(entropy).values;
+    const std::vector<double> more = device.get(squares).values;
+    both.insert(both.end(), more.begin(), more.end());
+    return both;
+  };
+  const std::vector<double> plain = gradients(ops::none()), scaled = gradients(factor);
+  for (std::size_t i = 0; i < plain.size(); ++i) CHECK(scaled[i] == 1024.0 * plain[i]);
+}
 
 TEST_CASE("cross-entropy of equal logits is log K, smoothed or not") {
   Device device(2);
@@ -113,7 +133,7 @@ TEST_CASE("gradients of the losses agree with finite differences of the referenc
           [&] { return reference::cross_entropy(x, labels, static_cast<double>(smoothing)).loss; });
   }
   const Tensor gradient = device.spoiled(shape), totals = zero_totals(device);
-  device.backend.run(ops::Mse{tensor, target_tensor, 1.0F, gradient, totals});
+  device.backend.run(ops::Mse{tensor, target_tensor, ops::none(), 1.0F, gradient, totals});
   check("mse", device.get(gradient), [&] { return reference::mse(x, targets).loss; });
 }
 
@@ -129,8 +149,8 @@ TEST_CASE("mse against values and against one-hot classes") {
         for (const bool classes : {false, true}) {
           const LossResult expected = reference::mse(x, classes ? one_hot : values);
           const Tensor gradient = device.spoiled(shape, dtype), totals = zero_totals(device);
-          device.backend.run(
-              ops::Mse{tensor, classes ? device.put_labels(labels) : value_tensor, 0.5F, gradient, totals});
+          device.backend.run(ops::Mse{tensor, classes ? device.put_labels(labels) : value_tensor, ops::none(), 0.5F,
+                                      gradient, totals});
           Array half = expected.gradient;
           for (double& value : half.values) value *= 0.5;
           const Array sums = device.get(totals);
@@ -159,7 +179,7 @@ TEST_CASE("totals of two microbatches are the sums of both, to the bit, on any n
     const Tensor tensor = device.put(logits), label_tensor = device.put_labels(labels);
     const auto half = [&](std::int64_t start, const Tensor& totals) {
       device.backend.run(ops::SoftmaxCrossEntropy{tensor.view(start * 16, {700, 16}), label_tensor.view(start, {700}),
-                                                  0.1F, 1.0F, Tensor(), totals});
+                                                  ops::none(), 0.1F, 1.0F, Tensor(), totals});
     };
     const Tensor both = zero_totals(device), a = zero_totals(device), b = zero_totals(device);
     half(0, both);
@@ -217,9 +237,9 @@ TEST_CASE("labels out of range are named") {
       std::string message;
       try {
         if (entropy) {
-          device.backend.run(ops::SoftmaxCrossEntropy{tensor, labels, 0.0F, 1.0F, Tensor(), totals});
+          device.backend.run(ops::SoftmaxCrossEntropy{tensor, labels, ops::none(), 0.0F, 1.0F, Tensor(), totals});
         } else {
-          device.backend.run(ops::Mse{tensor, labels, 1.0F, Tensor(), totals});
+          device.backend.run(ops::Mse{tensor, labels, ops::none(), 1.0F, Tensor(), totals});
         }
       } catch (const Error& error) {
         message = error.what();

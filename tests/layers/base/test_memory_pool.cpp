@@ -59,6 +59,52 @@ TEST_CASE("a freed block is handed out again, a reserved one only after its rese
   CHECK(pool.raw_allocations() == count + 1);
 }
 
+TEST_CASE("works that are recorded share the memory of their temporaries") {
+  Heap heap;
+  MemoryPool pool(heap);
+  pool.begin_reservation();
+  void* temporary = take(pool, 300).raw();
+  auto first = pool.end_reservation();
+  const std::uint64_t count = pool.raw_allocations();
+
+  pool.begin_reservation();
+  CHECK(take(pool, 300).raw() == temporary);
+  CHECK(take(pool, 300).raw() == temporary);
+  auto second = pool.end_reservation();
+  CHECK(pool.raw_allocations() == count);
+  const Tensor other = take(pool, 300);
+  CHECK(other.raw() != temporary);
+
+  pool.begin_reservation();  // two at a time: one is new
+  {
+    const Tensor two[] = {take(pool, 300), take(pool, 300)};
+    CHECK(two[0].raw() == temporary);
+  }
+  auto third = pool.end_reservation();
+  CHECK(pool.raw_allocations() == count + 2);
+
+  first.reset();
+  third.reset();
+  const Tensor of_third[] = {take(pool, 300), take(pool, 300)};
+  for (const Tensor& x : of_third) CHECK(x.raw() != temporary);  // the second work still writes it
+  second.reset();
+  CHECK(take(pool, 300).raw() == temporary);
+}
+
+TEST_CASE("what recorded work has acquired and kept is not handed out when it is freed") {
+  Heap heap;
+  MemoryPool pool(heap);
+  pool.begin_reservation();
+  Tensor kept = take(pool, 300);
+  void* memory = kept.raw();
+  auto reservation = pool.end_reservation();
+  kept.reset();  // the work still writes it
+  CHECK(take(pool, 300).raw() != memory);
+  kept = take(pool, 300);
+  reservation.reset();
+  CHECK(take(pool, 300).raw() == memory);
+}
+
 TEST_CASE("free blocks are given back to the system, held and reserved ones are not") {
   Heap heap;
   MemoryPool pool(heap);

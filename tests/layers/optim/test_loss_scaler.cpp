@@ -24,6 +24,19 @@ TEST_CASE("a scaler that is off changes nothing and looks at nothing") {
   CHECK(scaler.scale() == 1.0);
 }
 
+TEST_CASE("the scale in memory changes its value and not its place") {
+  OnednnBackend backend(1, DType::kF32);
+  DeviceLossScale none(backend, false), scale(backend, true);
+  none.set(8);
+  CHECK_FALSE(none.tensor());
+  scale.set(65536);
+  const void* place = scale.tensor().raw();
+  CHECK(*scale.tensor().data<float>() == 65536.0F);
+  scale.set(1);
+  CHECK(*scale.tensor().data<float>() == 1.0F);
+  CHECK(scale.tensor().raw() == place);
+}
+
 TEST_CASE("the scale doubles at every 2000th update and halves after an overflow, within its bounds") {
   LossScaler scaler(true);
   CHECK(scaler.scale() == 65536.0);

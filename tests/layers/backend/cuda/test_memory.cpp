@@ -159,10 +159,10 @@ TEST_CASE("a label that is no class is an error of the next wait, once") {
   for (const std::int64_t wrong : {std::int64_t{5}, std::int64_t{-1}}) {
     const Tensor labels = data.labels(4, 5);
     gpu.copy_from_host(&wrong, labels.view(2, {1}));
-    gpu.run(ops::SoftmaxCrossEntropy{logits, labels, 0, 1, data.output({4, 5}), totals});
+    gpu.run(ops::SoftmaxCrossEntropy{logits, labels, ops::none(), 0, 1, data.output({4, 5}), totals});
     CHECK_THROWS_WITH_AS(gpu.synchronize(), doctest::Contains("of sample 2"), Error);
     CHECK_NOTHROW(gpu.synchronize());
-    gpu.run(ops::Mse{logits, labels, 1, data.output({4, 5}), totals});
+    gpu.run(ops::Mse{logits, labels, ops::none(), 1, data.output({4, 5}), totals});
     CHECK_THROWS_WITH_AS(gpu.synchronize(), doctest::Contains("outside 0 to 4"), Error);
   }
 }

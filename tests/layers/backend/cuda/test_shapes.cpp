@@ -68,8 +68,8 @@ void call_on_activations(Backend& backend, std::int64_t first, const Shape& shap
   backend.run(ops::Dropout{x, position, 5, 0.4, out(shape)});
 
   const Tensor labels = data.labels(shape[0], flat[1]);
-  backend.run(ops::SoftmaxCrossEntropy{in(flat), labels, 0.1F, 0.5F, out(flat), data.totals()});
-  backend.run(ops::Mse{in(flat), floats(flat), 0.5F, out(flat), data.totals()});
+  backend.run(ops::SoftmaxCrossEntropy{in(flat), labels, ops::none(), 0.1F, 0.5F, out(flat), data.totals()});
+  backend.run(ops::Mse{in(flat), floats(flat), ops::none(), 0.5F, out(flat), data.totals()});
 }
 
 }  // namespace
