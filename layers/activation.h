@@ -36,9 +36,17 @@ struct Activation {
   }
 };
 
-/// Mean and biased variance of a batch norm's input, float32 [C]; empty when it computes none.
+/// Mean and biased variance of a batch norm's input, float32 [C], and what they are added to (see
+/// ops::BatchNormStatistics); empty when it computes none.
 struct Moments {
   Tensor mean, variance;
+  Tensor step_mean{}, step_variance{};
+  float share = 0;
+
+  /// Computes those of x; refers to x and to this.
+  [[nodiscard]] ops::BatchNormStatistics of(const Tensor& x) const {
+    return {x, mean, variance, step_mean, step_variance, share};
+  }
 };
 
 }  // namespace convoy

@@ -14,7 +14,7 @@ namespace convoy {
 namespace {
 
 constexpr float kEpsilon = 1e-5F;
-enum Slot { kInput, kReluMask, kMean, kVariance, kDgamma, kDbeta };
+enum Slot { kInput, kReluMask, kMean, kVariance };
 
 }  // namespace
 
@@ -65,7 +65,7 @@ Activation BatchNorm2d::normalized(const Tensor& x, const Tensor& mean, const Te
 
 Tensor BatchNorm2d::forward(const Tensor& x, Cache& cache, Mode mode) {
   const Moments set = moments(cache, mode);
-  if (set.mean) backend_->run(ops::BatchNormStatistics{x, set.mean, set.variance});
+  if (set.mean) backend_->run(set.of(x));
   return forward_pending(x, Tensor(), cache, mode).materialize(*backend_);
 }
 
@@ -74,7 +74,8 @@ Moments BatchNorm2d::moments(Cache& cache, Mode mode) {
   auto& slots = saved(cache);
   slots[kMean] = backend_->tensor({channels_}, DType::kF32);
   slots[kVariance] = backend_->tensor({channels_}, DType::kF32);
-  return {slots[kMean], slots[kVariance]};
+  if (reducer_ != nullptr) return {slots[kMean], slots[kVariance]};
+  return {slots[kMean], slots[kVariance], running_->step_mean, running_->step_variance, cache.share};
 }
 
 Activation BatchNorm2d::forward_pending(const Tensor& x, const Tensor& residual, Cache& cache, Mode mode) {
@@ -93,9 +94,11 @@ Activation BatchNorm2d::forward_pending(const Tensor& x, const Tensor& residual,
         "larger images, or data.drop_last = true)",
         path_);
   }
-  backend_->run(ops::Axpy{cache.share, slots[kMean], running_->step_mean});
-  backend_->run(
-      ops::Axpy{static_cast<float>(cache.share * (count / (count - 1))), slots[kVariance], running_->step_variance});
+  if (reducer_ != nullptr) {  // else the moments have been added by the operation that computed them
+    backend_->run(ops::Axpy{cache.share, slots[kMean], running_->step_mean});
+    backend_->run(
+        ops::Axpy{static_cast<float>(cache.share * (count / (count - 1))), slots[kVariance], running_->step_variance});
+  }
   slots[kInput] = x;
   return normalized(x, slots[kMean], slots[kVariance], residual, cache, mode);
 }
@@ -118,11 +121,11 @@ Tensor BatchNorm2d::backward_through(const Tensor& mask, const Tensor& dy, Cache
   slots[kReluMask].reset();
   if (running_->frozen) return backward_frozen(mask, dy);
   const Tensor& x = slots[kInput];
-  slots[kDgamma] = backend_->tensor({channels_}, DType::kF32);
-  slots[kDbeta] = backend_->tensor({channels_}, DType::kF32);
-  backend_->run(ops::BatchNormBackwardReduce{dy, x, mask, slots[kMean], slots[kVariance], kEpsilon, slots[kDgamma],
-                                             slots[kDbeta]});
-  Tensor dgamma = slots[kDgamma], dbeta = slots[kDbeta];
+  Tensor dgamma = backend_->tensor({channels_}, DType::kF32), dbeta = backend_->tensor({channels_}, DType::kF32);
+  const bool first = weight_->take_first();
+  bias_->take_first();
+  backend_->run(ops::BatchNormBackwardReduce{dy, x, mask, slots[kMean], slots[kVariance], kEpsilon, dgamma, dbeta,
+                                             weight_->gradient, bias_->gradient, !first});
   auto count = static_cast<double>(values_per_channel(x));
   if (reducer_ != nullptr) {  // the input's gradient needs the sums over all replicas, the parameters' only our own
     const auto c = static_cast<std::size_t>(channels_);
@@ -146,16 +149,6 @@ Tensor BatchNorm2d::backward_through(const Tensor& mask, const Tensor& dy, Cache
   slots[kMean].reset();
   slots[kVariance].reset();
   return dx;
-}
-
-void BatchNorm2d::backward_weight(Cache& cache) {
-  if (weight_->frozen) return;
-  auto& slots = saved(cache);
-  for (auto [parameter, slot] : {std::pair{weight_, kDgamma}, std::pair{bias_, kDbeta}}) {
-    if (parameter->take_first()) backend_->zero(parameter->gradient);
-    backend_->run(ops::Axpy{1.0F, slots[slot], parameter->gradient});
-    slots[slot].reset();
-  }
 }
 
 }  // namespace convoy

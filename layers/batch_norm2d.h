@@ -36,7 +36,8 @@ class BatchNorm2d final : public Layer {
   [[nodiscard]] Tensor mask(Cache& cache) const;
   /// backward_input() of a batch norm without ReLU whose output is the residual of another one, with that one's mask.
   Tensor backward_through(const Tensor& mask, const Tensor& dy, Cache& cache);
-  void backward_weight(Cache& cache) override;
+  /// Nothing: the gradients of the parameters are those that backward_input() needs.
+  void backward_weight(Cache& /*cache*/) override {}
 
  private:
   Tensor backward_frozen(const Tensor& mask, const Tensor& dy);

@@ -47,7 +47,7 @@ Shape Conv2d::build(BuildContext& context, const std::string& path, const Shape&
 Tensor Conv2d::forward(const Activation& x, Cache& cache, Mode mode, const Moments& moments) {
   Tensor y = output(output_shape(x.values.shape()));
   const auto prologue = x.prologue();
-  const ops::BatchNormStatistics epilogue{y, moments.mean, moments.variance};
+  const ops::BatchNormStatistics epilogue = moments.of(y);
   backend_->run(ops::Conv2dForward{spec_, x.values, weight_->weight, bias_ != nullptr ? &bias_->weight : nullptr, y,
                                    prologue ? &*prologue : nullptr, moments.mean ? &epilogue : nullptr});
   if (mode == Mode::kTraining) {

@@ -10,14 +10,27 @@ namespace convoy::ops {
 // ---- batch norm (Ioffe & Szegedy 2015) over N, H, W of x [N, C, H, W] or over N of x [N, C]; statistics and
 // parameters are [C] float32
 
-/// Sets mean and the biased variance.
+/// Sets mean and the biased variance of n values per channel. Unless these are empty, also step_mean += share * mean
+/// and step_variance += share * n / (n - 1) * variance: this microbatch's part of the step's statistics.
 struct BatchNormStatistics {
   static constexpr const char* kName = "batch_norm_statistics";
   In x;
   Out mean, variance;
+  InOut step_mean = none(), step_variance = none();
+  float share = 0;
   template <class V>
   BatchNormStatistics visit(V& v) const {
-    return {v.in(x), v.out("mean", mean), v.out("variance", variance)};
+    return {v.in(x),
+            v.out("mean", mean),
+            v.out("variance", variance),
+            v.in_out("step_mean", step_mean),
+            v.in_out("step_variance", step_variance),
+            share};
+  }
+  /// The factor of the variance in step_variance.
+  [[nodiscard]] float variance_share() const {
+    const auto n = static_cast<double>(x.size() / x.shape()[1]);
+    return static_cast<float>(share * (n / (n - 1)));
   }
 };
 
@@ -39,7 +52,7 @@ struct BatchNormApply {
 };
 
 /// With g = dy where the mask lets it through, and xhat the normalised input: sets dbeta = sum g, dgamma = sum g *
-/// xhat.
+/// xhat. The gradients of the parameters, unless they are empty, are set to these, or with accumulate added to.
 struct BatchNormBackwardReduce {
   static constexpr const char* kName = "batch_norm_backward_reduce";
   In dy, x;
@@ -47,6 +60,8 @@ struct BatchNormBackwardReduce {
   In mean, variance;
   float epsilon = 0;
   Out dgamma, dbeta;
+  InOut gamma_gradient = none(), beta_gradient = none();
+  bool accumulate = false;
   template <class V>
   BatchNormBackwardReduce visit(V& v) const {
     return {v.in(dy),
@@ -56,7 +71,10 @@ struct BatchNormBackwardReduce {
             v.in(variance),
             epsilon,
             v.out("dgamma", dgamma),
-            v.out("dbeta", dbeta)};
+            v.out("dbeta", dbeta),
+            v.gradient("gamma_gradient", gamma_gradient, accumulate),
+            v.gradient("beta_gradient", beta_gradient, accumulate),
+            accumulate};
   }
 };
 

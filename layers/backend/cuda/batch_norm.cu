@@ -125,8 +125,15 @@ __global__ void __launch_bounds__(kThreads, 3) moments_kernel(const T* x, RowSli
   slice[2 * channels] = m2;
 }
 
+// What else happens to the moments of a channel: sums [channels] += share * moment; null: nothing.
+struct StepSums {
+  float *mean, *variance;
+  float mean_share, variance_share;
+};
+
 __global__ void __launch_bounds__(gpu::kMergeChannels* gpu::kMergeLanes)
-    merge_moments_kernel(const float* partial, RowSlices slices, int count, float* mean, float* variance) {
+    merge_moments_kernel(const float* partial, RowSlices slices, int count, float* mean, float* variance,
+                         StepSums step) {
   const std::int64_t channels = slices.channels;
   const std::int64_t channel = std::int64_t{blockIdx.x} * gpu::kMergeChannels + threadIdx.x;
   const int first = channel < channels ? static_cast<int>(threadIdx.y) : count;
@@ -144,8 +151,13 @@ __global__ void __launch_bounds__(gpu::kMergeChannels* gpu::kMergeLanes)
   }
   m2 = gpu::sum_over_lanes(m2);
   if (channel < channels && threadIdx.y == 0) {
-    mean[channel] = static_cast<float>(center);
-    variance[channel] = static_cast<float>(m2 / rows);
+    const auto m = static_cast<float>(center), v = static_cast<float>(m2 / rows);
+    mean[channel] = m;
+    variance[channel] = v;
+    if (step.mean != nullptr) {
+      step.mean[channel] = __fadd_rn(step.mean[channel], __fmul_rn(step.mean_share, m));  // as ops::Axpy rounds
+      step.variance[channel] = __fadd_rn(step.variance[channel], __fmul_rn(step.variance_share, v));
+    }
   }
 }
 
@@ -225,8 +237,10 @@ void CudaBackend::run(const ops::BatchNormStatistics& op) {
     gpu::dispatch_lanes<T>(channels, launch, input);
   });
   const dim3 block(gpu::kMergeChannels, gpu::kMergeLanes);
-  gpu::launch_kernel(*state_, gpu::merge_grid(channels), block, merge_moments_kernel, partial.data<float>(),
-                     tiles.slices, static_cast<int>(tiles.grid.y), op.mean.data<float>(), op.variance.data<float>());
+  gpu::launch_kernel(
+      *state_, gpu::merge_grid(channels), block, merge_moments_kernel, partial.data<float>(), tiles.slices,
+      static_cast<int>(tiles.grid.y), op.mean.data<float>(), op.variance.data<float>(),
+      StepSums{op.step_mean.data<float>(), op.step_variance.data<float>(), op.share, op.variance_share()});
 }
 
 void CudaBackend::run(const ops::BatchNormApply& op) {

@@ -18,9 +18,19 @@ struct SetGradients {
   const float* variance;
   float epsilon;
   float *dgamma, *dbeta;
+  float *gamma_gradient, *beta_gradient;  // or null
+  bool accumulate;
   __device__ void operator()(std::int64_t channel, double sum, double product) const {
-    dbeta[channel] = static_cast<float>(sum);
-    dgamma[channel] = static_cast<float>(product / sqrt(static_cast<double>(variance[channel]) + epsilon));
+    const auto beta = static_cast<float>(sum);
+    const auto gamma = static_cast<float>(product / sqrt(static_cast<double>(variance[channel]) + epsilon));
+    dbeta[channel] = beta;
+    dgamma[channel] = gamma;
+    if (gamma_gradient == nullptr) return;
+    add(gamma, gamma_gradient + channel);
+    add(beta, beta_gradient + channel);
+  }
+  __device__ void add(float value, float* gradient) const {
+    *gradient = __fadd_rn(accumulate ? *gradient : 0.0F, value);  // as the sum of microbatches has it: -0 becomes 0
   }
 };
 
@@ -94,7 +104,8 @@ __global__ void __launch_bounds__(kThreads) backward_apply_kernel(Gradients<T> g
 void CudaBackend::run(const ops::BatchNormBackwardReduce& op) {
   gpu::channel_sums<true>(
       *state_, *this, op.dy, op.x, op.mask, op.mean.data<float>(),
-      SetGradients{op.variance.data<float>(), op.epsilon, op.dgamma.data<float>(), op.dbeta.data<float>()});
+      SetGradients{op.variance.data<float>(), op.epsilon, op.dgamma.data<float>(), op.dbeta.data<float>(),
+                   op.gamma_gradient.data<float>(), op.beta_gradient.data<float>(), op.accumulate});
 }
 
 void CudaBackend::run(const ops::BatchNormBackwardApply& op) {

@@ -167,6 +167,9 @@ void OnednnBackend::run(const ops::BatchNormStatistics& op) {
     op.mean.data<float>()[c] = static_cast<float>(center);
     op.variance.data<float>()[c] = static_cast<float>(rows > 0.0 ? m2 / rows : 0.0);
   }
+  if (!op.step_mean) return;
+  run(ops::Axpy{op.share, op.mean, op.step_mean});
+  run(ops::Axpy{op.variance_share(), op.variance, op.step_variance});
 }
 
 void OnednnBackend::run(const ops::BatchNormApply& op) {

@@ -138,6 +138,12 @@ void OnednnBackend::run(const ops::BatchNormBackwardReduce& op) {
     op.dbeta.data<float>()[c] = static_cast<float>(sum);
     op.dgamma.data<float>()[c] = static_cast<float>(product * inverse_std(op.variance.data<float>()[c], op.epsilon));
   }
+  if (!op.gamma_gradient) return;
+  for (const auto& [sum, gradient] :
+       {std::pair{&op.dgamma, &op.gamma_gradient}, std::pair{&op.dbeta, &op.beta_gradient}}) {
+    if (!op.accumulate) zero(*gradient);
+    run(ops::Axpy{1.0F, *sum, *gradient});
+  }
 }
 
 void OnednnBackend::run(const ops::BatchNormBackwardApply& op) {

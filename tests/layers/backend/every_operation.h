@@ -57,6 +57,10 @@ inline void call_batch_norm(Backend& backend, const Shape& shape) {
   const Tensor gamma = data.floats(channels, 0.5, 1.5), beta = data.floats(channels);
   const Tensor mean = data.output_f32(channels), variance = data.output_f32(channels);
   backend.run(ops::BatchNormStatistics{x, mean, variance});
+  if (values > 1) {
+    const Tensor step_mean = data.floats(channels), step_variance = data.floats(channels);
+    backend.run(ops::BatchNormStatistics{x, mean, variance, step_mean, step_variance, 0.25F});
+  }
   for (const bool relu : {false, true}) {
     for (const bool add : {false, true}) {
       const Tensor y = data.output(shape);
@@ -64,6 +68,11 @@ inline void call_batch_norm(Backend& backend, const Shape& shape) {
       const Tensor mask = relu ? y : Tensor();
       const Tensor dgamma = data.output_f32(channels), dbeta = data.output_f32(channels);
       backend.run(ops::BatchNormBackwardReduce{dy, x, mask, mean, variance, kEpsilon, dgamma, dbeta});
+      const Tensor gamma_gradient = data.output_f32(channels), beta_gradient = data.output_f32(channels);
+      for (const bool accumulate : {false, true}) {
+        backend.run(ops::BatchNormBackwardReduce{dy, x, mask, mean, variance, kEpsilon, dgamma, dbeta, gamma_gradient,
+                                                 beta_gradient, accumulate});
+      }
       backend.run(ops::BatchNormBackwardApply{dy, x, mask, mean, variance, gamma, dgamma, dbeta,
                                               static_cast<double>(values), kEpsilon, data.output(shape)});
       if (add) backend.run(ops::BatchNormBackwardResidual{dy, mask, data.activations(shape)});
