@@ -197,7 +197,8 @@ TEST_CASE("the folder of plans") {
 }
 
 TEST_CASE("device.plan_cache") {
-  CHECK(toy("device.plan_cache = \"$HOME/plans\"\n").device.plan_cache == "$HOME/plans");
-  CHECK(refused("device.plan_cache = \"/tmp/${USER\"\n").find("device.plan_cache: \"/tmp/${USER\" has a '$' without") !=
-        std::string::npos);
+  CHECK(toy("[device]\nplan_cache = \"$HOME/plans\"\n").device.plan_cache == "$HOME/plans");
+  CHECK(
+      refused("[device]\nplan_cache = \"/tmp/${USER\"\n") ==
+      "a.toml:9:14: device.plan_cache: \"/tmp/${USER\" has a '$' without a variable's name (must be $NAME or ${NAME})");
 }
