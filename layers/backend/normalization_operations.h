@@ -29,7 +29,7 @@ struct BatchNormStatistics {
   }
   /// The factor of the variance in step_variance.
   [[nodiscard]] float variance_share() const {
-    const auto n = static_cast<double>(x.size() / x.shape()[1]);
+    const double n = static_cast<double>(x.size()) / static_cast<double>(x.shape()[1]);
     return static_cast<float>(share * (n / (n - 1)));
   }
 };

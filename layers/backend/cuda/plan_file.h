@@ -5,6 +5,7 @@
 // milliseconds, separated by tabs; the last line of a convolution counts. Needs no GPU. Private to layers/backend/cuda.
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <string>
 

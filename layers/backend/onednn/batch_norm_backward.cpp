@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "layers/backend/onednn/batch_norm_rows.h"
 #include "layers/backend/onednn/element.h"

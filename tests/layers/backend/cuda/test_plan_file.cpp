@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <ios>
 #include <string>
 
 #include "layers/backend/cuda/plan_file.h"
