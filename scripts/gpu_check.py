@@ -129,7 +129,11 @@ def main():
     names, reason = gpus()
     if not names and not args.rehearse and set(args.names) - {"doctor"}:
         parser.error(f"{reason}; without one only --only doctor runs, and --rehearse")
-    os.makedirs(args.out, exist_ok=True)
+    try:
+        os.makedirs(args.out, exist_ok=True)
+        os.makedirs(os.path.join(args.out, "plans"), exist_ok=True)
+    except OSError as error:
+        parser.error(f"--out: {args.out} cannot be written: {error.strerror}")
     say(f"gpu_check: {'a rehearsal on the CPU' if args.rehearse else '; '.join(names) or reason}; results and log in {args.out}")
     with tempfile.TemporaryDirectory(prefix="convoy-gpu-check-") as work:
         session = Session(program, args.out, work, args.rehearse)

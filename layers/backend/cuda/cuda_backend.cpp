@@ -65,7 +65,8 @@ const CudaOptions& checked(const CudaOptions& options) {
 CudaBackend::CudaBackend(const CudaOptions& options)
     : options_(checked(options)),
       state_(std::make_unique<CudaState>(options.device, options.compute, options.tf32, options.deterministic)) {
-  if (options.plan_folder.empty() || options.deterministic) return;
+  state_->time_plans = options.time_plans && !options.deterministic;
+  if (options.plan_folder.empty() || !state_->time_plans) return;
   const std::string name = plan_file_name(gpu_name(options.device), state_->multiprocessors, cudnnGetVersion());
   state_->plan_file = fmt::format("{}/{}", options.plan_folder, name);
 }

@@ -69,6 +69,7 @@ struct CudaState {
   bool tf32;           ///< float32 products may round their inputs to TF32
   bool deterministic;  ///< equal inputs give equal bits: no atomics in floating point, no plan chosen by timing
   int multiprocessors = 0;
+  bool time_plans = true;         ///< else the first plan that can be built is taken
   std::string plan_file;          ///< where plans chosen by timing are kept for later processes; empty: nowhere
   cudaStream_t stream = nullptr;  ///< compute
   cudaStream_t copies = nullptr;  ///< host to device

@@ -153,20 +153,20 @@ std::optional<std::int64_t> plan_named(const CudaState& state, fe::graph::Graph&
   return std::nullopt;
 }
 
-// The quickest plan of `graph`, or the first one that can be built (deterministic).
+// The quickest plan of `graph`, or the first one that can be built.
 Choice try_plans(CudaState& state, const ConvBuffers& buffers, fe::graph::Graph& graph, std::string& refusal) {
   const auto start = std::chrono::steady_clock::now();
   std::vector<std::int64_t> indices;
   std::vector<double> times;
   const std::int64_t count = graph.get_execution_plan_count();
   for (std::int64_t i = 0; i < count; ++i) {
-    if (!try_another(indices.size(), seconds_since(start), state.deterministic)) break;
+    if (!try_another(indices.size(), seconds_since(start), !state.time_plans)) break;
     if (fe::error_t error = graph.build_plan_at_index(state.cudnn, i); error.is_bad()) {
       refusal = error.get_message();
       cudaGetLastError();
       continue;
     }
-    const double time = state.deterministic ? 0.0 : time_plan(state, graph, i, buffers, refusal);
+    const double time = !state.time_plans ? 0.0 : time_plan(state, graph, i, buffers, refusal);
     if (time == kNoTime) continue;
     indices.push_back(i);
     times.push_back(time);
@@ -183,7 +183,7 @@ Choice choose(const ConvPlanKey& key, CudaState& state, const ConvBuffers& buffe
     refusal = error.get_message();
     return {};
   }
-  if (state.deterministic) return try_plans(state, buffers, graph, refusal);
+  if (!state.time_plans) return try_plans(state, buffers, graph, refusal);
   const std::string in_file = name_in_file(key, state);
   if (const std::string* kept = file.find(in_file)) {
     if (const auto index = plan_named(state, graph, *kept)) return {*index, 0.0};

@@ -67,13 +67,13 @@ inline std::vector<PlanNote> barred_notes(DType type, bool tf32, bool determinis
 }
 
 /// Whether one more plan is built and timed, in the order of cuDNN's heuristics, when `built` are that run. Some
-/// engines are compiled when their plan is built, which takes up to seconds. Without timing (deterministic) the first
-/// plan that can be built is taken.
-inline bool try_another(std::size_t built, double seconds, bool deterministic) {
+/// engines are compiled when their plan is built, which takes up to seconds. first_only: without timing the first plan
+/// that can be built is taken.
+inline bool try_another(std::size_t built, double seconds, bool first_only) {
   constexpr std::size_t kMax = 16;  // the first ones are often variants of one engine
   constexpr double kSeconds = 1.0;
   if (built == 0) return true;
-  return !deterministic && built < kMax && seconds < kSeconds;
+  return !first_only && built < kMax && seconds < kSeconds;
 }
 
 /// Launches to queue at a time when one takes that many milliseconds: what is short is over before the host and the

@@ -45,6 +45,7 @@ inline CudaOptions cuda_options(const Precision& precision) {
   CudaOptions options;
   options.compute = precision.compute;
   options.tf32 = precision.tf32;
+  options.time_plans = false;  // of hundreds of shapes, each for up to a second; training and benchmarks do it
   return options;
 }
 
