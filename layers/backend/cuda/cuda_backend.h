@@ -24,8 +24,8 @@ struct CudaOptions {
   DType compute = DType::kF32;  ///< kF32, kBF16 or kF16
   bool tf32 = false;            ///< with kF32: tensor cores, inputs rounded to 10 bits of mantissa
   bool deterministic = false;
-  bool time_plans = true;   ///< of convolutions, for the quickest; else the first one is taken; never if deterministic
   std::string plan_folder;  ///< plans chosen by timing are kept there for later processes; empty: nowhere
+  bool time_plans = true;   ///< of convolutions, for the quickest; else the first one is taken; never if deterministic
 };
 
 class CudaBackend final : public Backend {
