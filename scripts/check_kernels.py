@@ -48,7 +48,6 @@ def kernels_of(entry, work):
     with open(ptx, encoding="utf-8") as file:
         code = file.read()
     bodies = {name: body for name, body in re.findall(r"\.entry (\w+)\((.*?)^}", code, re.M | re.S)}
-    threads = {name: int((re.findall(r"\.maxntid (\d+)", body) or ["0"])[0]) for name, body in bodies.items()}
     found = []
     for block in said.split("Compiling entry function '")[1:]:
         name = block[:block.index("'")]
@@ -57,8 +56,7 @@ def kernels_of(entry, work):
         shared = re.search(r"(\d+) bytes smem", block)
         found.append({"file": os.path.basename(entry["file"]), "name": name, "stack": stack, "spilled": stores + loads,
                       "registers": int(re.search(r"Used (\d+) registers", block).group(1)),
-                      "shared": int(shared.group(1)) if shared else 0, "threads": threads[name],
-                      "wide": len(WIDE.findall(bodies[name]))})
+                      "shared": int(shared.group(1)) if shared else 0, "wide": len(WIDE.findall(bodies[name]))})
     return found
 
 

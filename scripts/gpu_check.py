@@ -24,7 +24,7 @@ import time
 import gpu_speed
 import gpu_tests
 import gpu_training
-from gpu_part import Check, Failure, Session, Skipped, gpus, say
+from gpu_session import Check, Failure, Session, Skipped, gpus, say
 
 # Seconds of each check. What one leaves over is the next one's.
 CHECKS = {
@@ -130,7 +130,6 @@ def main():
     if not names and not args.rehearse and set(args.names) - {"doctor"}:
         parser.error(f"{reason}; without one only --only doctor runs, and --rehearse")
     try:
-        os.makedirs(args.out, exist_ok=True)
         os.makedirs(os.path.join(args.out, "plans"), exist_ok=True)
     except OSError as error:
         parser.error(f"--out: {args.out} cannot be written: {error.strerror}")

@@ -9,7 +9,7 @@ import os
 import statistics
 import time
 
-from gpu_part import CONFIGS, Failure, ending, last_line, say, settings
+from gpu_session import CONFIGS, Failure, ending, last_line, say, settings
 from torch_server import TorchError
 
 WARMUP = 5  # steps before those that are timed: algorithms are chosen, graphs recorded
@@ -153,7 +153,7 @@ def kernels(check):
         say(f"{operation['name']:<30} {operation['calls']:>5} calls {1e3 * operation['seconds']:>9.3f} ms "
             f"{1e-9 * operation['bytes_per_second']:>8.1f} GB/s {100 * of_bound:>5.0f} % of bound")
     plans = {}
-    for name in sorted(os.listdir(check.session.plans)) if os.path.isdir(check.session.plans) else []:
+    for name in sorted(os.listdir(check.session.plans)):
         with open(os.path.join(check.session.plans, name), encoding="utf-8") as file:
             plans[name] = [line.split("\t")[1:] for line in file.read().splitlines()]
         for convolution, plan, milliseconds in plans[name]:

@@ -7,7 +7,7 @@ import re
 import shutil
 import time
 
-from gpu_part import Failure, Skipped, ending, gpus, last_line, say
+from gpu_session import Failure, Skipped, ending, gpus, last_line, say
 
 COMPARE_CASES = "*agree*"  # with the CPU, operation by operation
 LONG_CASES = "*ResNet*"    # too long under a sanitizer
@@ -28,12 +28,15 @@ def doctor(check):
     return "; ".join(gpus()[0]) or "no GPU"
 
 
+def tests_named(check, pattern):
+    return [test for test in check.session.tests() if re.fullmatch(pattern, test["name"])]
+
+
 def backend_test(check):
     """The test of the CUDA backend: on the GPU, or in a rehearsal its kernels on the CPU."""
     wanted = "cuda_on_host" if check.session.rehearse else "cuda"
-    for test in check.session.tests():
-        if test["name"] == wanted:
-            return test
+    for test in tests_named(check, wanted):
+        return test
     raise Skipped(f"this build has no test {wanted} (cmake --preset {'release' if check.session.rehearse else 'cuda'})")
 
 
@@ -73,15 +76,15 @@ def run_tests(check, tests, *arguments):
 
 def backend(check):
     """What does not compare operations: memory, recording, training; and cuDNN's graphs."""
-    run_tests(check, [backend_test(check)], f"--test-case-exclude={COMPARE_CASES}")
-    graphs = [test for test in check.session.tests() if test["name"] == "cuda_graphs"]
+    figures = [run_tests(check, [backend_test(check)], f"--test-case-exclude={COMPARE_CASES}")]
+    graphs = tests_named(check, "cuda_graphs")
     if graphs:
-        run_tests(check, graphs)
-    return f"{1 + len(graphs)} runs"
+        figures.append(run_tests(check, graphs))
+    return "; ".join(figures)
 
 
 def nccl(check):
-    return run_tests(check, [test for test in check.session.tests() if "nccl" in test["name"]])
+    return run_tests(check, tests_named(check, "parallel_nccl_.*"))
 
 
 def sanitizer(check):

@@ -10,7 +10,7 @@ import shutil
 import statistics
 import time
 
-from gpu_part import CONFIGS, Failure, say, settings
+from gpu_session import CONFIGS, Failure, say, settings
 
 TOLERANCE = 1e-3  # of losses on the GPU against the CPU, relative
 
@@ -83,10 +83,11 @@ def on_cpu(check, title, ranks, threads, *items):
 
 
 def on_device(check, title, ranks, *items):
-    share = [] if check.session.rehearse else ["device.share_gpu=true"]
-    if check.session.rehearse:
+    if check.session.rehearse:  # what is said of the GPU means nothing there
         items = [item for item in items if not item.startswith("device.")]
-    return losses(check, title, ranks, *items, *check.device(), *share)
+    else:
+        items = [*items, "device.share_gpu=true"]
+    return losses(check, title, ranks, *items, *check.device())
 
 
 def differences(mine, reference):

@@ -155,8 +155,8 @@ __global__ void __launch_bounds__(gpu::kMergeChannels* gpu::kMergeLanes)
     mean[channel] = m;
     variance[channel] = v;
     if (step.mean != nullptr) {
-      step.mean[channel] = __fadd_rn(step.mean[channel], __fmul_rn(step.mean_share, m));  // as ops::Axpy rounds
-      step.variance[channel] = __fadd_rn(step.variance[channel], __fmul_rn(step.variance_share, v));
+      step.mean[channel] = gpu::add_product(step.mean[channel], step.mean_share, m);
+      step.variance[channel] = gpu::add_product(step.variance[channel], step.variance_share, v);
     }
   }
 }

@@ -26,11 +26,8 @@ struct SetGradients {
     dbeta[channel] = beta;
     dgamma[channel] = gamma;
     if (gamma_gradient == nullptr) return;
-    add(gamma, gamma_gradient + channel);
-    add(beta, beta_gradient + channel);
-  }
-  __device__ void add(float value, float* gradient) const {
-    *gradient = __fadd_rn(accumulate ? *gradient : 0.0F, value);  // as the sum of microbatches has it: -0 becomes 0
+    gpu::set_or_add(gamma, accumulate, gamma_gradient + channel);
+    gpu::set_or_add(beta, accumulate, beta_gradient + channel);
   }
 };
 

@@ -95,6 +95,11 @@ __global__ void __launch_bounds__(kThreads, 3) channel_sums_kernel(SumInputs<T> 
   }
 }
 
+/// Sets a gradient, or adds to it, as the sum over microbatches has it: a first -0 becomes 0.
+__device__ inline void set_or_add(float value, bool accumulate, float* gradient) {
+  *gradient = __fadd_rn(accumulate ? *gradient : 0.0F, value);
+}
+
 // Calls finish(channel, sum, product) for every channel.
 template <bool kProducts, class Finish>
 __global__ void __launch_bounds__(kMergeChannels* kMergeLanes)

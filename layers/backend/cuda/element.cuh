@@ -19,6 +19,10 @@
 
 namespace convoy::gpu {
 
+/// y + scale * x with the product rounded first, so that sums do not depend on who adds: one rank's running sum or a
+/// reduction.
+__device__ inline float add_product(float y, float scale, float x) { return __fadd_rn(y, __fmul_rn(scale, x)); }
+
 constexpr int kThreads = 256;  // of a block, where a kernel has no reason for another number
 
 __device__ inline float load(float value) { return value; }

@@ -65,10 +65,9 @@ struct Scale {
   float factor;
   __device__ float operator()(float x) const { return x * factor; }
 };
-// Rounds the product first, so that sums do not depend on who adds: one rank's running sum or a reduction.
 struct Axpy {
   float scale;
-  __device__ float operator()(float y, float x) const { return __fadd_rn(y, __fmul_rn(scale, x)); }
+  __device__ float operator()(float y, float x) const { return gpu::add_product(y, scale, x); }
 };
 
 // The functions of ActivationFunction, and dy times their slopes at x.

@@ -169,8 +169,8 @@ struct SetOrAdd {
   float *dgamma, *dbeta;
   bool accumulate;
   __device__ void operator()(std::int64_t channel, double sum, double product) const {
-    dbeta[channel] = __fadd_rn(accumulate ? dbeta[channel] : 0.0F, static_cast<float>(sum));
-    dgamma[channel] = __fadd_rn(accumulate ? dgamma[channel] : 0.0F, static_cast<float>(product));
+    gpu::set_or_add(static_cast<float>(sum), accumulate, dbeta + channel);
+    gpu::set_or_add(static_cast<float>(product), accumulate, dgamma + channel);
   }
 };
 

@@ -191,9 +191,9 @@ TEST_CASE("the folder of plans") {
   CHECK(folder("auto", {{"HOME", "/home/ann"}, {"XDG_CACHE_HOME", ""}}) == "/home/ann/.cache/convoy");
   CHECK(folder("auto", {}).empty());
   CHECK(folder("", {{"HOME", "/home/ann"}}).empty());
-  CHECK(folder("$WORK/plans", {{"WORK", "/work/ann"}}) == "/work/ann/plans");
-  CHECK(usage_error([&] { folder("$WORK/plans", {}); }) ==
-        "$WORK in \"$WORK/plans\" is not set (set it, or name a folder)");
+  CHECK(folder("$SCRATCH/plans", {{"SCRATCH", "/scratch/ann"}}) == "/scratch/ann/plans");
+  CHECK(usage_error([&] { folder("$SCRATCH/plans", {}); }) ==
+        "$SCRATCH in \"$SCRATCH/plans\" is not set (set it, or name a folder)");
 }
 
 TEST_CASE("device.plan_cache") {

@@ -6,9 +6,9 @@
 #include <cudnn_frontend.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <thread>
 #include <unordered_map>
@@ -59,32 +59,6 @@ class TrialWorkspace {
   cudaError_t status_;
 };
 
-/// Milliseconds between two moments on a stream.
-class Stopwatch {
- public:
-  explicit Stopwatch(CudaState& state) : state_(state) {
-    for (cudaEvent_t& event : events_) CONVOY_CUDA_CHECK(cudaEventCreate(&event));
-  }
-  ~Stopwatch() {
-    for (cudaEvent_t event : events_) cudaEventDestroy(event);
-  }
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-  void start() { CONVOY_CUDA_CHECK(cudaEventRecord(events_[0], state_.stream)); }
-  /// Waits until the stream is here.
-  double stop() {
-    CONVOY_CUDA_CHECK(cudaEventRecord(events_[1], state_.stream));
-    state_.wait_for(events_[1]);
-    float milliseconds = 0.0F;
-    CONVOY_CUDA_CHECK(cudaEventElapsedTime(&milliseconds, events_[0], events_[1]));
-    return milliseconds;
-  }
-
- private:
-  CudaState& state_;
-  std::array<cudaEvent_t, 2> events_{};
-};
-
 // Keeps the stream busy while the host queues launches, so that none of them waits for the host.
 void hold_back(cudaStream_t stream, int launches) {
   constexpr int kHostTime = 40;  // microseconds to queue one launch, at most
@@ -97,8 +71,8 @@ void hold_back(cudaStream_t stream, int launches) {
 
 // Milliseconds of one launch, the shortest of a few timings, or kNoTime where it does not run. Short ones are queued
 // several at a time.
-double time_plan(CudaState& state, const fe::graph::Graph& graph, std::int64_t index, const ConvBuffers& buffers,
-                 std::string& refusal) {
+double time_plan(CudaState& state, Backend& backend, const fe::graph::Graph& graph, std::int64_t index,
+                 const ConvBuffers& buffers, std::string& refusal) {
   constexpr int kTimings = 3;
   const TrialWorkspace workspace(graph.get_workspace_size_plan_at_index(index), state.stream);
   if (workspace.status() != cudaSuccess) {
@@ -106,12 +80,11 @@ double time_plan(CudaState& state, const fe::graph::Graph& graph, std::int64_t i
     cudaGetLastError();  // else the next check of a launch would find it
     return kNoTime;
   }
-  Stopwatch watch(state);
   double best = kNoTime;
   int launches = 1;
   for (int timing = -1; timing < kTimings; ++timing) {  // the first one loads the kernels
     if (timing >= 0) hold_back(state.stream, launches);
-    watch.start();
+    const std::unique_ptr<TimeMark> before = backend.mark();
     for (int i = 0; i < launches; ++i) {
       if (fe::error_t error = execute(state, graph, index, buffers, workspace.data()); error.is_bad()) {
         refusal = error.get_message();
@@ -119,7 +92,9 @@ double time_plan(CudaState& state, const fe::graph::Graph& graph, std::int64_t i
         return kNoTime;
       }
     }
-    const double time = watch.stop() / launches;
+    const std::unique_ptr<TimeMark> after = backend.mark();
+    backend.synchronize();
+    const double time = 1e3 * after->seconds_since(*before) / launches;
     if (timing >= 0) best = std::min(best, time);
     if (timing == 0) launches = launches_per_timing(time);
   }
@@ -154,7 +129,8 @@ std::optional<std::int64_t> plan_named(const CudaState& state, fe::graph::Graph&
 }
 
 // The quickest plan of `graph`, or the first one that can be built.
-Choice try_plans(CudaState& state, const ConvBuffers& buffers, fe::graph::Graph& graph, std::string& refusal) {
+Choice try_plans(CudaState& state, Backend& backend, const ConvBuffers& buffers, fe::graph::Graph& graph,
+                 std::string& refusal) {
   const auto start = std::chrono::steady_clock::now();
   std::vector<std::int64_t> indices;
   std::vector<double> times;
@@ -166,7 +142,7 @@ Choice try_plans(CudaState& state, const ConvBuffers& buffers, fe::graph::Graph&
       cudaGetLastError();
       continue;
     }
-    const double time = !state.time_plans ? 0.0 : time_plan(state, graph, i, buffers, refusal);
+    const double time = !state.time_plans ? 0.0 : time_plan(state, backend, graph, i, buffers, refusal);
     if (time == kNoTime) continue;
     indices.push_back(i);
     times.push_back(time);
@@ -176,19 +152,19 @@ Choice try_plans(CudaState& state, const ConvBuffers& buffers, fe::graph::Graph&
 }
 
 // The plan of `graph` to keep; its time is kNoTime, and `refusal` says why, when there is none.
-Choice choose(const ConvPlanKey& key, CudaState& state, const ConvBuffers& buffers, PlanFile& file,
+Choice choose(const ConvPlanKey& key, CudaState& state, Backend& backend, const ConvBuffers& buffers, PlanFile& file,
               fe::graph::Graph& graph, std::string& refusal) {
   const EngineRules rules{state.tf32, state.deterministic};
   if (fe::error_t error = propose_plans(key, rules, state.cudnn, graph); error.is_bad()) {
     refusal = error.get_message();
     return {};
   }
-  if (!state.time_plans) return try_plans(state, buffers, graph, refusal);
+  if (!state.time_plans) return try_plans(state, backend, buffers, graph, refusal);
   const std::string in_file = name_in_file(key, state);
   if (const std::string* kept = file.find(in_file)) {
     if (const auto index = plan_named(state, graph, *kept)) return {*index, 0.0};
   }
-  const Choice choice = try_plans(state, buffers, graph, refusal);
+  const Choice choice = try_plans(state, backend, buffers, graph, refusal);
   std::string name;
   if (choice.time != kNoTime && graph.get_plan_name_at_index(choice.index, name).is_good()) {
     file.add(in_file, name, choice.time);
@@ -201,7 +177,7 @@ Choice choose(const ConvPlanKey& key, CudaState& state, const ConvBuffers& buffe
 ConvolutionPlans::ConvolutionPlans(std::string file) : file_(std::move(file)) {}
 ConvolutionPlans::~ConvolutionPlans() = default;
 
-ConvolutionPlans::Plan& ConvolutionPlans::plan_for(CudaState& state, const ConvPlanKey& key,
+ConvolutionPlans::Plan& ConvolutionPlans::plan_for(CudaState& state, Backend& backend, const ConvPlanKey& key,
                                                    const ConvBuffers& buffers) {
   if (const auto found = plans_.find(key); found != plans_.end()) return *found->second;
   if (state.capturing()) {
@@ -209,7 +185,7 @@ ConvolutionPlans::Plan& ConvolutionPlans::plan_for(CudaState& state, const ConvP
   }
   auto plan = std::make_unique<Plan>();
   try {
-    const Choice choice = choose(key, state, buffers, file_, plan->graph, plan->refusal);
+    const Choice choice = choose(key, state, backend, buffers, file_, plan->graph, plan->refusal);
     plan->index = choice.index;
     plan->time = choice.time;
     if (choice.time != kNoTime) plan->workspace = plan->graph.get_workspace_size_plan_at_index(choice.index);
@@ -220,7 +196,7 @@ ConvolutionPlans::Plan& ConvolutionPlans::plan_for(CudaState& state, const ConvP
 }
 
 void ConvolutionPlans::run(CudaState& state, Backend& backend, const ConvPlanKey& key, const ConvBuffers& buffers) {
-  const Plan& plan = plan_for(state, key, buffers);
+  const Plan& plan = plan_for(state, backend, key, buffers);
   if (plan.time == kNoTime) {
     fail("cuDNN has no plan for the {} on {} (another number of channels or another train.precision may have one): {}",
          key.str(), current_gpu(), plan.refusal);

@@ -34,7 +34,7 @@ class ConvolutionPlans {
 
  private:
   struct Plan;
-  Plan& plan_for(CudaState& state, const ConvPlanKey& key, const ConvBuffers& buffers);
+  Plan& plan_for(CudaState& state, Backend& backend, const ConvPlanKey& key, const ConvBuffers& buffers);
 
   PlanFile file_;
   std::map<ConvPlanKey, std::unique_ptr<Plan>> plans_;

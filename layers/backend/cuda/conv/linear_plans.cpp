@@ -97,32 +97,26 @@ class Preference {
 
 struct LinearPlans::Plan {
   Plan(const MatrixProduct& p, bool tf32)
-      : product(p),
+      : adds_bias(p.bias),
         operation(p, tf32),
         a(p.in, p.transpose_a ? p.k : p.m, p.transpose_a ? p.m : p.k),
         b(p.in, p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n),
         d(p.out, p.m, p.n) {}
 
-  MatrixProduct product;  ///< as cuBLAS does it: perhaps without the bias
+  /// Whether cuBLAS has an algorithm; it is `choice` then.
+  bool find_algorithm(const CudaState& state, std::uint32_t alignment) {
+    int found = 0;
+    const Preference preference(alignment);
+    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+        state.cublas, operation.get(), a.get(), b.get(), d.get(), d.get(), preference.get(), 1, &choice, &found);
+    return status == CUBLAS_STATUS_SUCCESS && found > 0;
+  }
+
+  bool adds_bias;  ///< else the bias, if there is one, is added apart
   Operation operation;
   Layout a, b, d;
   cublasLtMatmulHeuristicResult_t choice{};
 };
-
-namespace {
-
-// Whether cuBLAS has an algorithm; it is plan.choice then.
-template <class Plan>
-bool choose(const CudaState& state, std::uint32_t alignment, Plan& plan) {
-  int found = 0;
-  const Preference preference(alignment);
-  const cublasStatus_t status =
-      cublasLtMatmulAlgoGetHeuristic(state.cublas, plan.operation.get(), plan.a.get(), plan.b.get(), plan.d.get(),
-                                     plan.d.get(), preference.get(), 1, &plan.choice, &found);
-  return status == CUBLAS_STATUS_SUCCESS && found > 0;
-}
-
-}  // namespace
 
 LinearPlans::LinearPlans() = default;
 LinearPlans::~LinearPlans() = default;
@@ -130,12 +124,12 @@ LinearPlans::~LinearPlans() = default;
 std::unique_ptr<LinearPlans::Plan> LinearPlans::make_plan(const CudaState& state, const Key& key, const void* bias) {
   auto plan = std::make_unique<Plan>(key.product, state.tf32);
   if (bias != nullptr) plan->operation.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
-  if (choose(state, key.alignment, *plan)) return plan;
+  if (plan->find_algorithm(state, key.alignment)) return plan;
   if (!key.product.bias) return nullptr;
   MatrixProduct without_bias = key.product;
   without_bias.bias = false;
   plan = std::make_unique<Plan>(without_bias, state.tf32);
-  return choose(state, key.alignment, *plan) ? std::move(plan) : nullptr;
+  return plan->find_algorithm(state, key.alignment) ? std::move(plan) : nullptr;
 }
 
 void LinearPlans::run(CudaState& state, Backend& backend, const MatrixProduct& p, const void* a, const void* b,
@@ -145,7 +139,7 @@ void LinearPlans::run(CudaState& state, Backend& backend, const MatrixProduct& p
   if (found == plans_.end()) found = plans_.emplace(key, make_plan(state, key, bias)).first;
   Plan* plan = found->second.get();
   if (plan == nullptr) return gpu::matrix_product(state, p, a, b, bias, d, accumulate);
-  if (plan->product.bias) plan->operation.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+  if (plan->adds_bias) plan->operation.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
   Tensor workspace;
   const auto bytes = static_cast<std::int64_t>(plan->choice.workspaceSize);
   if (bytes > 0) workspace = backend.tensor({workspace_block(bytes)}, DType::kU8);
@@ -153,7 +147,7 @@ void LinearPlans::run(CudaState& state, Backend& backend, const MatrixProduct& p
   CONVOY_CUBLAS_CHECK(cublasLtMatmul(state.cublas, plan->operation.get(), &alpha, a, plan->a.get(), b, plan->b.get(),
                                      &beta, d, plan->d.get(), d, plan->d.get(), &plan->choice.algo, workspace.raw(),
                                      plan->choice.workspaceSize, state.stream));
-  if (bias != nullptr && !plan->product.bias) gpu::add_to_columns(state, p, bias, d);
+  if (bias != nullptr && !plan->adds_bias) gpu::add_to_columns(state, p, bias, d);
 }
 
 }  // namespace convoy

@@ -20,6 +20,7 @@
 #include "layers/backend/onednn/onednn_backend.h"
 #include "layers/model.h"
 #include "layers/models/models.h"
+#include "tests/layers/backend/cuda/gpu.h"
 
 using namespace convoy;
 
@@ -79,16 +80,6 @@ std::set<ConvPlanKey> keys_of(const std::vector<Convolution>& convolutions, DTyp
   return keys;
 }
 
-struct Precision {
-  const char* name;
-  DType type;
-  bool tf32;
-};
-constexpr Precision kPrecisions[] = {{"fp32", DType::kF32, false},
-                                     {"tf32", DType::kF32, true},
-                                     {"bf16", DType::kBF16, false},
-                                     {"fp16", DType::kF16, false}};
-
 /// Why there is no plan, or nothing.
 std::string refusal(const ConvPlanKey& key, EngineRules rules, const DescribedGpu& gpu,
                     const std::shared_ptr<const cudnn_frontend::DeviceProperties>& properties) {
@@ -103,7 +94,7 @@ void check_all(const DescribedGpu& gpu, const std::vector<Convolution>& convolut
   const auto properties = device_properties(gpu);
   for (const Precision& precision : kPrecisions) {
     int plans = 0;
-    for (const ConvPlanKey& key : keys_of(convolutions, precision.type)) {
+    for (const ConvPlanKey& key : keys_of(convolutions, precision.compute)) {
       const std::string reason = refusal(key, {precision.tf32, deterministic}, gpu, properties);
       CHECK_MESSAGE(reason.empty(), fmt::format("{}, {}{}: {}: {}", gpu.name, precision.name,
                                                 deterministic ? ", deterministic" : "", key.str(), reason));

@@ -151,7 +151,7 @@ class Check:
         session = self.session
         if session.rehearse:
             return ["device.kind=cpu"]
-        return ["device.kind=cuda", f"device.plan_cache={session.plans.replace('$', '_')}"]
+        return ["device.kind=cuda", f"device.plan_cache={session.plans}"]
 
     def precision(self, name):
         """The CPU has bf16 in place of fp16, and float32 in place of tf32."""
