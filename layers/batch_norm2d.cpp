@@ -95,8 +95,7 @@ Activation BatchNorm2d::forward_pending(const Tensor& x, const Tensor& residual,
   }
   if (reducer_ != nullptr) {  // else the moments have been added by the operation that computed them
     backend_->run(ops::Axpy{cache.share, slots[kMean], running_->step_mean});
-    backend_->run(
-        ops::Axpy{static_cast<float>(cache.share * (count / (count - 1))), slots[kVariance], running_->step_variance});
+    backend_->run(ops::Axpy{ops::unbiased_share(cache.share, count), slots[kVariance], running_->step_variance});
   }
   slots[kInput] = x;
   return normalized(x, slots[kMean], slots[kVariance], residual, cache, mode);

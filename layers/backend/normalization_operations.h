@@ -10,6 +10,9 @@ namespace convoy::ops {
 // ---- batch norm (Ioffe & Szegedy 2015) over N, H, W of x [N, C, H, W] or over N of x [N, C]; statistics and
 // parameters are [C] float32
 
+/// share * n / (n - 1): the part of an unbiased variance that a biased one of n values makes.
+[[nodiscard]] inline float unbiased_share(float share, double n) { return static_cast<float>(share * (n / (n - 1))); }
+
 /// Sets mean and the biased variance of n values per channel. Unless these are empty, also step_mean += share * mean
 /// and step_variance += share * n / (n - 1) * variance: this microbatch's part of the step's statistics.
 struct BatchNormStatistics {
@@ -29,8 +32,7 @@ struct BatchNormStatistics {
   }
   /// The factor of the variance in step_variance.
   [[nodiscard]] float variance_share() const {
-    const double n = static_cast<double>(x.size()) / static_cast<double>(x.shape()[1]);
-    return static_cast<float>(share * (n / (n - 1)));
+    return unbiased_share(share, static_cast<double>(x.size()) / static_cast<double>(x.shape()[1]));
   }
 };
 
