@@ -10,42 +10,61 @@
 
 namespace convoy {
 
+/// A batch norm that has its statistics: the operands of ops::BatchNormApply.
+struct PendingNorm {
+  Tensor x, mean, variance, gamma, beta;
+  float epsilon = 0;
+  bool relu = false;
+  Tensor* mask = nullptr;
+  Tensor coefficients{}, rounded{};
+
+  /// Refers to this, to residual and to y.
+  [[nodiscard]] ops::BatchNormApply apply(const Tensor& residual, const Tensor& y,
+                                          const ops::BatchNormApply* prologue = nullptr) const {
+    return {x, mean, variance, gamma, beta, epsilon, residual, relu, y, mask, prologue, coefficients, rounded};
+  }
+};
+
 struct Activation {
-  /// The operands of ops::BatchNormApply.
-  struct Pending {
-    Tensor x, mean, variance, gamma, beta;
-    float epsilon = 0;
-    Tensor residual;
-    bool relu = false;
-    Tensor* mask = nullptr;
-  };
+  Tensor values;  ///< computed, or memory for the output of `pending`, or empty
+  std::optional<PendingNorm> pending{};
+  Tensor residual{};                         ///< of pending
+  std::optional<PendingNorm> shortcut{};     ///< the batch norm whose output is the residual, where that is empty
 
-  Tensor values;  ///< computed, or the output of `pending`
-  std::optional<Pending> pending{};
-
+  [[nodiscard]] const Shape& shape() const { return pending ? pending->x.shape() : values.shape(); }
   /// The pending operation, or nothing; it refers to this activation.
   [[nodiscard]] std::optional<ops::BatchNormApply> prologue() const {
     if (!pending) return std::nullopt;
-    const Pending& p = *pending;
-    return ops::BatchNormApply{p.x, p.mean, p.variance, p.gamma, p.beta, p.epsilon, p.residual, p.relu, values, p.mask};
+    return pending->apply(residual, values);
   }
   /// Applies pending operations in one pass; returns the values.
-  [[nodiscard]] Tensor materialize(Backend& backend) const {
-    if (const auto operation = prologue()) backend.run(*operation);
+  Tensor materialize(Backend& backend) {
+    if (!pending) return values;
+    if (!values) values = backend.tensor(shape(), pending->x.dtype());
+    if (!shortcut) {
+      backend.run(pending->apply(residual, values));
+    } else {
+      const ops::BatchNormApply other = shortcut->apply(ops::none(), ops::none());
+      backend.run(pending->apply(ops::none(), values, &other));
+    }
     return values;
   }
 };
 
-/// Mean and biased variance of a batch norm's input, float32 [C], and what they are added to (see
+/// Mean and biased variance of a batch norm's input, float32 [C], and what else is computed with them (see
 /// ops::BatchNormStatistics); empty when it computes none.
 struct Moments {
   Tensor mean, variance;
   Tensor step_mean{}, step_variance{};
   float share = 0;
+  Tensor pivot{}, gamma{}, beta{};
+  float epsilon = 0;
+  Tensor coefficients{}, rounded{};
 
   /// Computes those of x; refers to x and to this.
   [[nodiscard]] ops::BatchNormStatistics of(const Tensor& x) const {
-    return {x, mean, variance, step_mean, step_variance, share};
+    return {x,     mean, variance, step_mean, step_variance, share,
+            pivot, gamma, beta,    epsilon,   coefficients,  rounded};
   }
 };
 

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "layers/base/error.h"
@@ -13,7 +15,7 @@ namespace convoy {
 namespace {
 
 constexpr float kEpsilon = 1e-5F;
-enum Slot { kInput, kReluMask, kMean, kVariance };
+enum Slot { kInput, kReluMask, kMean, kVariance, kCoefficients, kRounded, kDgamma, kDbeta };
 
 }  // namespace
 
@@ -55,17 +57,28 @@ void BatchNorm2d::reduce_statistics(double count, const Tensor& mean, const Tens
   backend_->copy_from_host(v.data(), variance);
 }
 
-Activation BatchNorm2d::normalized(const Tensor& x, const Tensor& mean, const Tensor& variance, const Tensor& residual,
-                                   Cache& cache, Mode mode) {
-  Tensor* mask = relu_ && mode == Mode::kTraining ? &saved(cache)[kReluMask] : nullptr;
-  return {output(x.shape()), Activation::Pending{x, mean, variance, weight_->weight.master, bias_->weight.master,
-                                                 kEpsilon, residual, relu_, mask}};
+bool BatchNorm2d::fused() const {
+  return backend_->fuses_batch_norms() && reducer_ == nullptr && !running_->frozen;
+}
+
+Activation BatchNorm2d::normalized(const Tensor& x, const Tensor& mean, const Tensor& variance,
+                                   const Activation& shortcut, Cache& cache, Mode mode) {
+  auto& slots = saved(cache);
+  const bool adds = shortcut.values || shortcut.pending;
+  const bool keeps_mask = adds || running_->frozen || !backend_->recomputes_relu_masks();
+  PendingNorm norm{x, mean, variance, weight_->weight.master, bias_->weight.master, kEpsilon, relu_};
+  if (mode == Mode::kTraining) {
+    norm.mask = relu_ && keeps_mask ? &slots[kReluMask] : nullptr;
+    norm.coefficients = slots[kCoefficients];
+    norm.rounded = slots[kRounded];
+  }
+  return {Tensor(), std::move(norm), shortcut.values, shortcut.pending};
 }
 
 Tensor BatchNorm2d::forward(const Tensor& x, Cache& cache, Mode mode) {
   const Moments set = moments(cache, mode);
   if (set.mean) backend_->run(set.of(x));
-  return forward_pending(x, Tensor(), cache, mode).materialize(*backend_);
+  return forward_pending(x, {}, cache, mode).materialize(*backend_);
 }
 
 Moments BatchNorm2d::moments(Cache& cache, Mode mode) {
@@ -74,12 +87,23 @@ Moments BatchNorm2d::moments(Cache& cache, Mode mode) {
   slots[kMean] = backend_->tensor({channels_}, DType::kF32);
   slots[kVariance] = backend_->tensor({channels_}, DType::kF32);
   if (reducer_ != nullptr) return {slots[kMean], slots[kVariance]};
-  return {slots[kMean], slots[kVariance], running_->step_mean, running_->step_variance, cache.share};
+  Moments set{slots[kMean], slots[kVariance], running_->step_mean, running_->step_variance, cache.share};
+  if (fused()) {
+    slots[kCoefficients] = backend_->tensor({4, channels_}, DType::kF32);
+    slots[kRounded] = backend_->tensor({2, channels_}, backend_->compute_type());
+    set.pivot = running_->mean;
+    set.gamma = weight_->weight.master;
+    set.beta = bias_->weight.master;
+    set.epsilon = kEpsilon;
+    set.coefficients = slots[kCoefficients];
+    set.rounded = slots[kRounded];
+  }
+  return set;
 }
 
-Activation BatchNorm2d::forward_pending(const Tensor& x, const Tensor& residual, Cache& cache, Mode mode) {
+Activation BatchNorm2d::forward_pending(const Tensor& x, const Activation& shortcut, Cache& cache, Mode mode) {
   if (mode == Mode::kEvaluation || running_->frozen) {
-    return normalized(x, running_->mean, running_->variance, residual, cache, mode);
+    return normalized(x, running_->mean, running_->variance, shortcut, cache, mode);
   }
   auto& slots = saved(cache);
   auto count = static_cast<double>(values_per_channel(x));
@@ -98,54 +122,129 @@ Activation BatchNorm2d::forward_pending(const Tensor& x, const Tensor& residual,
     backend_->run(ops::Axpy{ops::unbiased_share(cache.share, count), slots[kVariance], running_->step_variance});
   }
   slots[kInput] = x;
-  return normalized(x, slots[kMean], slots[kVariance], residual, cache, mode);
+  return normalized(x, slots[kMean], slots[kVariance], shortcut, cache, mode);
 }
 
 // With statistics that do not depend on x: dx = gamma / sqrt(variance + epsilon) * g. The terms of the two sums, zero
 // here, are the only ones that look at x, so dy stands in for it and the input need not be kept.
-Tensor BatchNorm2d::backward_frozen(const Tensor& mask, const Tensor& dy) {
+Tensor BatchNorm2d::backward_frozen(const OutputGradient& gradient) {
   const Tensor sums = backend_->tensor({channels_}, DType::kF32);
   backend_->zero(sums);
+  const Tensor& dy = gradient.dy;
   Tensor dx = output(dy.shape());
-  backend_->run(ops::BatchNormBackwardApply{dy, dy, mask, running_->mean, running_->variance, weight_->weight.master,
-                                            sums, sums, 1, kEpsilon, dx});
+  backend_->run(ops::BatchNormBackwardApply{dy, dy, gradient.mask, running_->mean, running_->variance,
+                                            weight_->weight.master, bias_->weight.master, sums, sums, 1, kEpsilon,
+                                            false, dx});
   return dx;
 }
 
-Tensor BatchNorm2d::mask(Cache& cache) const { return saved(cache)[kReluMask]; }
-
-Tensor BatchNorm2d::backward_through(const Tensor& mask, const Tensor& dy, Cache& cache) {
+ops::BatchNormBackwardReduce BatchNorm2d::reduce(const OutputGradient& gradient, Cache& cache, const Tensor& masked) {
   auto& slots = saved(cache);
+  return {gradient.dy,
+          slots[kInput],
+          gradient.mask,
+          slots[kMean],
+          slots[kVariance],
+          weight_->weight.master,
+          bias_->weight.master,
+          kEpsilon,
+          gradient.recompute,
+          slots[kDgamma],
+          slots[kDbeta],
+          false,
+          masked,
+          slots[kCoefficients]};
+}
+
+std::optional<ops::BatchNormBackwardReduce> BatchNorm2d::reductions(const Tensor& dx, Cache& cache) {
+  if (!fused()) return std::nullopt;
+  auto& slots = saved(cache);
+  const Tensor sums = backend_->zeros({2, channels_}, DType::kF32);
+  slots[kDgamma] = sums.view(0, {channels_});
+  slots[kDbeta] = sums.view(channels_, {channels_});
+  return ops::BatchNormBackwardReduce{dx,
+                                      slots[kInput],
+                                      slots[kReluMask],
+                                      slots[kMean],
+                                      slots[kVariance],
+                                      weight_->weight.master,
+                                      bias_->weight.master,
+                                      kEpsilon,
+                                      relu_ && !slots[kReluMask],
+                                      slots[kDgamma],
+                                      slots[kDbeta],
+                                      true,
+                                      dx,
+                                      slots[kCoefficients]};
+}
+
+void BatchNorm2d::drop_reductions(Cache& cache) {
+  saved(cache)[kDgamma].reset();
+  saved(cache)[kDbeta].reset();
+}
+
+BatchNorm2d::OutputGradient BatchNorm2d::output_gradient(const Tensor& dy, Cache& cache) {
+  auto& slots = saved(cache);
+  OutputGradient gradient{dy};
+  const Tensor mask = std::move(slots[kReluMask]);
   slots[kReluMask].reset();
-  if (running_->frozen) return backward_frozen(mask, dy);
-  const Tensor& x = slots[kInput];
-  Tensor dgamma = backend_->tensor({channels_}, DType::kF32), dbeta = backend_->tensor({channels_}, DType::kF32);
-  const bool first = weight_->take_first();
+  if (slots[kDgamma]) return gradient;  // reductions() were computed with dy
+  gradient.mask = mask;
+  gradient.recompute = relu_ && !mask;
+  if (!mask || !fused()) return gradient;
+  // The mask is that of a residual, whose gradient is the masked one as well.
+  slots[kDgamma] = backend_->tensor({channels_}, DType::kF32);
+  slots[kDbeta] = backend_->tensor({channels_}, DType::kF32);
+  const Tensor masked = output(dy.shape());
+  backend_->run(reduce(gradient, cache, masked));
+  return {masked};
+}
+
+// Replaces the sums of this replica by those over all replicas, which the gradient of the input needs.
+void BatchNorm2d::reduce_gradients(double count, Tensor& dgamma, Tensor& dbeta) {
+  const auto c = static_cast<std::size_t>(channels_);
+  std::vector<float> sums(2 * c);
+  backend_->copy_to_host(dgamma, sums.data());
+  backend_->copy_to_host(dbeta, sums.data() + c);
+  std::copy(sums.begin(), sums.end(), host_.begin());
+  host_.back() = count;
+  reducer_->sum(host_);
+  std::transform(host_.begin(), host_.end() - 1, sums.begin(), [](double s) { return static_cast<float>(s); });
+  dgamma = backend_->tensor({channels_}, DType::kF32);
+  dbeta = backend_->tensor({channels_}, DType::kF32);
+  backend_->copy_from_host(sums.data(), dgamma);
+  backend_->copy_from_host(sums.data() + c, dbeta);
+}
+
+Tensor BatchNorm2d::backward_through(const OutputGradient& gradient, Cache& cache) {
+  if (running_->frozen) return backward_frozen(gradient);
+  auto& slots = saved(cache);
+  if (!slots[kDgamma]) {
+    slots[kDgamma] = backend_->tensor({channels_}, DType::kF32);
+    slots[kDbeta] = backend_->tensor({channels_}, DType::kF32);
+    backend_->run(reduce(gradient, cache, Tensor()));
+  }
+  const bool accumulate = !weight_->take_first();
   bias_->take_first();
-  backend_->run(ops::BatchNormBackwardReduce{dy, x, mask, slots[kMean], slots[kVariance], kEpsilon, dgamma, dbeta,
-                                             weight_->gradient, bias_->gradient, !first});
+  const Tensor& x = slots[kInput];
+  Tensor dgamma = slots[kDgamma], dbeta = slots[kDbeta];
+  Tensor gamma_gradient = weight_->gradient, beta_gradient = bias_->gradient;
   auto count = static_cast<double>(values_per_channel(x));
-  if (reducer_ != nullptr) {  // the input's gradient needs the sums over all replicas, the parameters' only our own
-    const auto c = static_cast<std::size_t>(channels_);
-    std::vector<float> sums(2 * c);
-    backend_->copy_to_host(dgamma, sums.data());
-    backend_->copy_to_host(dbeta, sums.data() + c);
-    std::copy(sums.begin(), sums.end(), host_.begin());
-    host_.back() = count;
-    reducer_->sum(host_);
+  if (reducer_ != nullptr) {  // the gradients of the parameters are the sums of this replica
+    for (const auto& [sum, total] : {std::pair{&dgamma, &gamma_gradient}, std::pair{&dbeta, &beta_gradient}}) {
+      if (!accumulate) backend_->zero(*total);
+      backend_->run(ops::Axpy{1.0F, *sum, *total});
+      total->reset();
+    }
+    reduce_gradients(count, dgamma, dbeta);
     count = host_.back();
-    std::transform(host_.begin(), host_.end() - 1, sums.begin(), [](double s) { return static_cast<float>(s); });
-    dgamma = backend_->tensor({channels_}, DType::kF32);
-    dbeta = backend_->tensor({channels_}, DType::kF32);
-    backend_->copy_from_host(sums.data(), dgamma);
-    backend_->copy_from_host(sums.data() + c, dbeta);
   }
   Tensor dx = in_place_of(x);
-  backend_->run(ops::BatchNormBackwardApply{dy, x, mask, slots[kMean], slots[kVariance], weight_->weight.master, dgamma,
-                                            dbeta, count, kEpsilon, dx});
-  slots[kInput].reset();
-  slots[kMean].reset();
-  slots[kVariance].reset();
+  backend_->run(ops::BatchNormBackwardApply{gradient.dy, x, gradient.mask, slots[kMean], slots[kVariance],
+                                            weight_->weight.master, bias_->weight.master, dgamma, dbeta, count,
+                                            kEpsilon, gradient.recompute, dx, gamma_gradient, beta_gradient,
+                                            accumulate});
+  for (Tensor& slot : slots) slot.reset();
   return dx;
 }
 

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,20 +31,38 @@ class BatchNorm2d final : public Layer {
   [[nodiscard]] Moments moments(Cache& cache, Mode mode);
   /// The second half, once the moments are computed; the normalisation itself stays pending. `residual` (x's shape, or
   /// empty) is added before the ReLU.
-  Activation forward_pending(const Tensor& x, const Tensor& residual, Cache& cache, Mode mode);
-  Tensor backward_input(const Tensor& dy, Cache& cache) override { return backward_through(mask(cache), dy, cache); }
-  /// The mask of the ReLU, also for the residual's gradient; empty without a ReLU. Valid until backward_input().
-  [[nodiscard]] Tensor mask(Cache& cache) const;
-  /// backward_input() of a batch norm without ReLU whose output is the residual of another one, with that one's mask.
-  Tensor backward_through(const Tensor& mask, const Tensor& dy, Cache& cache);
+  /// A shortcut whose normalisation is pending stays so.
+  Activation forward_pending(const Tensor& x, const Activation& shortcut, Cache& cache, Mode mode);
+  [[nodiscard]] BatchNorm2d* output_norm() override { return relu_ ? this : nullptr; }
+
+  /// The gradient of a batch norm's output, and what is left of its way through the ReLU.
+  struct OutputGradient {
+    Tensor dy;
+    Tensor mask{};            ///< of the ReLU; empty when dy is masked, or `recompute`
+    bool recompute = false;  ///< the mask, from the batch norm's input
+  };
+  Tensor backward_input(const Tensor& dy, Cache& cache) override {
+    return backward_through(output_gradient(dy, cache), cache);
+  }
+  /// Where the backend fuses batch norms dy comes back masked.
+  [[nodiscard]] OutputGradient output_gradient(const Tensor& dy, Cache& cache);
+  /// backward_input() from a gradient that may be that of another batch norm, whose residual this one's output is.
+  Tensor backward_through(const OutputGradient& gradient, Cache& cache);
+  /// The reductions of this batch norm over dx, the gradient of its output, for the operation that computes that, which
+  /// masks it; nothing where they must be apart. Refers to dx and to the cache. Unless it is run, drop_reductions().
+  [[nodiscard]] std::optional<ops::BatchNormBackwardReduce> reductions(const Tensor& dx, Cache& cache);
+  void drop_reductions(Cache& cache);
   /// Nothing: the gradients of the parameters are those that backward_input() needs.
   void backward_weight(Cache& /*cache*/) override {}
 
  private:
-  Tensor backward_frozen(const Tensor& mask, const Tensor& dy);
+  Tensor backward_frozen(const OutputGradient& gradient);
+  void reduce_gradients(double count, Tensor& dgamma, Tensor& dbeta);
+  [[nodiscard]] ops::BatchNormBackwardReduce reduce(const OutputGradient& gradient, Cache& cache, const Tensor& masked);
+  [[nodiscard]] bool fused() const;
   void reduce_statistics(double count, const Tensor& mean, const Tensor& variance);
   // x normalised with these statistics; its application leaves the mask of ReLU for backward.
-  Activation normalized(const Tensor& x, const Tensor& mean, const Tensor& variance, const Tensor& residual,
+  Activation normalized(const Tensor& x, const Tensor& mean, const Tensor& variance, const Activation& shortcut,
                         Cache& cache, Mode mode);
   [[nodiscard]] static std::int64_t values_per_channel(const Tensor& x) { return x.size() / x.shape()[1]; }
 

@@ -3,9 +3,12 @@
 
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "layers/base/error.h"
+#include "layers/batch_norm2d.h"
 
 namespace convoy {
 
@@ -44,39 +47,61 @@ Shape Conv2d::build(BuildContext& context, const std::string& path, const Shape&
   return output_shape(input);
 }
 
-Tensor Conv2d::forward(const Activation& x, Cache& cache, Mode mode, const Moments& moments) {
-  Tensor y = output(output_shape(x.values.shape()));
+Tensor Conv2d::forward(Activation x, Cache& cache, Mode mode, const Moments& moments) {
+  const Weight* bias = bias_ != nullptr ? &bias_->weight : nullptr;
+  Tensor y = output(output_shape(x.shape()));
+  const ops::BatchNormStatistics statistics = moments.of(y);
+  const ops::BatchNormStatistics* epilogue = moments.mean ? &statistics : nullptr;
+  // A pending activation is stored unless both operations that read it can do without.
+  const auto stays_pending = [&] {
+    const ops::BatchNormApply prologue = *x.prologue();
+    return backend_->fuses(ops::Conv2dForward{spec_, x.values, weight_->weight, bias, y, &prologue, epilogue}) &&
+           backend_->fuses(ops::Conv2dBackwardWeight{spec_, x.values, y, weight_->weight, weight_->gradient,
+                                                     ops::none(), false, &prologue});
+  };
+  if (x.pending && !x.values && !stays_pending()) x.values = output(x.shape());
   const auto prologue = x.prologue();
-  const ops::BatchNormStatistics epilogue = moments.of(y);
-  backend_->run(ops::Conv2dForward{spec_, x.values, weight_->weight, bias_ != nullptr ? &bias_->weight : nullptr, y,
-                                   prologue ? &*prologue : nullptr, moments.mean ? &epilogue : nullptr});
+  backend_->run(ops::Conv2dForward{spec_, x.values, weight_->weight, bias, y, prologue ? &*prologue : nullptr, epilogue});
   if (mode == Mode::kTraining) {
-    saved_input_shape(cache) = x.values.shape();
-    if (!weight_->frozen) saved(cache)[kInput] = x.values;
+    saved_input_shape(cache) = x.shape();
+    if (!weight_->frozen) {
+      saved(cache)[kInput] = x.values;
+      if (!x.values) saved_pending(cache) = std::move(x.pending);
+    }
   }
   return y;
 }
 
-Tensor Conv2d::backward_input(const Tensor& dy, Cache& cache) {
+Tensor Conv2d::backward_input(const Tensor& dy, Cache& cache, const Tensor& residual, BatchNorm2d* norm) {
   if (!weight_->frozen) saved(cache)[kGradient] = dy;
   if (!needs_input_gradient_) return {};
-  Tensor dx = output(saved_input_shape(cache));
-  backend_->run(ops::Conv2dBackwardInput{spec_, dy, weight_->weight, dx});
+  const bool in_place = residual && !backend_->fuses_batch_norms();
+  Tensor dx = in_place ? residual : output(saved_input_shape(cache));
+  if (norm != nullptr) {
+    if (const auto epilogue = norm->reductions(dx, cache)) {
+      const ops::Conv2dBackwardInput op{spec_, dy, weight_->weight, dx, residual, &*epilogue};
+      if (backend_->fuses(op)) {
+        backend_->run(op);
+        return dx;
+      }
+      norm->drop_reductions(cache);
+    }
+  }
+  backend_->run(ops::Conv2dBackwardInput{spec_, dy, weight_->weight, dx, residual});
   return dx;
-}
-
-void Conv2d::backward_input_add(const Tensor& dy, Cache& cache, const Tensor& dx) {
-  if (!weight_->frozen) saved(cache)[kGradient] = dy;
-  if (needs_input_gradient_) backend_->run(ops::Conv2dBackwardInputAdd{spec_, dy, weight_->weight, dx});
 }
 
 void Conv2d::backward_weight(Cache& cache) {
   if (weight_->frozen) return;
   auto& slots = saved(cache);
+  auto& pending = saved_pending(cache);
   const bool first = weight_->take_first();
   if (bias_ != nullptr) bias_->take_first();
+  const auto prologue = pending ? std::optional(pending->apply(ops::none(), ops::none())) : std::nullopt;
   backend_->run(ops::Conv2dBackwardWeight{spec_, slots[kInput], slots[kGradient], weight_->weight, weight_->gradient,
-                                          bias_ != nullptr ? bias_->gradient : Tensor(), !first});
+                                          bias_ != nullptr ? bias_->gradient : Tensor(), !first,
+                                          prologue ? &*prologue : nullptr});
+  pending.reset();
   slots[kInput].reset();
   slots[kGradient].reset();
 }

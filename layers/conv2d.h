@@ -29,10 +29,14 @@ class Conv2d final : public Layer {
   [[nodiscard]] Shape output_shape(const Shape& input) const override;
   Tensor forward(const Tensor& x, Cache& cache, Mode mode) override { return forward({x}, cache, mode, {}); }
   /// The same of an activation that may be pending; sets the moments of the output, where there are any.
-  Tensor forward(const Activation& x, Cache& cache, Mode mode, const Moments& moments);
-  Tensor backward_input(const Tensor& dy, Cache& cache) override;
-  /// backward_input(), added to dx.
-  void backward_input_add(const Tensor& dy, Cache& cache, const Tensor& dx);
+  Tensor forward(Activation x, Cache& cache, Mode mode, const Moments& moments);
+  Tensor backward_input(const Tensor& dy, Cache& cache) override {
+    return backward_input(dy, cache, Tensor(), input_norm_);
+  }
+  /// The same plus residual, the gradient of the input by another path, whose memory it may take. norm: null, or the
+  /// batch norm whose output the input is, if this is the whole gradient of that.
+  Tensor backward_input(const Tensor& dy, Cache& cache, const Tensor& residual, BatchNorm2d* norm);
+  void set_input_norm(BatchNorm2d* norm) override { input_norm_ = norm; }
   void backward_weight(Cache& cache) override;
 
  private:
@@ -40,6 +44,7 @@ class Conv2d final : public Layer {
   bool has_bias_, one_dimensional_;
   Parameter* weight_ = nullptr;
   Parameter* bias_ = nullptr;
+  BatchNorm2d* input_norm_ = nullptr;
 };
 
 /// Size: Size2d of images (torch.nn.Conv2d), std::int64_t of signals [N, C, 1, L] (torch.nn.Conv1d).

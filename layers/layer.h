@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "layers/backend/backend.h"
@@ -14,6 +15,8 @@
 #include "layers/statistics_reducer.h"
 
 namespace convoy {
+
+class BatchNorm2d;
 
 enum class Mode { kTraining, kEvaluation };
 
@@ -59,6 +62,11 @@ class Layer {
     backward_weight(cache);
     return dx;
   }
+  /// The batch norm whose output, behind its ReLU, is the layer's; null where there is none.
+  [[nodiscard]] virtual BatchNorm2d* output_norm() { return nullptr; }
+  /// Called, once built, with the output_norm() of the layer whose output is this one's input alone: its reductions may
+  /// be computed along with the gradient of the input.
+  virtual void set_input_norm(BatchNorm2d* norm) { static_cast<void>(norm); }
   /// Called, once built, on the lowest layer that learns: its dx is not used.
   virtual void skip_input_gradient() { needs_input_gradient_ = false; }
 
@@ -69,6 +77,7 @@ class Layer {
     id_ = context.layers++;
   }
   [[nodiscard]] Cache::Entry& saved(Cache& cache) const { return cache[id_]; }
+  [[nodiscard]] std::optional<PendingNorm>& saved_pending(Cache& cache) const { return cache.pending(id_); }
   [[nodiscard]] Shape& saved_input_shape(Cache& cache) const { return cache.input_shape(id_); }
   [[nodiscard]] Tensor output(const Shape& shape) const { return backend_->tensor(shape, backend_->compute_type()); }
 

@@ -77,6 +77,12 @@ Model::Model(Backend& backend, std::vector<Unit> units, const Shape& input, std:
   needs_position_ = context.needs_position;
   lowest_ = lowest_learning(infos_);
   units_[static_cast<std::size_t>(lowest_)].layer->skip_input_gradient();
+  for (const UnitRange& chunk : chunks_) {
+    for (int i = chunk.first + 1; i < chunk.end; ++i) {
+      Layer& before = *units_[static_cast<std::size_t>(i) - 1].layer;
+      units_[static_cast<std::size_t>(i)].layer->set_input_norm(before.output_norm());
+    }
+  }
   refuse_double_names();
   store_.finalize(seed);
   // Parameters lie in reverse order of declaration, so a unit's first one ends its range. A unit without
@@ -162,6 +168,7 @@ Tensor Model::backward(const Tensor& dy, Cache& cache, const UnitDone& unit_done
     dx = units_[i].layer->backward(dx, cache);
     unit_done(final_elements_[i]);
   }
+  backend_.finish_gradients();
   return learns_before(chunk) ? dx : Tensor();
 }
 
@@ -182,6 +189,7 @@ void Model::backward_weight(Cache& cache, const UnitDone& unit_done, int chunk) 
     units_[i].layer->backward_weight(cache);
     unit_done(final_elements_[i]);
   }
+  backend_.finish_gradients();
 }
 
 }  // namespace convoy

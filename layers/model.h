@@ -73,7 +73,7 @@ class Model {
   /// The same in a forward, with the unit and its output.
   using UnitOutput = std::function<void(std::size_t unit, const Tensor& y)>;
   /// Called between units of a weight gradient: of the flat gradient buffer, this chunk's range up to element n will
-  /// not change any more in this microbatch.
+  /// not change any more in this microbatch, once Backend::finish_gradients() has been called.
   using UnitDone = std::function<void(std::int64_t n)>;
 
   /// input: the shape of one microbatch, [n, C, H, W] or [n, F]. chunks: the ranges held here, in rising order;

@@ -46,30 +46,41 @@ Shape ResidualBlock::output_shape(const Shape& input) const {
 }
 
 Tensor ResidualBlock::forward(const Tensor& x, Cache& cache, Mode mode) {
-  Tensor shortcut = x;
-  if (downsample_) shortcut = downsample_->forward({x}, Tensor(), cache, mode).materialize(*backend_);
+  Activation shortcut{x};
+  if (downsample_) {
+    shortcut = downsample_->forward({x}, {}, cache, mode);
+    if (!backend_->fuses_batch_norms()) shortcut = {shortcut.materialize(*backend_)};
+  }
   Activation y{x};
   for (const auto& layers : path_) {
-    y = layers->forward(y, layers == path_.back() ? shortcut : Tensor(), cache, mode);
+    y = layers->forward(y, layers == path_.back() ? shortcut : Activation(), cache, mode);
   }
   return y.materialize(*backend_);
 }
 
 Tensor ResidualBlock::propagate(const Tensor& dy, Cache& cache, bool weights) {
-  const Tensor mask = path_.back()->norm.mask(cache);  // that of both paths
-  Tensor dx = dy;
-  for (auto it = path_.rbegin(); it != path_.rend(); ++it) {
-    ConvNorm& layers = **it;
-    dx = layers.norm.backward_input(dx, cache);
-    dx = layers.conv.backward_input(dx, cache);
-    if (weights) layers.backward_weight(cache);
+  const BatchNorm2d::OutputGradient end = path_.back()->norm.output_gradient(dy, cache);  // that of both paths
+  // The gradient of a shortcut without layers is added by the first convolution, unless it is still to be masked.
+  const bool adds_shortcut = !downsample_ && backend_->fuses_batch_norms() && !end.mask;
+  Tensor dx = path_.back()->norm.backward_through(end, cache);
+  for (std::size_t i = path_.size(); i-- > 0;) {
+    Conv2d& conv = path_[i]->conv;
+    if (i > 0) {
+      BatchNorm2d& below = path_[i - 1]->norm;
+      dx = conv.backward_input(dx, cache, Tensor(), &below);
+      if (weights) path_[i]->backward_weight(cache);
+      dx = below.backward_input(dx, cache);
+    } else {
+      dx = conv.backward_input(dx, cache, adds_shortcut ? end.dy : Tensor(), adds_shortcut ? input_norm_ : nullptr);
+      if (weights) path_[i]->backward_weight(cache);
+    }
   }
   if (downsample_) {
-    const Tensor dshortcut = downsample_->norm.backward_through(mask, dy, cache);
-    downsample_->conv.backward_input_add(dshortcut, cache, dx);
+    const Tensor dshortcut = downsample_->norm.backward_through(end, cache);
+    dx = downsample_->conv.backward_input(dshortcut, cache, dx, input_norm_);
     if (weights) downsample_->backward_weight(cache);
-  } else if (needs_input_gradient_) {
-    backend_->run(ops::BatchNormBackwardResidual{dy, mask, dx});
+  } else if (needs_input_gradient_ && !adds_shortcut) {
+    backend_->run(ops::BatchNormBackwardResidual{end.dy, end.mask, dx});
   }
   return dx;
 }

@@ -35,14 +35,16 @@ class ResidualBlock final : public Layer {
   void backward_weight(Cache& cache) override;
   Tensor backward(const Tensor& dy, Cache& cache) override { return propagate(dy, cache, true); }
   void skip_input_gradient() override;
+  [[nodiscard]] BatchNorm2d* output_norm() override { return path_.back()->norm.output_norm(); }
+  void set_input_norm(BatchNorm2d* norm) override { input_norm_ = norm; }
 
  private:
   struct ConvNorm {
     Conv2d conv;
     BatchNorm2d norm;
-    Activation forward(const Activation& x, const Tensor& residual, Cache& cache, Mode mode) {
+    Activation forward(const Activation& x, const Activation& shortcut, Cache& cache, Mode mode) {
       const Tensor y = conv.forward(x, cache, mode, norm.moments(cache, mode));
-      return norm.forward_pending(y, residual, cache, mode);
+      return norm.forward_pending(y, shortcut, cache, mode);
     }
     void backward_weight(Cache& cache) {
       norm.backward_weight(cache);
@@ -56,6 +58,7 @@ class ResidualBlock final : public Layer {
   std::int64_t channels_, stride_;
   std::vector<std::unique_ptr<ConvNorm>> path_;
   std::unique_ptr<ConvNorm> downsample_;
+  BatchNorm2d* input_norm_ = nullptr;
 };
 
 template <ResidualBlock::Kind kKind>

@@ -15,8 +15,11 @@ Shape Sequence::build(BuildContext& context, const std::string& path, const Shap
   Shape shape = input;
   const std::size_t before = context.store.parameters().size();
   first_learning_ = 0;
+  BatchNorm2d* norm = nullptr;
   for (auto& [name, layer] : layers_) {
     shape = layer->build(context, join_path(path, name), shape);
+    layer->set_input_norm(norm);
+    norm = layer->output_norm();
     if (context.store.parameters().size() == before) ++first_learning_;
   }
   return shape;

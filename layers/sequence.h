@@ -24,6 +24,12 @@ class Sequence final : public Layer {
   Tensor backward_input(const Tensor& dy, Cache& cache) override;
   void backward_weight(Cache& cache) override;
   Tensor backward(const Tensor& dy, Cache& cache) override;
+  [[nodiscard]] BatchNorm2d* output_norm() override {
+    return layers_.empty() ? nullptr : layers_.back().second->output_norm();
+  }
+  void set_input_norm(BatchNorm2d* norm) override {
+    if (!layers_.empty()) layers_.front().second->set_input_norm(norm);
+  }
   /// The layers below the first one with parameters take no part in backward then.
   void skip_input_gradient() override;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What backends share: the host's clock as their mark, checksums on the host.
+// What backends share: the host's clock as their mark, checksums on the host, operations and their parts one after the
+// other.
 #include "layers/backend/backend.h"
 
 #include <chrono>
@@ -32,5 +33,49 @@ std::uint64_t Backend::checksum(const Tensor& x, std::int64_t first) {
 }
 
 std::unique_ptr<TimeMark> Backend::mark() { return std::make_unique<HostMark>(); }
+
+Tensor Backend::zeros(const Shape& shape, DType dtype) {
+  Tensor x = tensor(shape, dtype);
+  zero(x);
+  return x;
+}
+
+Tensor Backend::run_prologue(const ops::BatchNormApply& op) {
+  Tensor y = op.y ? op.y : tensor(op.x.shape(), op.x.dtype());
+  run(op.with(op.residual, y));
+  return y;
+}
+
+bool Backend::run_apart(const ops::Conv2dForward& op) {
+  if (op.prologue == nullptr && op.epilogue == nullptr) return false;
+  run(op.alone(op.prologue != nullptr ? run_prologue(*op.prologue) : op.x));
+  if (op.epilogue != nullptr) run(*op.epilogue);
+  return true;
+}
+
+bool Backend::run_apart(const ops::Conv2dBackwardInput& op) {
+  if (op.epilogue == nullptr) return false;
+  run(op.alone());
+  run(*op.epilogue);
+  return true;
+}
+
+bool Backend::run_apart(const ops::Conv2dBackwardWeight& op) {
+  if (op.prologue == nullptr) return false;
+  run(op.alone(run_prologue(*op.prologue)));
+  return true;
+}
+
+bool Backend::run_apart(const ops::BatchNormApply& op) {
+  if (op.prologue == nullptr) return false;
+  run(op.with(run_prologue(*op.prologue), op.y));
+  return true;
+}
+
+void Backend::add_residual(const ops::Conv2dBackwardInput& op) {
+  const Tensor gradient = op.residual.raw() == op.dx.raw() ? tensor(op.dx.shape(), op.dx.dtype()) : op.dx;
+  run(ops::Conv2dBackwardInput{op.spec, op.dy, op.w, gradient});
+  run(ops::Add{gradient.raw() == op.dx.raw() ? op.residual : gradient, op.dx});
+}
 
 }  // namespace convoy

@@ -52,24 +52,29 @@ class Backend : public ops::Interface {
   virtual void copy_from_host(const void* source, const Tensor& destination) = 0;
   virtual void copy_to_host(const Tensor& source, void* destination) = 0;
   virtual void zero(const Tensor& x) = 0;
+  /// A tensor of zeros. Small ones may share one call that clears them.
+  [[nodiscard]] virtual Tensor zeros(const Shape& shape, DType dtype);
   /// Waits until everything started is done; throws what went wrong with it.
   virtual void synchronize() {}
   /// After everything started so far. The host's clock, for backends whose operations are done when they return.
   [[nodiscard]] virtual std::unique_ptr<TimeMark> mark();
+  /// Whether the mask of a ReLU behind a batch norm is computed again from the batch norm's input, not kept.
+  [[nodiscard]] virtual bool recomputes_relu_masks() const { return false; }
+  /// Whether batch norms are fused with the convolutions around them, where fuses() says so, which then read
+  /// BatchNormStatistics::coefficients.
+  [[nodiscard]] virtual bool fuses_batch_norms() const { return false; }
   /// Whether run(op) fuses the parts that op has.
-  [[nodiscard]] virtual bool fuses(const ops::Conv2dForward& op) const {
-    static_cast<void>(op);
-    return false;
-  }
-  /// Runs an operation that has parts, and its parts, one after the other. False, and nothing done, if it has none.
-  template <class Operation>
-  bool run_apart(const Operation& op) {
-    if (op.prologue == nullptr && op.epilogue == nullptr) return false;
-    if (op.prologue != nullptr) run(*op.prologue);
-    run(op.alone());
-    if (op.epilogue != nullptr) run(*op.epilogue);
-    return true;
-  }
+  [[nodiscard]] virtual bool fuses(const ops::Conv2dForward& /*op*/) const { return false; }
+  [[nodiscard]] virtual bool fuses(const ops::Conv2dBackwardInput& /*op*/) const { return false; }
+  [[nodiscard]] virtual bool fuses(const ops::Conv2dBackwardWeight& /*op*/) const { return false; }
+  [[nodiscard]] virtual bool fuses(const ops::BatchNormApply& /*op*/) const { return false; }
+  /// Run an operation that has parts, and its parts, one after the other. False, and nothing done, if it has none.
+  bool run_apart(const ops::Conv2dForward& op);
+  bool run_apart(const ops::Conv2dBackwardInput& op);
+  bool run_apart(const ops::Conv2dBackwardWeight& op);
+  bool run_apart(const ops::BatchNormApply& op);
+  /// Completes the gradients that Conv2dBackwardWeight has left for later: after it they may be read by others.
+  virtual void finish_gradients() {}
 
   /// Runs `body`, which calls operations of this backend (and of communicators on its memory) but none that waits or
   /// copies from the host, and keeps them for replay(), which alone carries them out. Recorded works share the memory
@@ -107,12 +112,10 @@ class Backend : public ops::Interface {
   virtual void refresh_compute(Weight& weight) = 0;
 
  protected:
-  /// Conv2dBackwardInputAdd for shapes that a backend does not fuse: the gradient, then its addition.
-  void add_to_input_gradient(const ops::Conv2dBackwardInputAdd& op) {
-    const Tensor term = tensor(op.dx.shape(), op.dx.dtype());
-    run(ops::Conv2dBackwardInput{op.spec, op.dy, op.w, term});
-    run(ops::Add{term, op.dx});
-  }
+  /// Conv2dBackwardInput with a residual, for shapes that a backend does not fuse: the gradient, then the sum.
+  void add_residual(const ops::Conv2dBackwardInput& op);
+  /// The values of a prologue: its y, or a temporary tensor.
+  [[nodiscard]] Tensor run_prologue(const ops::BatchNormApply& op);
 };
 
 }  // namespace convoy

@@ -67,45 +67,38 @@ struct Conv2dForward {
   const Weight& w;
   const Weight* bias = nullptr;
   Out y;
-  const BatchNormApply* prologue = nullptr;       ///< sets x
+  const BatchNormApply* prologue = nullptr;       ///< sets x, which may be empty then
   const BatchNormStatistics* epilogue = nullptr;  ///< of y
   template <class V>
   Conv2dForward visit(V& v) const {
     const BatchNormApply* first = visit_part(v, prologue);
     return {spec, v.in(x), v.in(w), v.in(bias), v.out("y", y), first, visit_part(v, epilogue)};
   }
-  /// Without its parts.
-  [[nodiscard]] Conv2dForward alone() const { return {spec, x, w, bias, y}; }
-  [[nodiscard]] std::string detail() const { return conv2d_detail(spec, x.shape()); }
+  /// Without its parts, of x.
+  [[nodiscard]] Conv2dForward alone(In values) const { return {spec, values, w, bias, y}; }
+  [[nodiscard]] std::string detail() const { return conv2d_detail(spec, input_shape()); }
   [[nodiscard]] double flops() const { return conv2d_flops(spec, y); }
+  [[nodiscard]] const Shape& input_shape() const { return prologue != nullptr ? prologue->x.shape() : x.shape(); }
 };
 
-/// Sets dx.
+/// Sets dx, the gradient of the input, plus residual.
 struct Conv2dBackwardInput {
   static constexpr const char* kName = "conv2d_backward_input";
   const Conv2dSpec& spec;
   In dy;
   const Weight& w;
   Out dx;
+  In residual = none();                               ///< the gradient by another path; may be dx
+  const BatchNormBackwardReduce* epilogue = nullptr;  ///< of dx, which it masks
   template <class V>
   Conv2dBackwardInput visit(V& v) const {
-    return {spec, v.in(dy), v.in(w), v.out("dx", dx)};
+    const Tensor &gradient = v.in(dy), &other = v.in(residual);
+    const Weight& weight = v.in(w);
+    const Tensor& result = v.out("dx", dx);
+    return {spec, gradient, weight, result, other, visit_part(v, epilogue)};
   }
-  [[nodiscard]] std::string detail() const { return conv2d_detail(spec, dx.shape()); }
-  [[nodiscard]] double flops() const { return conv2d_flops(spec, dy); }
-};
-
-/// The same, added to dx.
-struct Conv2dBackwardInputAdd {
-  static constexpr const char* kName = "conv2d_backward_input_add";
-  const Conv2dSpec& spec;
-  In dy;
-  const Weight& w;
-  InOut dx;
-  template <class V>
-  Conv2dBackwardInputAdd visit(V& v) const {
-    return {spec, v.in(dy), v.in(w), v.in_out("dx", dx)};
-  }
+  /// Without its epilogue.
+  [[nodiscard]] Conv2dBackwardInput alone() const { return {spec, dy, w, dx, residual}; }
   [[nodiscard]] std::string detail() const { return conv2d_detail(spec, dx.shape()); }
   [[nodiscard]] double flops() const { return conv2d_flops(spec, dy); }
 };
@@ -117,18 +110,24 @@ struct Conv2dBackwardWeight {
   const Weight& w;
   InOut dw, dbias;
   bool accumulate = false;
+  const BatchNormApply* prologue = nullptr;  ///< sets x, which may be empty then
   template <class V>
   Conv2dBackwardWeight visit(V& v) const {
+    const BatchNormApply* first = visit_part(v, prologue);
     return {spec,
             v.in(x),
             v.in(dy),
             v.in(w),
             v.gradient("dw", dw, w, accumulate),
             v.gradient("dbias", dbias, accumulate),
-            accumulate};
+            accumulate,
+            first};
   }
-  [[nodiscard]] std::string detail() const { return conv2d_detail(spec, x.shape()); }
+  /// Without its prologue, of x.
+  [[nodiscard]] Conv2dBackwardWeight alone(In values) const { return {spec, values, dy, w, dw, dbias, accumulate}; }
+  [[nodiscard]] std::string detail() const { return conv2d_detail(spec, input_shape()); }
   [[nodiscard]] double flops() const { return conv2d_flops(spec, dy); }
+  [[nodiscard]] const Shape& input_shape() const { return prologue != nullptr ? prologue->x.shape() : x.shape(); }
 };
 
 }  // namespace convoy::ops
@@ -140,5 +139,4 @@ struct Conv2dBackwardWeight {
   X(LinearBackwardWeight)          \
   X(Conv2dForward)                 \
   X(Conv2dBackwardInput)           \
-  X(Conv2dBackwardInputAdd)        \
   X(Conv2dBackwardWeight)

@@ -14,13 +14,20 @@ namespace convoy::ops {
 [[nodiscard]] inline float unbiased_share(float share, double n) { return static_cast<float>(share * (n / (n - 1))); }
 
 /// Sets mean and the biased variance of n values per channel. Unless these are empty, also step_mean += share * mean
-/// and step_variance += share * n / (n - 1) * variance: this microbatch's part of the step's statistics.
+/// and step_variance += share * n / (n - 1) * variance: this microbatch's part of the step's statistics. Of a batch norm
+/// whose operations are fused with convolutions (Backend::fuses_batch_norms) it also sets what these read of it.
 struct BatchNormStatistics {
   static constexpr const char* kName = "batch_norm_statistics";
   In x;
   Out mean, variance;
   InOut step_mean = none(), step_variance = none();
   float share = 0;
+  In pivot = none();  ///< [C], near the mean: a backend may sum around it. It must not change the result
+  In gamma = none(), beta = none();
+  float epsilon = 0;
+  /// float32 [4, C]: mean, 1 / sqrt(variance + epsilon), scale = gamma times that, shift = beta - mean * scale.
+  Out coefficients = none();
+  Out rounded = none();  ///< [2, C], scale and shift in the compute type
   template <class V>
   BatchNormStatistics visit(V& v) const {
     return {v.in(x),
@@ -28,7 +35,13 @@ struct BatchNormStatistics {
             v.out("variance", variance),
             v.in_out("step_mean", step_mean),
             v.in_out("step_variance", step_variance),
-            share};
+            share,
+            pivot,
+            v.in(gamma),
+            v.in(beta),
+            epsilon,
+            v.out("coefficients", coefficients),
+            v.out("rounded", rounded)};
   }
   /// The factor of the variance in step_variance.
   [[nodiscard]] float variance_share() const {
@@ -43,27 +56,39 @@ struct BatchNormApply {
   float epsilon = 0;
   In residual;
   bool relu = false;
-  Out y;
+  Out y;  ///< empty in a prologue: where a backend does not fuse it, the values are temporary
   /// With relu, for a backward pass: receives what its operations take as `mask`, y itself or fewer bytes. May be null.
   Tensor* mask = nullptr;
+  const BatchNormApply* prologue = nullptr;  ///< sets residual
+  /// Of BatchNormStatistics; what a convolution that has this as a prologue may read in place of the others.
+  In coefficients = none(), rounded = none();
   template <class V>
   BatchNormApply visit(V& v) const {
-    return {v.in(x), v.in(mean),     v.in(variance), v.in(gamma),   v.in(beta),
-            epsilon, v.in(residual), relu,           v.out("y", y), v.mask(mask)};
+    const BatchNormApply* first = visit_part(v, prologue);
+    return {v.in(x), v.in(mean),     v.in(variance),  v.in(gamma), v.in(beta),         epsilon,
+            v.in(residual), relu,    v.out("y", y),   v.mask(mask), first,             v.in(coefficients),
+            v.in(rounded)};
+  }
+  /// Without its prologue.
+  [[nodiscard]] BatchNormApply alone() const { return with(residual, y); }
+  [[nodiscard]] BatchNormApply with(In other_residual, Out other_y) const {
+    return {x, mean, variance, gamma, beta, epsilon, other_residual, relu, other_y, mask, nullptr, coefficients, rounded};
   }
 };
 
-/// With g = dy where the mask lets it through, and xhat the normalised input: sets dbeta = sum g, dgamma = sum g *
-/// xhat. The gradients of the parameters, unless they are empty, are set to these, or with accumulate added to.
+/// With g = dy where the forward's ReLU let it through, and xhat the normalised input: sets dbeta = sum g, dgamma = sum
+/// g * xhat, or with accumulate adds to them.
 struct BatchNormBackwardReduce {
   static constexpr const char* kName = "batch_norm_backward_reduce";
   In dy, x;
-  In mask;  ///< of the forward's ReLU; empty without one
-  In mean, variance;
+  In mask;  ///< of the forward's ReLU; empty without one, or with `relu`: computed again from x
+  In mean, variance, gamma, beta;
   float epsilon = 0;
-  Out dgamma, dbeta;
-  InOut gamma_gradient = none(), beta_gradient = none();
+  bool relu = false;  ///< whether there was a ReLU
+  InOut dgamma, dbeta;
   bool accumulate = false;
+  Out masked = none();       ///< receives g unless it is empty; may be dy
+  In coefficients = none();  ///< of BatchNormStatistics: what a convolution that has this as an epilogue may read
   template <class V>
   BatchNormBackwardReduce visit(V& v) const {
     return {v.in(dy),
@@ -71,37 +96,60 @@ struct BatchNormBackwardReduce {
             v.in(mask),
             v.in(mean),
             v.in(variance),
+            v.in(gamma),
+            v.in(beta),
             epsilon,
-            v.out("dgamma", dgamma),
-            v.out("dbeta", dbeta),
+            relu,
+            v.gradient("dgamma", dgamma, accumulate),
+            v.gradient("dbeta", dbeta, accumulate),
+            accumulate,
+            v.out("masked", masked),
+            v.in(coefficients)};
+  }
+};
+
+/// Sets dx = gamma / sqrt(variance + epsilon) * (g - dbeta / count - xhat * dgamma / count). dx may be x. The gradients
+/// of the parameters, unless they are empty, are set to dgamma and dbeta, or with accumulate added to.
+struct BatchNormBackwardApply {
+  static constexpr const char* kName = "batch_norm_backward_apply";
+  In dy, x;
+  In mask;  ///< as that of BatchNormBackwardReduce
+  In mean, variance, gamma, beta, dgamma, dbeta;
+  double count = 0;  ///< values per channel over which mean and variance were taken
+  float epsilon = 0;
+  bool relu = false;
+  Out dx;
+  InOut gamma_gradient = none(), beta_gradient = none();
+  bool accumulate = false;
+  template <class V>
+  BatchNormBackwardApply visit(V& v) const {
+    return {v.in(dy),
+            v.in(x),
+            v.in(mask),
+            v.in(mean),
+            v.in(variance),
+            v.in(gamma),
+            v.in(beta),
+            v.in(dgamma),
+            v.in(dbeta),
+            count,
+            epsilon,
+            relu,
+            v.out("dx", dx),
             v.gradient("gamma_gradient", gamma_gradient, accumulate),
             v.gradient("beta_gradient", beta_gradient, accumulate),
             accumulate};
   }
 };
 
-/// Sets dx = gamma / sqrt(variance + epsilon) * (g - dbeta / count - xhat * dgamma / count). dx may be x.
-struct BatchNormBackwardApply {
-  static constexpr const char* kName = "batch_norm_backward_apply";
-  In dy, x, mask, mean, variance, gamma, dgamma, dbeta;
-  double count = 0;  ///< values per channel over which mean and variance were taken
-  float epsilon = 0;
-  Out dx;
-  template <class V>
-  BatchNormBackwardApply visit(V& v) const {
-    return {v.in(dy),     v.in(x),     v.in(mask), v.in(mean), v.in(variance), v.in(gamma),
-            v.in(dgamma), v.in(dbeta), count,      epsilon,    v.out("dx", dx)};
-  }
-};
-
 /// dresidual += g, the gradient of the residual.
 struct BatchNormBackwardResidual {
-  static constexpr const char* kName = "batch_norm_backward_addend";
+  static constexpr const char* kName = "batch_norm_backward_residual";
   In dy, mask;
   InOut dresidual;
   template <class V>
   BatchNormBackwardResidual visit(V& v) const {
-    return {v.in(dy), v.in(mask), v.in_out("daddend", dresidual)};
+    return {v.in(dy), v.in(mask), v.in_out("dresidual", dresidual)};
   }
 };
 

@@ -30,7 +30,7 @@ class FusingBackend final : public ObservingBackend<FusingBackend> {
     prologues += op.prologue != nullptr ? 1 : 0;
     epilogues += op.epilogue != nullptr ? 1 : 0;
     if (op.prologue != nullptr && omit_ != Omit::kPrologue) inner().run(*op.prologue);
-    inner().run(op.alone());
+    inner().run(op.alone(op.x));
     if (op.epilogue != nullptr && omit_ != Omit::kEpilogue) inner().run(*op.epilogue);
   }
   template <class Operation>

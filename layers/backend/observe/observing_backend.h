@@ -27,7 +27,13 @@ class ObservingBackend : public Backend {
   CONVOY_OPERATIONS(CONVOY_OBSERVE)
 #undef CONVOY_OBSERVE
 
+  [[nodiscard]] bool recomputes_relu_masks() const override { return inner_.recomputes_relu_masks(); }
+  [[nodiscard]] bool fuses_batch_norms() const override { return inner_.fuses_batch_norms(); }
   [[nodiscard]] bool fuses(const ops::Conv2dForward& op) const override { return inner_.fuses(op); }
+  [[nodiscard]] bool fuses(const ops::Conv2dBackwardInput& op) const override { return inner_.fuses(op); }
+  [[nodiscard]] bool fuses(const ops::Conv2dBackwardWeight& op) const override { return inner_.fuses(op); }
+  [[nodiscard]] bool fuses(const ops::BatchNormApply& op) const override { return inner_.fuses(op); }
+  void finish_gradients() override { inner_.finish_gradients(); }
 
   [[nodiscard]] std::string name() const override { return inner_.name(); }
   [[nodiscard]] std::string description() const override { return inner_.description(); }
@@ -65,7 +71,7 @@ class ObservingBackend : public Backend {
   // Parts that the inner backend does not fuse are observed each by itself.
   template <class Operation>
   void pass(const Operation& op) {
-    if constexpr (requires { op.alone(); }) {
+    if constexpr (requires { inner_.fuses(op); }) {
       if (!inner_.fuses(op) && this->run_apart(op)) return;
     }
     static_cast<Derived&>(*this).observe(op);
@@ -76,7 +82,9 @@ class ObservingBackend : public Backend {
 
 /// A visitor of operands that changes nothing. Others derive from it and hide what they are about.
 struct OperandVisitor {
-  std::tuple<std::optional<ops::BatchNormApply>, std::optional<ops::BatchNormStatistics>> parts;  ///< ops::visit_part()
+  std::tuple<std::optional<ops::BatchNormApply>, std::optional<ops::BatchNormStatistics>,
+             std::optional<ops::BatchNormBackwardReduce>>
+      parts;  ///< ops::visit_part()
   const Tensor& in(const Tensor& x) { return x; }
   const Weight& in(const Weight& w) { return w; }
   const Weight* in(const Weight* w) { return w; }

@@ -37,16 +37,13 @@ struct Operands : OperandVisitor {
 };
 
 ConvolutionCall call_of(const ops::Conv2dForward& op) {
-  return {ConvolutionCall::Direction::kForward, op.spec, op.x.shape(), op.bias != nullptr};
+  return {ConvolutionCall::Direction::kForward, op.spec, op.input_shape(), op.bias != nullptr};
 }
 ConvolutionCall call_of(const ops::Conv2dBackwardInput& op) {
   return {ConvolutionCall::Direction::kBackwardInput, op.spec, op.dx.shape(), false};
 }
-ConvolutionCall call_of(const ops::Conv2dBackwardInputAdd& op) {
-  return {ConvolutionCall::Direction::kBackwardInput, op.spec, op.dx.shape(), false};
-}
 ConvolutionCall call_of(const ops::Conv2dBackwardWeight& op) {
-  return {ConvolutionCall::Direction::kBackwardWeight, op.spec, op.x.shape(), static_cast<bool>(op.dbias)};
+  return {ConvolutionCall::Direction::kBackwardWeight, op.spec, op.input_shape(), static_cast<bool>(op.dbias)};
 }
 
 }  // namespace

@@ -167,12 +167,29 @@ void OnednnBackend::run(const ops::BatchNormStatistics& op) {
     op.mean.data<float>()[c] = static_cast<float>(center);
     op.variance.data<float>()[c] = static_cast<float>(rows > 0.0 ? m2 / rows : 0.0);
   }
+  if (op.coefficients) set_coefficients(op);
   if (!op.step_mean) return;
   run(ops::Axpy{op.share, op.mean, op.step_mean});
   run(ops::Axpy{op.variance_share(), op.variance, op.step_variance});
 }
 
+// What fused operations of another backend would read.
+void OnednnBackend::set_coefficients(const ops::BatchNormStatistics& op) {
+  const std::int64_t channels = op.mean.size();
+  auto* rows = op.coefficients.data<float>();
+  for (std::int64_t c = 0; c < channels; ++c) {
+    const double inverse = inverse_std(op.variance.data<float>()[c], op.epsilon);
+    const double scale = op.gamma.data<float>()[c] * inverse;
+    rows[c] = op.mean.data<float>()[c];
+    rows[channels + c] = static_cast<float>(inverse);
+    rows[2 * channels + c] = static_cast<float>(scale);
+    rows[3 * channels + c] = static_cast<float>(op.beta.data<float>()[c] - op.mean.data<float>()[c] * scale);
+  }
+  if (op.rounded) run(ops::Cast{op.coefficients.view(2 * channels, {2, channels}), op.rounded});
+}
+
 void OnednnBackend::run(const ops::BatchNormApply& op) {
+  if (run_apart(op)) return;
   const ChannelRows view(op.x.shape());
   const std::int64_t channels = view.channels;
   Tensor mask;  // of bits, or empty

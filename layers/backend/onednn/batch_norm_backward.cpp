@@ -105,9 +105,32 @@ CONVOY_VECTORIZED void residual_kernel(const T* dy, Mask mask, std::int64_t firs
   for_masked_blocks(dy, mask, first, last, channels, add);
 }
 
+// Sets rows [first, last) of masked to g.
+template <class T, class Mask>
+CONVOY_VECTORIZED void masked_kernel(const T* dy, Mask mask, std::int64_t first, std::int64_t last,
+                                     std::int64_t channels, T* masked) {
+  const auto set = [=](std::int64_t at, std::int64_t, std::int64_t count, const float* g)
+      __attribute__((always_inline)) {
+    CONVOY_INDEPENDENT
+    for (std::int64_t c = 0; c < count; ++c) store(g[c], masked + at + c);
+  };
+  for_masked_blocks(dy, mask, first, last, channels, set);
+}
+
+// The mask of an operation: its own, or the output of its ReLU, computed again.
+template <class Operation>
+Tensor relu_mask(Backend& backend, const Operation& op) {
+  if (op.mask || !op.relu) return op.mask;
+  Tensor y = backend.tensor(op.x.shape(), op.x.dtype());
+  backend.run(
+      ops::BatchNormApply{op.x, op.mean, op.variance, op.gamma, op.beta, op.epsilon, ops::none(), true, y});
+  return y;
+}
+
 }  // namespace
 
 void OnednnBackend::run(const ops::BatchNormBackwardReduce& op) {
+  const Tensor relu = relu_mask(*this, op);
   const ChannelRows view(op.x.shape());
   const std::int64_t channels = view.channels, threads = omp_get_max_threads();
   const std::int64_t stride = 2 * padded(channels);  // per thread: sums of g, sums of g * (x - mean)
@@ -116,7 +139,7 @@ void OnednnBackend::run(const ops::BatchNormBackwardReduce& op) {
   const Tensor work = tensor({threads, stride}, DType::kF32);
   if (rehearsing()) return;
   const float* center = op.mean.data<float>();
-  dispatch_relu_mask(op.x, op.mask, [&](auto type, auto mask) {
+  dispatch_relu_mask(op.x, relu, [&](auto type, auto mask) {
     using T = decltype(type);
     const T *gradient = op.dy.data<T>(), *input = op.x.data<T>();
     float* floats = work.data<float>();
@@ -136,18 +159,25 @@ void OnednnBackend::run(const ops::BatchNormBackwardReduce& op) {
       sum += partial[t * stride + c];
       product += partial[t * stride + stride / 2 + c];
     }
-    op.dbeta.data<float>()[c] = static_cast<float>(sum);
-    op.dgamma.data<float>()[c] = static_cast<float>(product * inverse_std(op.variance.data<float>()[c], op.epsilon));
+    const auto beta = static_cast<float>(sum);
+    const auto gamma = static_cast<float>(product * inverse_std(op.variance.data<float>()[c], op.epsilon));
+    float &dbeta = op.dbeta.data<float>()[c], &dgamma = op.dgamma.data<float>()[c];
+    dbeta = op.accumulate ? dbeta + beta : beta;
+    dgamma = op.accumulate ? dgamma + gamma : gamma;
   }
-  if (!op.gamma_gradient) return;
-  for (const auto& [sum, gradient] :
-       {std::pair{&op.dgamma, &op.gamma_gradient}, std::pair{&op.dbeta, &op.beta_gradient}}) {
-    if (!op.accumulate) zero(*gradient);
-    run(ops::Axpy{1.0F, *sum, *gradient});
-  }
+  if (!op.masked) return;
+  dispatch_relu_mask(op.x, relu, [&](auto type, auto mask) {
+    using T = decltype(type);
+    const T* gradient = op.dy.data<T>();
+    T* masked = op.masked.data<T>();
+    parallel_ranges(view.rows, view.grain(), [=](std::int64_t first, std::int64_t last, int) {
+      masked_kernel(gradient, mask, first, last, channels, masked);
+    });
+  });
 }
 
 void OnednnBackend::run(const ops::BatchNormBackwardApply& op) {
+  const Tensor relu = relu_mask(*this, op);
   const ChannelRows view(op.x.shape());
   const std::int64_t channels = view.channels;
   const Tensor coefficients = tensor({3, padded(channels)}, DType::kF32);
@@ -161,7 +191,7 @@ void OnednnBackend::run(const ops::BatchNormBackwardApply& op) {
     shift[c] = static_cast<float>(-factor * op.dbeta.data<float>()[c] / op.count);
   }
   const BackwardCoefficients k{scale, slope, shift, op.mean.data<float>()};
-  dispatch_relu_mask(op.x, op.mask, [&](auto type, auto mask) {
+  dispatch_relu_mask(op.x, relu, [&](auto type, auto mask) {
     using T = decltype(type);
     const T *gradient = op.dy.data<T>(), *input = op.x.data<T>();
     T* dinput = op.dx.data<T>();
@@ -169,6 +199,12 @@ void OnednnBackend::run(const ops::BatchNormBackwardApply& op) {
       backward_kernel(gradient, input, mask, k, first, last, channels, dinput);
     });
   });
+  if (!op.gamma_gradient) return;
+  for (const auto& [sum, gradient] :
+       {std::pair{&op.dgamma, &op.gamma_gradient}, std::pair{&op.dbeta, &op.beta_gradient}}) {
+    if (!op.accumulate) zero(*gradient);
+    run(ops::Axpy{1.0F, *sum, *gradient});
+  }
 }
 
 void OnednnBackend::run(const ops::BatchNormBackwardResidual& op) {

@@ -55,6 +55,8 @@ class OnednnBackend final : public Backend {
  private:
   /// Host memory for per-thread partial sums: at least `count` doubles, kept between calls.
   double* scratch(std::size_t count);
+  void set_coefficients(const ops::BatchNormStatistics& op);
+  void run_with_residual(const ops::Conv2dBackwardInput& op);
 
   class HostMemory final : public RawMemory {
    public:

@@ -24,7 +24,9 @@ inline void call_conv2d(Backend& backend, const Conv2dSpec& spec, const Shape& i
   const Tensor x = data.activations(input), dy = data.activations(output);
   backend.run(ops::Conv2dForward{spec, x, w.weight, with_bias ? &bias.weight : nullptr, data.output(output)});
   backend.run(ops::Conv2dBackwardInput{spec, dy, w.weight, data.output(input)});
-  backend.run(ops::Conv2dBackwardInputAdd{spec, dy, w.weight, data.activations(input)});
+  const Tensor sum = data.activations(input);
+  backend.run(ops::Conv2dBackwardInput{spec, dy, w.weight, sum, sum});
+  backend.run(ops::Conv2dBackwardInput{spec, dy, w.weight, data.output(input), sum});
   const Tensor dw = data.output_f32({w.layout->elements()});
   const Tensor dbias = with_bias ? data.output_f32({spec.out_channels}) : Tensor();
   for (const bool accumulate : {false, true}) {
@@ -67,20 +69,90 @@ inline void call_batch_norm(Backend& backend, const Shape& shape) {
       backend.run(ops::BatchNormApply{x, mean, variance, gamma, beta, kEpsilon, add ? residual : Tensor(), relu, y});
       const Tensor mask = relu ? y : Tensor();
       const Tensor dgamma = data.output_f32(channels), dbeta = data.output_f32(channels);
-      backend.run(ops::BatchNormBackwardReduce{dy, x, mask, mean, variance, kEpsilon, dgamma, dbeta});
       const Tensor gamma_gradient = data.output_f32(channels), beta_gradient = data.output_f32(channels);
       for (const bool accumulate : {false, true}) {
-        backend.run(ops::BatchNormBackwardReduce{dy, x, mask, mean, variance, kEpsilon, dgamma, dbeta, gamma_gradient,
-                                                 beta_gradient, accumulate});
+        const bool recompute = accumulate && relu && !add;  // the mask, from x
+        const Tensor kept = recompute ? Tensor() : mask;
+        backend.run(ops::BatchNormBackwardReduce{dy, x, kept, mean, variance, gamma, beta, kEpsilon, recompute, dgamma,
+                                                 dbeta, accumulate, add ? data.output(shape) : Tensor()});
+        backend.run(ops::BatchNormBackwardApply{dy, x, kept, mean, variance, gamma, beta, dgamma, dbeta,
+                                                static_cast<double>(values), kEpsilon, recompute, data.output(shape),
+                                                gamma_gradient, beta_gradient, accumulate});
       }
-      backend.run(ops::BatchNormBackwardApply{dy, x, mask, mean, variance, gamma, dgamma, dbeta,
-                                              static_cast<double>(values), kEpsilon, data.output(shape)});
       if (add) backend.run(ops::BatchNormBackwardResidual{dy, mask, data.activations(shape)});
     }
   }
-  const Tensor in_place = data.activations(shape, -1, 2);
-  backend.run(ops::BatchNormBackwardApply{dy, in_place, dy, mean, variance, gamma, gamma, beta,
-                                          static_cast<double>(values), kEpsilon, in_place});
+  const Tensor in_place = data.activations(shape, -1, 2), masked = data.activations(shape);
+  backend.run(ops::BatchNormBackwardApply{dy, in_place, dy, mean, variance, gamma, beta, gamma, beta,
+                                          static_cast<double>(values), kEpsilon, false, in_place});
+  backend.run(ops::BatchNormBackwardReduce{masked, x, dy, mean, variance, gamma, beta, kEpsilon, false,
+                                           data.output_f32(channels), data.output_f32(channels), false, masked});
+}
+
+/// Convolutions and batch norms with all the parts that a backend may fuse; one that does not runs them apart.
+inline void call_fused(Backend& backend, const Conv2dSpec& spec, const Shape& input) {
+  constexpr float kEpsilon = 1e-5F;
+  RandomData data(backend);
+  const Shape output = spec.output_shape(input);
+  struct Norm {
+    Tensor mean, variance, gamma, beta, coefficients, rounded;
+    Norm(Backend& backend, RandomData& data, const Tensor& x)
+        : mean(data.output_f32({x.shape()[1]})),
+          variance(data.output_f32({x.shape()[1]})),
+          gamma(data.floats({x.shape()[1]}, 0.5, 1.5)),
+          beta(data.floats({x.shape()[1]})),
+          coefficients(data.output_f32({4, x.shape()[1]})),
+          rounded(data.output({2, x.shape()[1]})) {
+      backend.run(statistics(x, ops::none()));
+    }
+    [[nodiscard]] ops::BatchNormStatistics statistics(const Tensor& x, const Tensor& pivot) const {
+      return {x,     mean,  variance, ops::none(), ops::none(),  0,
+              pivot, gamma, beta,     kEpsilon,    coefficients, rounded};
+    }
+    [[nodiscard]] ops::BatchNormApply apply(const Tensor& x, const Tensor& y) const {
+      return {x, mean, variance, gamma, beta, kEpsilon, ops::none(), true, y, nullptr, nullptr, coefficients, rounded};
+    }
+    [[nodiscard]] ops::BatchNormBackwardReduce reduce(const Tensor& dx, const Tensor& x, const Tensor& mask, bool relu,
+                                                      const Tensor& dgamma, const Tensor& dbeta) const {
+      return {dx,   x,      mask,  mean, variance, gamma, beta, kEpsilon,
+              relu, dgamma, dbeta, true, dx,       coefficients};
+    }
+  };
+  const TestWeight w = data.weight(backend.conv2d_layout(spec, input));
+  const Tensor x = data.activations(input, -1, 2), residual = data.activations(input), dy = data.activations(output);
+  const Norm before(backend, data, x), behind(backend, data, dy);
+  for (const bool stored : {true, false}) {
+    const Tensor values = stored ? data.output(input) : Tensor();
+    const ops::BatchNormApply prologue = before.apply(x, values);
+    for (const Tensor& pivot : {Tensor(), data.floats({output[1]})}) {
+      const Tensor y = data.output(output);
+      const ops::BatchNormStatistics epilogue = behind.statistics(y, pivot);
+      backend.run(ops::Conv2dForward{spec, values, w.weight, nullptr, y, &prologue, &epilogue});
+      backend.run(ops::Conv2dForward{spec, x, w.weight, nullptr, y, nullptr, &epilogue});
+    }
+    const Tensor dw = data.output_f32({w.layout->elements()});
+    for (const bool accumulate : {false, true}) {
+      backend.run(
+          ops::Conv2dBackwardWeight{spec, values, dy, w.weight, dw, ops::none(), accumulate, &prologue});
+    }
+  }
+  const Tensor relu_output = data.output(input);
+  backend.run(before.apply(x, relu_output));
+  for (const bool add : {false, true}) {
+    for (const Tensor& mask : {Tensor(), relu_output}) {
+      for (const bool relu : {false, true}) {
+        const Tensor dx = data.output(input);
+        const Tensor dgamma = data.floats({input[1]}), dbeta = data.floats({input[1]});
+        const ops::BatchNormBackwardReduce epilogue = before.reduce(dx, x, mask, relu && !mask, dgamma, dbeta);
+        backend.run(ops::Conv2dBackwardInput{spec, dy, w.weight, dx, add ? residual : Tensor(), &epilogue});
+      }
+    }
+  }
+  const Norm shortcut(backend, data, residual);
+  const ops::BatchNormApply sum = shortcut.apply(residual, ops::none());
+  const Tensor y = data.output(input);
+  backend.run(ops::BatchNormApply{x, before.mean, before.variance, before.gamma, before.beta, kEpsilon, ops::none(),
+                                  true, y, nullptr, &sum});
 }
 
 inline void call_max_pool(Backend& backend, const PoolSpec& spec, const Shape& input) {
@@ -197,8 +269,8 @@ inline void call_on_views(Backend& backend, std::int64_t channels) {
     const Tensor x = data.activations(image), dy = data.activations(image), y = data.output(image);
     backend.run(ops::BatchNormStatistics{x, mean, variance});
     backend.run(ops::BatchNormApply{x, mean, variance, gamma, a, 1e-5F, Tensor(), true, y});
-    backend.run(ops::BatchNormBackwardReduce{dy, x, y, mean, variance, 1e-5F, a, b});
-    backend.run(ops::BatchNormBackwardApply{dy, x, y, mean, variance, gamma, a, b, 60, 1e-5F, data.output(image)});
+    backend.run(ops::BatchNormBackwardReduce{dy, x, y, mean, variance, gamma, a, 1e-5F, false, mean, b});
+    backend.run(ops::BatchNormBackwardApply{dy, x, y, mean, variance, gamma, a, a, b, 60, 1e-5F, false, data.output(image)});
     backend.run(ops::SgdUpdate{{0.1F, 0.9F, 0.01F, true}, a, b, gamma});
     backend.run(ops::AdamwUpdate{{0.01F, 1e-8F, 0.05F, 0.9, 0.999, 0.3, 0.003}, a, b, gamma, variance});
     backend.run(

@@ -39,7 +39,7 @@ class NanBackend final : public ObservingBackend<NanBackend> {
   struct Poison : OperandVisitor {
     NanBackend* owner = nullptr;
     int wanted = 0, seen = 0;
-    const void* left_out = nullptr;  // a mask
+    std::vector<const void*> left_out;  // masks, and what they are computed from
     bool found = false;
     std::vector<Tensor> outputs;
     Tensor input, made_mask;
@@ -52,7 +52,7 @@ class NanBackend final : public ObservingBackend<NanBackend> {
     }
     const Tensor& in(const Tensor& x) {
       const bool floats = x && x.dtype() != DType::kU8 && x.dtype() != DType::kI64;
-      if (!floats || x.size() == 0 || x.raw() == left_out || !is_wanted()) return x;
+      if (!floats || x.size() == 0 || std::find(left_out.begin(), left_out.end(), x.raw()) != left_out.end() || !is_wanted()) return x;
       return input = owner->of_nan(x.shape(), x.dtype());
     }
     bool only_layouts = false;  // the values of weights are not read
@@ -90,13 +90,17 @@ class NanBackend final : public ObservingBackend<NanBackend> {
   };
 
   template <class Operation>
-  static const void* mask_of(const Operation& op) {
+  static std::vector<const void*> masks_of(const Operation& op) {
     if constexpr (std::is_same_v<Operation, ops::ReluBackward>) {
-      return op.y.raw();
+      return {op.y.raw()};
+    } else if constexpr (std::is_same_v<Operation, ops::BatchNormBackwardReduce>) {
+      return {op.mask.raw(), op.gamma.raw(), op.beta.raw()};
+    } else if constexpr (std::is_same_v<Operation, ops::BatchNormBackwardApply>) {
+      return {op.mask.raw(), op.beta.raw()};
     } else if constexpr (requires { op.mask.raw(); }) {
-      return op.mask.raw();
+      return {op.mask.raw()};
     } else {
-      return nullptr;
+      return {};
     }
   }
 
@@ -106,7 +110,7 @@ class NanBackend final : public ObservingBackend<NanBackend> {
     Poison poison;
     poison.owner = this;
     poison.wanted = operand;
-    poison.left_out = mask_of(op);
+    poison.left_out = masks_of(op);
     poison.only_layouts = requires { op.dw; };
     poison.outputs.reserve(8);
     const Operation copy = op.visit(poison);

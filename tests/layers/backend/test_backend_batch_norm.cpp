@@ -165,13 +165,14 @@ TEST_CASE("batch norm backward agrees with float64") {
           const auto expected = reference::batch_norm_backward(dy, x, relu ? &y_values : nullptr, p.gamma, kEpsilon);
           const Tensor dgamma = device.spoiled({channels}), dbeta = device.spoiled({channels});
           device.backend.run(
-              ops::BatchNormBackwardReduce{dy_tensor, x_tensor, y, s.mean, s.variance, kEpsilon, dgamma, dbeta});
+              ops::BatchNormBackwardReduce{dy_tensor, x_tensor, y, s.mean, s.variance, p.gamma_tensor,
+                                       p.beta_tensor, kEpsilon, false, dgamma, dbeta});
           // Terms of about 1 that may cancel; float32 sums of 32 rows err by some 1e-7 each, in any direction.
           check_close(device.get(dgamma), expected.dgamma, 1e-6, 1e-6 * std::sqrt(count), what + " dgamma");
           check_close(device.get(dbeta), expected.dbeta, 1e-6, 1e-6 * std::sqrt(count), what + " dbeta");
           const Tensor dx = device.spoiled(shape, dtype);
           device.backend.run(ops::BatchNormBackwardApply{dy_tensor, x_tensor, y, s.mean, s.variance, p.gamma_tensor,
-                                                         dgamma, dbeta, count, kEpsilon, dx});
+                                                         p.beta_tensor, dgamma, dbeta, count, kEpsilon, false, dx});
           // Three terms that may cancel, each rounded to float32 a few times; scale is at most 1.5 / std.
           const double scale = 1.5 / std::sqrt(*std::min_element(s.values.variance.begin(), s.values.variance.end()));
           check_close(device.get(dx), expected.dx, 1.01 * rounding(dtype), 2e-6 * scale, what + " dx");
@@ -179,7 +180,7 @@ TEST_CASE("batch norm backward agrees with float64") {
           const Tensor dresidual = device.put(sum, dtype);
           device.backend.run(ops::BatchNormBackwardResidual{dy_tensor, y, dresidual});
           for (std::size_t i = 0; i < sum.values.size(); ++i) sum.values[i] += expected.dresidual.values[i];
-          check_close(device.get(dresidual), sum, rounding(dtype), 0.0, what + " daddend");  // one rounding
+          check_close(device.get(dresidual), sum, rounding(dtype), 0.0, what + " dresidual");  // one rounding
         }
       }
     }
@@ -201,9 +202,10 @@ TEST_CASE("batch norm backward agrees with finite differences of the reference")
                                            residual_tensor, relu, y});
     const Tensor mask = relu ? y : Tensor();
     device.backend.run(
-        ops::BatchNormBackwardReduce{dy_tensor, x_tensor, mask, s.mean, s.variance, kEpsilon, dgamma, dbeta});
+        ops::BatchNormBackwardReduce{dy_tensor, x_tensor, mask, s.mean, s.variance, p.gamma_tensor,
+                                       p.beta_tensor, kEpsilon, false, dgamma, dbeta});
     device.backend.run(ops::BatchNormBackwardApply{dy_tensor, x_tensor, mask, s.mean, s.variance, p.gamma_tensor,
-                                                   dgamma, dbeta, 18.0, kEpsilon, dx});
+                                                   p.beta_tensor, dgamma, dbeta, 18.0, kEpsilon, false, dx});
     device.backend.run(ops::BatchNormBackwardResidual{dy_tensor, mask, dresidual});
     // The scalar is the product of dy with the reference's output, as a function of each input in turn.
     const auto check = [&](const std::string& what, Array& input, const Tensor& gradient) {
@@ -224,7 +226,7 @@ TEST_CASE("batch norm backward agrees with finite differences of the reference")
       value();
     };
     check("x", x, dx);
-    check("addend", residual, dresidual);
+    check("residual", residual, dresidual);
     check("gamma", p.gamma, dgamma);
     check("beta", p.beta, dbeta);
   }
@@ -249,12 +251,13 @@ TEST_CASE("batch norm gives the same bits every time, and may work in place") {
       device.backend.run(ops::BatchNormApply{in_place ? output : x_tensor, s.mean, s.variance, p.gamma_tensor,
                                              p.beta_tensor, kEpsilon, Tensor(), true, output});
       device.backend.run(
-          ops::BatchNormBackwardReduce{dy_tensor, x_tensor, output, s.mean, s.variance, kEpsilon, dgamma, dbeta});
+          ops::BatchNormBackwardReduce{dy_tensor, x_tensor, output, s.mean, s.variance, p.gamma_tensor,
+                                       p.beta_tensor, kEpsilon, false, dgamma, dbeta});
       const Tensor dx = device.spoiled(shape);
       if (in_place) device.backend.run(ops::Cast{place == Place::kOverX ? x_tensor : dy_tensor, dx});
       device.backend.run(ops::BatchNormBackwardApply{place == Place::kOverDy ? dx : dy_tensor,
                                                      place == Place::kOverX ? dx : x_tensor, output, s.mean, s.variance,
-                                                     p.gamma_tensor, dgamma, dbeta, count, kEpsilon, dx});
+                                                     p.gamma_tensor, p.beta_tensor, dgamma, dbeta, count, kEpsilon, false, dx});
       std::vector<std::uint8_t> all;
       for (const Tensor& tensor : {s.mean, s.variance, output, dgamma, dbeta, dx}) {
         const auto bytes = device.bytes(tensor);
@@ -266,7 +269,7 @@ TEST_CASE("batch norm gives the same bits every time, and may work in place") {
   }
 }
 
-TEST_CASE("the gate that a forward returns lets through what its output lets through") {
+TEST_CASE("the ReLU mask that a forward returns lets through what its output lets through") {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     for (const std::int64_t channels : {5, 16, 48, 128, 144, 1040}) {
       CAPTURE(channels);
@@ -290,9 +293,10 @@ TEST_CASE("the gate that a forward returns lets through what its output lets thr
         const Tensor dgamma = device.spoiled({channels}), dbeta = device.spoiled({channels});
         const Tensor dx = device.spoiled(shape, dtype), dresidual = device.put(residual, dtype);
         device.backend.run(
-            ops::BatchNormBackwardReduce{dy_tensor, x_tensor, way, s.mean, s.variance, kEpsilon, dgamma, dbeta});
+            ops::BatchNormBackwardReduce{dy_tensor, x_tensor, way, s.mean, s.variance, p.gamma_tensor,
+                                       p.beta_tensor, kEpsilon, false, dgamma, dbeta});
         device.backend.run(ops::BatchNormBackwardApply{dy_tensor, x_tensor, way, s.mean, s.variance, p.gamma_tensor,
-                                                       dgamma, dbeta, 105, kEpsilon, dx});
+                                                       p.beta_tensor, dgamma, dbeta, 105, kEpsilon, false, dx});
         device.backend.run(ops::BatchNormBackwardResidual{dy_tensor, way, dresidual});
         for (const Tensor& tensor : {dgamma, dbeta, dx, dresidual}) results.push_back(device.bytes(tensor));
       }

@@ -106,9 +106,12 @@ void check_case(const ConvCase& c, DType dtype, int threads) {
   backend.run(ops::Conv2dBackwardInput{s, gradient, imported.weight, dx});
   check_close(device.get(dx), expected.dx, rounding(dtype), sums(outputs), "dx");
   // Added to itself: one more rounding to the type, of the result of two equal terms, which is none.
-  backend.run(ops::Conv2dBackwardInputAdd{s, gradient, imported.weight, dx});
+  const Tensor beside = device.spoiled(x.shape, dtype);
+  backend.run(ops::Conv2dBackwardInput{s, gradient, imported.weight, beside, dx});
+  backend.run(ops::Conv2dBackwardInput{s, gradient, imported.weight, dx, dx});
   for (double& value : expected.dx.values) value *= 2;
   check_close(device.get(dx), expected.dx, rounding(dtype), 2 * sums(outputs), "dx added to dx");
+  check_close(device.get(beside), expected.dx, rounding(dtype), 2 * sums(outputs), "dx added to another gradient");
   const double dw_sums = sums(static_cast<double>(c.images * y.shape[2] * y.shape[3]));
   const Tensor dw = device.spoiled({imported.layout->elements()});
   const auto weight_gradient = [&](bool accumulate) {

@@ -166,6 +166,8 @@ void OnednnBackend::run(const ops::Conv2dForward& op) {
 }
 
 void OnednnBackend::run(const ops::Conv2dBackwardInput& op) {
+  if (run_apart(op)) return;
+  if (op.residual) return run_with_residual(op);
   if (by_pixels(*state_, op.spec, state_->products, layout_of(op.w).of_rows())) {
     return spread_pixels(pixels_gradient(*this, op.spec, op.dy, op.w, op.dx), op.spec.stride.height, op.dx);
   }
@@ -179,14 +181,14 @@ void OnednnBackend::run(const ops::Conv2dBackwardInput& op) {
   run_backward_input(*state_, *this, *backward, op.dy, op.w, op.dx);
 }
 
-void OnednnBackend::run(const ops::Conv2dBackwardInputAdd& op) {
-  if (!by_pixels(*state_, op.spec, state_->products, layout_of(op.w).of_rows())) {
-    return add_to_input_gradient(op);
-  }
+void OnednnBackend::run_with_residual(const ops::Conv2dBackwardInput& op) {
+  const bool in_place = op.residual.raw() == op.dx.raw();
+  if (!in_place || !by_pixels(*state_, op.spec, state_->products, layout_of(op.w).of_rows())) return add_residual(op);
   add_pixels(pixels_gradient(*this, op.spec, op.dy, op.w, op.dx), op.spec.stride.height, op.dx);
 }
 
 void OnednnBackend::run(const ops::Conv2dBackwardWeight& op) {
+  if (run_apart(op)) return;
   if (over_packed_pixels(op.spec, layout_of(op.w).of_rows())) {
     return run(ops::Conv2dBackwardWeight{without_stride(op.spec), packed_pixels(*this, op.spec, op.x), op.dy, op.w,
                                          op.dw, op.dbias, op.accumulate});

@@ -33,8 +33,10 @@ void call_on_activations(Backend& backend, std::int64_t first, const Shape& shap
   backend.run(ops::BatchNormStatistics{x, data.output_f32(channels), data.output_f32(channels)});
   backend.run(ops::BatchNormApply{x, mean, variance, gamma, beta, kEpsilon, dy, true, y});
   const Tensor dgamma = data.output_f32(channels), dbeta = data.output_f32(channels);
-  backend.run(ops::BatchNormBackwardReduce{dy, x, y, mean, variance, kEpsilon, dgamma, dbeta});
-  backend.run(ops::BatchNormBackwardApply{dy, x, y, mean, variance, gamma, beta, beta, count, kEpsilon, out(shape)});
+  backend.run(ops::BatchNormBackwardReduce{dy, x, y, mean, variance, gamma, beta, kEpsilon, false, dgamma, dbeta, false,
+                                           out(shape)});
+  backend.run(ops::BatchNormBackwardApply{dy, x, y, mean, variance, gamma, beta, beta, beta, count, kEpsilon, false,
+                                          out(shape)});
   backend.run(ops::BatchNormBackwardResidual{dy, y, in(shape)});
 
   const Tensor row_mean = data.output_f32(rows), inverse_std = data.output_f32(rows);

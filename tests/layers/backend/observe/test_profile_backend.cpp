@@ -59,7 +59,9 @@ TEST_CASE("costs of products and their units") {
   const ProfileEntry& weights = entries.at({"conv2d_backward_weight", "layer1.0", detail});
   CHECK(weights.calls == 2);  // set, then added
   CHECK(weights.cost.flops == 2 * flops);
-  CHECK(entries.at({"conv2d_backward_input", "layer1.0", detail}).cost.flops == flops);
+  const ProfileEntry& inputs = entries.at({"conv2d_backward_input", "layer1.0", detail});
+  CHECK(inputs.calls == 3);  // alone, added in place, and beside a residual
+  CHECK(inputs.cost.flops == 3 * flops);
   CHECK(profile.convolutions().size() == 3);
 
   call_linear(profile, 3, 5, 7, false);
