@@ -11,6 +11,7 @@
 
 #include "elements.h"
 #include "layers/backend/cuda/conv/conv_plans.h"
+#include "layers/backend/cuda/cuda_check.h"
 #include "tests/layers/backend/cuda/host/streams.h"
 
 namespace convoy {
@@ -76,7 +77,12 @@ ConvolutionPlans::ConvolutionPlans(std::string file) : file_(std::move(file)) {}
 ConvolutionPlans::~ConvolutionPlans() = default;
 
 void ConvolutionPlans::run(CudaState& state, Backend& /*backend*/, const ConvPlanKey& key, const ConvBuffers& buffers) {
-  on_host::enqueue(state.stream, [key, buffers] { convolve(key, buffers); });
+  if (!state.capturing()) {
+    plans_.try_emplace(key);
+  } else if (!plans_.contains(key)) {
+    fail("{} has no plan yet and cannot be recorded", key.str());
+  }
+  CONVOY_CUDA_CHECK(on_host::enqueue(state.stream, "convolution", [key, buffers] { convolve(key, buffers); }));
 }
 
 }  // namespace convoy
