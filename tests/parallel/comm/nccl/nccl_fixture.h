@@ -13,6 +13,7 @@
 
 #include "layers/backend/cuda/cuda_backend.h"
 #include "parallel/comm/nccl/nccl_communicator.h"
+#include "tests/layers/backend/cuda/gpu.h"
 #include "tests/parallel/mpi_fixture.h"
 
 namespace convoy {

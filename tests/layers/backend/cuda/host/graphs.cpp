@@ -12,10 +12,10 @@
 using namespace convoy::on_host;
 
 struct CUgraph_st {
-  std::shared_ptr<const Graph> graph;
+  std::vector<Graph::Node> nodes;
 };
 struct CUgraphExec_st {
-  std::shared_ptr<const Graph> graph;
+  std::vector<Graph::Node> nodes;
   std::vector<int> lanes;  // of the nodes
   WorkId last = 0;         // of the launch before, which the next one comes behind
 };
@@ -65,17 +65,18 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* result) {
   if (graph->origin != stream) return invalidate(*graph, cudaErrorStreamCaptureUnmatched);
   const bool complete = joined(*graph);
   for (CUstream_st* each : std::exchange(graph->streams, {})) each->graph = nullptr;
+  if (graph->invalid || !complete) graph->nodes.clear();
   if (graph->invalid) return cudaErrorStreamCaptureInvalidated;
   if (!complete) return cudaErrorStreamCaptureUnjoined;
-  *result = new CUgraph_st{graph};
+  *result = new CUgraph_st{std::move(graph->nodes)};  // events may keep the rest
   return cudaSuccess;
 }
 
 // The executable graph has copies of the nodes.
 cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long /*flags*/) {
   const std::lock_guard lock(scheduler().mutex);
-  auto* made = new CUgraphExec_st{graph->graph, {}, 0};
-  for (std::size_t i = 0; i < graph->graph->nodes.size(); ++i) made->lanes.push_back(scheduler().new_lane());
+  auto* made = new CUgraphExec_st{graph->nodes, {}, 0};
+  for (std::size_t i = 0; i < graph->nodes.size(); ++i) made->lanes.push_back(scheduler().new_lane());
   *executable = made;
   return cudaSuccess;
 }
@@ -98,7 +99,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   before.push_back(executable->last);
   const WorkId begin = scheduler().add(stream->lane, "begin of a graph", nothing(), before);
   std::vector<WorkId> ids;
-  for (const Graph::Node& node : executable->graph->nodes) {
+  for (const Graph::Node& node : executable->nodes) {
     std::vector<WorkId> after{begin};
     for (const std::size_t other : node.after) after.push_back(ids[other]);
     ids.push_back(scheduler().add(executable->lanes[ids.size()], node.name, node.work, after));

@@ -143,7 +143,8 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id, int rank, ncclConfig_t* config) {
   const std::lock_guard lock(scheduler().mutex);
   if (config->blocking != 0) return ncclInvalidArgument;  // not imitated
-  *comm = new ncclComm{std::make_shared<Member>(id, size, rank)};
+  *comm = new ncclComm{};
+  (*comm)->member = std::make_shared<Member>(id, size, rank);
   if (!(*comm)->member->channels.valid()) return refuse(*comm, ncclSystemError, "the ranks share no memory");
   (*comm)->member->channels.join();
   scheduler().work_in_background();
