@@ -34,8 +34,8 @@ class StageLink {
   void put_input_gradient(int microbatch, int chunk, Tensor dx);
   /// Sets the gradient of a chunk's output, computed by the loss.
   void put_output_gradient(int microbatch, int chunk, Tensor dy);
-  /// Takes memory for what the first of these actions receive, up to one that computes. To be called before the first of
-  /// them starts: where new memory waits for all that a GPU does, it would wait for a message whose other end may be
+  /// Takes memory for what the first of these actions receive, up to one that computes. To be called before the first
+  /// of them starts: where new memory waits for all that a GPU does, it would wait for a message whose other end may be
   /// waiting just so for a receive behind it.
   void make_room(std::span<const Action> actions, std::span<const Batch> batches);
   /// Starts a send or a receive, for which there is room.

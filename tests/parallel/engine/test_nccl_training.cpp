@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Training on the GPUs of as many ranks as there are, in data, model, pipeline and hybrid layouts, recorded and not: the
-// parameters become those of one CPU that computes the same microbatches one after the other.
+// Training on the GPUs of as many ranks as there are, in data, model, pipeline and hybrid layouts, recorded and not:
+// the parameters become those of one CPU that computes the same microbatches one after the other.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ namespace convoy {
 
 namespace {
 
-constexpr std::int64_t kPart = 2, kSize = 6, kClasses = 5, kSteps = 5;
+constexpr std::int64_t kPart = 2, kSize = 6, kClasses = 5, kSteps = 4;
 constexpr double kLr = 0.05;
 constexpr double kTolerance = 2e-4;
 
@@ -60,10 +60,11 @@ std::vector<Unit> network() {
   return sequential_model({{"conv", Conv2dOptions{.out_channels = 4, .kernel_size = 3, .padding = 1, .bias = false}},
                            {"bn", BatchNorm2dOptions{}},
                            {"block", BasicBlockOptions{.channels = 8, .stride = 2}},
-                           {"second", BasicBlockOptions{.channels = 8}},
                            {"pool", GlobalAvgPoolOptions{}},
                            {"hidden", LinearOptions{.out_features = 12}},
-                           {"relu", ReluOptions{}},
+                           {"tanh", TanhOptions{}},
+                           {"middle", LinearOptions{.out_features = 8}},
+                           {"gelu", GeluOptions{}},
                            {"fc", LinearOptions{.out_features = kClasses}},
                            {"last", LinearOptions{.out_features = kClasses}}});
 }
@@ -148,7 +149,8 @@ Parameters train_on_gpus(const Layout& layout) {
   options.deterministic = true;
   CudaBackend gpu(options);
   const int rank = test_world().rank(), stage = rank % layout.stages, replica = rank / layout.stages;
-  const auto stages = nccl_communicator(test_world().ranks().split(replica, stage, kTestTimeout, "stages"), gpu, "stages");
+  const auto stages =
+      nccl_communicator(test_world().ranks().split(replica, stage, kTestTimeout, "stages"), gpu, "stages");
   const auto replicas =
       nccl_communicator(test_world().ranks().split(stage, replica, kTestTimeout, "replicas"), gpu, "replicas");
   StepRecording::Record record;

@@ -24,8 +24,8 @@ TEST_CASE("ResNet-50, forward and backward, agrees with the CPU in every operati
   });
 }
 
-// At this learning rate differences of 1e-6 in the first convolutions of a ResNet grow to 1e-4 of the loss; at a hundred
-// times it they would grow beyond 1e-3.
+// At this learning rate differences of 1e-6 in the first convolutions of a ResNet grow to 1e-4 of the loss; at a
+// hundred times it they would grow beyond 1e-3.
 TEST_CASE("a ResNet-18 learns on the GPU what it learns on the CPU") {
   const Shape input = image_shape(32, 16);
   CudaBackend gpu{CudaOptions{}};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs the tests of NCCL on every rank. A failure on any rank is everybody's exit code; a hang ends the job. Ends with 77
-// (skipped) where there is no GPU. On the host (tests/layers/backend/cuda/host) each rank has one that is imitated.
+// Runs the tests of NCCL on every rank. A failure on any rank is everybody's exit code; a hang ends the job. Ends with
+// 77 (skipped) where there is no GPU. On the host (tests/layers/backend/cuda/host) each rank has one that is imitated.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 #include <fmt/format.h>

@@ -73,7 +73,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* result) {
 }
 
 // The executable graph has copies of the nodes.
-cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long /*flags*/) {
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* executable, cudaGraph_t graph,
+                                          unsigned long long /*flags*/) {
   const std::lock_guard lock(scheduler().mutex);
   auto* made = new CUgraphExec_st{graph->nodes, {}, 0};
   for (std::size_t i = 0; i < graph->nodes.size(); ++i) made->lanes.push_back(scheduler().new_lane());

@@ -67,8 +67,9 @@ const Block* block_of(const void* address, std::size_t bytes) {
 
 void let_go(const Block& block) {
   if (kKeptBytes > 0 && !all_are(block.start, block.bytes, kFreed)) {
-    scheduler().fail(cudaErrorLaunchFailure, fmt::format("something wrote into {} bytes of {} memory after they were freed",
-                                                         block.bytes, block.kind()));
+    scheduler().fail(
+        cudaErrorLaunchFailure,
+        fmt::format("something wrote into {} bytes of {} memory after they were freed", block.bytes, block.kind()));
   }
   std::free(block.start - kHead);
 }
@@ -105,7 +106,8 @@ cudaError_t release(void* data, bool pinned) {
 // At the time when a copy runs.
 bool is_there(const void* address, std::size_t bytes, const char* what) {
   if (block_of(address, bytes) != nullptr) return true;
-  scheduler().fail(cudaErrorLaunchFailure, fmt::format("{} of {} bytes which are no memory, or were freed", what, bytes));
+  scheduler().fail(cudaErrorLaunchFailure,
+                   fmt::format("{} of {} bytes which are no memory, or were freed", what, bytes));
   return false;
 }
 
@@ -178,7 +180,8 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   }
   if (kind == cudaMemcpyDeviceToHost) return cudaErrorInvalidValue;  // the host would wait for it: not imitated
   const auto* source = static_cast<const std::byte*>(from);
-  return enqueue(stream, "copy", [copy, staged = std::vector<std::byte>(source, source + bytes)] { copy(staged.data()); });
+  return enqueue(stream, "copy",
+                 [copy, staged = std::vector<std::byte>(source, source + bytes)] { copy(staged.data()); });
 }
 
 cudaError_t cudaMemsetAsync(void* data, int value, std::size_t bytes, cudaStream_t stream) {

@@ -2,8 +2,8 @@
 //
 // The imitated device's work: pieces of work that wait for others, in lanes, one for each stream. Nothing runs when it
 // is added, unless its lane happens to be eager. Work runs when the host asks about the device, in an order that is
-// random and as unkind as it may be: lanes have priorities for a while, so that some starve, and often only that is done
-// which the host waits for. The order is the same in every run with the same seed, as far as the host's calls are;
+// random and as unkind as it may be: lanes have priorities for a while, so that some starve, and often only that is
+// done which the host waits for. The order is the same in every run with the same seed, as far as the host's calls are;
 // where ranks wait for each other their timing counts, too.
 //
 // All functions but the lock are called with the lock held.

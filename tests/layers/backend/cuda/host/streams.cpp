@@ -101,7 +101,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   std::unique_lock lock(scheduler().mutex);
   if (stream->graph != nullptr) return invalidate(*stream->graph, cudaErrorStreamCaptureUnsupported);
-  const WorkId last = scheduler().add(stream->lane, "synchronize", std::make_shared<const Work>(), stream->take_waits());
+  const WorkId last =
+      scheduler().add(stream->lane, "synchronize", std::make_shared<const Work>(), stream->take_waits());
   stream->last = last;
   return scheduler().synchronize(lock, "cudaStreamSynchronize", last);
 }
@@ -109,9 +110,9 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
   const std::lock_guard lock(scheduler().mutex);
   const Graph* graph = stream->graph.get();
-  *status = graph == nullptr  ? cudaStreamCaptureStatusNone
+  *status = graph == nullptr ? cudaStreamCaptureStatusNone
             : graph->invalid ? cudaStreamCaptureStatusInvalidated
-                              : cudaStreamCaptureStatusActive;
+                             : cudaStreamCaptureStatusActive;
   return cudaSuccess;
 }
 

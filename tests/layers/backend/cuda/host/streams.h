@@ -49,9 +49,9 @@ cudaError_t invalidate(Graph& graph, cudaError_t error);
 struct CUstream_st {
   int lane = 0;
   convoy::on_host::WorkId last = 0;
-  std::vector<convoy::on_host::WorkId> waits;    ///< for events, of what comes next
+  std::vector<convoy::on_host::WorkId> waits;     ///< for events, of what comes next
   std::shared_ptr<convoy::on_host::Graph> graph;  ///< null: not captured
-  std::vector<std::size_t> tips;                 ///< nodes of it that the next one comes behind
+  std::vector<std::size_t> tips;                  ///< nodes of it that the next one comes behind
 
   /// What the next piece of work waits for.
   [[nodiscard]] std::vector<convoy::on_host::WorkId> take_waits();
@@ -61,5 +61,5 @@ struct CUevent_st {
   convoy::on_host::WorkId work = 0;  ///< behind which it was recorded last; 0: it never was
   std::shared_ptr<std::chrono::steady_clock::time_point> time;
   std::shared_ptr<convoy::on_host::Graph> graph;  ///< null: the last record was not captured
-  std::vector<std::size_t> tips;                 ///< what it stands behind in that graph
+  std::vector<std::size_t> tips;                  ///< what it stands behind in that graph
 };

@@ -68,7 +68,8 @@ class Run {
   Progress attempt() {
     if (member_.aborted || failed_) return Progress::kDone;
     if (!announced_) {
-      if (member_.running != nullptr) return fail("two operations of one communicator run at once: nothing orders them");
+      if (member_.running != nullptr)
+        return fail("two operations of one communicator run at once: nothing orders them");
       member_.running = this;
       for (Transfer& transfer : transfers_) transfer.announce();
       announced_ = true;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One operation of an imitated NCCL communicator on this rank, as work of a stream: it ends when all ranks that it needs
-// have come to theirs. Memory is read when all have come, and written at the end.
+// One operation of an imitated NCCL communicator on this rank, as work of a stream: it ends when all ranks that it
+// needs have come to theirs. Memory is read when all have come, and written at the end.
 #pragma once
 
 #include <nccl.h>

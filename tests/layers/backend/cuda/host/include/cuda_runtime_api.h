@@ -45,7 +45,11 @@ enum cudaStreamCaptureStatus {
   cudaStreamCaptureStatusActive,
   cudaStreamCaptureStatusInvalidated
 };
-enum cudaStreamCaptureMode { cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed };
+enum cudaStreamCaptureMode {
+  cudaStreamCaptureModeGlobal,
+  cudaStreamCaptureModeThreadLocal,
+  cudaStreamCaptureModeRelaxed
+};
 enum : unsigned { cudaEventDisableTiming, cudaStreamNonBlocking, cudaHostAllocDefault, cudaHostAllocMapped };
 
 cudaError_t cudaGetDeviceCount(int* count);

@@ -59,8 +59,7 @@ ncclResult_t ncclBroadcast(const void* from, void* to, std::size_t count, ncclDa
                            ncclComm_t comm, cudaStream_t stream);
 ncclResult_t ncclSend(const void* from, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream);
-ncclResult_t ncclRecv(void* to, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
-                      cudaStream_t stream);
+ncclResult_t ncclRecv(void* to, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream);
 /// Around sends and receives of one communicator on one stream.
 ncclResult_t ncclGroupStart();
 ncclResult_t ncclGroupEnd();
