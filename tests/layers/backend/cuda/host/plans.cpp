@@ -11,6 +11,7 @@
 
 #include "elements.h"
 #include "layers/backend/cuda/conv/conv_plans.h"
+#include "layers/backend/cuda/cuda_check.h"
 #include "tests/layers/backend/cuda/host/streams.h"
 
 namespace convoy {
@@ -145,7 +146,12 @@ ConvolutionPlans::~ConvolutionPlans() = default;
 
 bool ConvolutionPlans::try_run(CudaState& state, Backend& /*backend*/, const ConvPlanKey& key,
                                const ConvBuffers& buffers) {
-  on_host::enqueue(state.stream, [key, buffers] { convolve(key, buffers); });
+  if (!state.capturing()) {
+    plans_.try_emplace(key);
+  } else if (!plans_.contains(key)) {
+    fail("{} has no plan yet and cannot be recorded", key.str());
+  }
+  CONVOY_CUDA_CHECK(on_host::enqueue(state.stream, "convolution", [key, buffers] { convolve(key, buffers); }));
   return true;
 }
 
