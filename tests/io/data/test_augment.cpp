@@ -154,6 +154,34 @@ TEST_CASE("small images: a crop with a black border and a flip") {
   CHECK(seen == possible);  // each of 50 in 600 draws: missing one has a chance of 3e-4, and the seed is fixed
 }
 
+TEST_CASE("a moved and mirrored image, pixel by pixel, at every width, border and number of channels") {
+  for (const int channels : {1, 2, 3, 4}) {
+    for (int width = 1; width <= 12; ++width) {
+      const int height = 3, padding = 5;
+      std::vector<std::uint8_t> image(static_cast<std::size_t>(height * width * channels));
+      std::iota(image.begin(), image.end(), std::uint8_t{1});
+      for (int move = 0; move < 2 * 11 * 11; ++move) {
+        const bool flip = move % 2 == 1;
+        const int left = move / 2 % 11, top = move / 22;
+        std::vector<std::uint8_t> wanted, out(image.size() + 8, 250);
+        for (int y = top - padding; y < top - padding + height; ++y) {
+          for (int x = 0; x < width; ++x) {
+            const int column = (flip ? width - 1 - x : x) + left - padding;
+            const bool inside = y >= 0 && y < height && column >= 0 && column < width;
+            for (int c = 0; c < channels; ++c) {
+              wanted.push_back(inside ? image[static_cast<std::size_t>((y * width + column) * channels + c)]
+                                      : std::uint8_t{0});
+            }
+          }
+        }
+        wanted.resize(out.size(), 250);  // nothing is written behind the image
+        shift_image(image.data(), height, width, channels, padding, left, top, flip, out.data());
+        REQUIRE(out == wanted);
+      }
+    }
+  }
+}
+
 TEST_CASE("augmentation of what is no image is refused") {
   ExitCode code{};
   Augmentation wanted;
