@@ -121,6 +121,27 @@ TEST_CASE("colour jitter: no strength changes nothing, and factors stay within t
   CHECK(std::count(grey.begin(), grey.end(), 77) == 90);
 }
 
+TEST_CASE("saturation is Pillow's blend with the grey of each pixel, in every bit") {
+  constexpr int kPixels = 1003;  // no whole number of vectors
+  std::vector<std::uint8_t> image(3 * kPixels);
+  for (std::size_t i = 0; i < image.size(); ++i) image[i] = static_cast<std::uint8_t>(i * i * 7 + i / 5);
+  for (int i = 0; i < 20; ++i) {
+    auto copy = image;
+    SampleRandom random(4, i), same(4, i);
+    jitter_colors(copy.data(), kPixels, 3, {0, 0, 0.9}, random);
+    for (const int count : {3, 2}) static_cast<void>(same.below(count));  // the order
+    for (int unused = 0; unused < 2; ++unused) static_cast<void>(same.uniform(1, 1));
+    const auto factor = static_cast<float>(same.uniform(1 - 0.9, 1 + 0.9));
+    for (std::size_t at = 0; at < image.size(); ++at) {
+      const std::uint8_t* rgb = image.data() + at / 3 * 3;
+      const int grey = (rgb[0] * 19595 + rgb[1] * 38470 + rgb[2] * 7471 + 0x8000) >> 16;
+      const float product = factor * static_cast<float>(image[at] - grey);
+      const double mixed = static_cast<float>(double{product} + grey);  // each operation rounded to float once
+      REQUIRE(copy[at] == static_cast<std::uint8_t>(std::clamp(mixed, 0.0, 255.0)));
+    }
+  }
+}
+
 TEST_CASE("small images: a crop with a black border and a flip") {
   Augmentation wanted;
   wanted.crop = wanted.flip = true;
