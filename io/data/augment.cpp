@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "io/images/luma.h"
+#include "layers/base/cpu_features.h"
 #include "layers/base/random.h"
-#include "layers/base/vectorized.h"
 
 namespace convoy {
 

@@ -9,8 +9,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "layers/base/cpu_features.h"  // IWYU pragma: export
 #include "layers/base/rehearsal.h"
-#include "layers/base/vectorized.h"  // IWYU pragma: export
 
 // Before a loop whose iterations are independent. Each may still read and write one and the same place, so an
 // output may be an input of the same call.
