@@ -102,10 +102,13 @@ LossTotals Executor::train_step(std::span<const Batch> microbatches, std::int64_
     recording_.run(kind, [this] { compute_gradients(); });
   }
   lap(Phase::kBackward);
+  if (recording_.enabled() && meanwhile) {
+    meanwhile();
+    watch_.lap();  // the wait for data is counted by who waits
+  }
   run(schedule_.actions[static_cast<std::size_t>(coordinates_.stage)].back());
   link_.finish();
   lap(Phase::kCommunicationWait);
-  if (recording_.enabled() && meanwhile) meanwhile();
   if (replay_ != nullptr) replay_->end_step(update);
   return totals_.read();
 }
