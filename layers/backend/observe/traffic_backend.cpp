@@ -105,8 +105,8 @@ void TrafficBackend::restart() {
   zeroed_ = 0;
 }
 
-void TrafficBackend::add(TrafficKind kind, const Traffic& traffic) {
-  traffic_[{ProfileRange::outermost(), ProfileRange::innermost(), kind}] += traffic;
+void TrafficBackend::add(TrafficKind kind, const Moved& moved) {
+  traffic_[{ProfileRange::outermost(), ProfileRange::innermost(), kind}] += moved;
 }
 
 // Copies are before a recorded step, not in it. Large ones arrive in a buffer first, beside computation (uploads.h).

@@ -31,12 +31,12 @@ enum class TrafficKind {
   kGradientCasts,  ///< weight gradients on their way from the compute type to float32
 };
 
-struct Traffic {
+struct Moved {
   double bytes = 0;
   /// The operands of convolutions and linear layers alone, in the compute type, without padding.
   double least = 0;
   std::int64_t nodes = 0;
-  Traffic& operator+=(const Traffic& other) {
+  Moved& operator+=(const Moved& other) {
     bytes += other.bytes;
     least += other.least;
     nodes += other.nodes;
@@ -56,7 +56,7 @@ class TrafficBackend final : public Backend {
  public:
   explicit TrafficBackend(const FusionRules& rules) : rules_(rules) {}
 
-  [[nodiscard]] const std::map<TrafficKey, Traffic>& traffic() const { return traffic_; }
+  [[nodiscard]] const std::map<TrafficKey, Moved>& traffic() const { return traffic_; }
   /// Forgets what was counted so far.
   void restart();
 
@@ -109,12 +109,12 @@ class TrafficBackend final : public Backend {
   void count(const ops::Conv2dBackwardInput& op);
   void count(const ops::Conv2dBackwardWeight& op);
   void count(const ops::BatchNormApply& op);
-  void add(TrafficKind kind, const Traffic& traffic);
+  void add(TrafficKind kind, const Moved& moved);
 
   FusionRules rules_;
   Addresses memory_;
   MemoryPool pool_{memory_};
-  std::map<TrafficKey, Traffic> traffic_;
+  std::map<TrafficKey, Moved> traffic_;
   std::vector<std::int64_t> pending_;  // elements of weight gradients that finish_gradients() converts
   std::int64_t zeroed_ = 0;            // bytes that are left of the last clearing
 };
