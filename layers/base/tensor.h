@@ -55,6 +55,12 @@ class Tensor {
     view.shape_ = shape;
     return view;
   }
+  /// The same bytes as elements of another type.
+  [[nodiscard]] Tensor as(const Shape& shape, DType dtype) const {
+    Tensor view = reshaped(shape);
+    view.dtype_ = dtype;
+    return view;
+  }
   /// `shape` elements of this memory from element `first` on.
   [[nodiscard]] Tensor view(std::int64_t first, const Shape& shape) const {
     Tensor part = reshaped(shape);

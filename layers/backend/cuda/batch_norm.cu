@@ -4,7 +4,7 @@
 // variances are sums of squares around a pivot that follows the running mean, merged by Chan's formula, so that float
 // is enough whatever |mean| / std is. A thread keeps its mean as the distance from its first rows' mean, a slice's is
 // known as the distance from the slice's first row, and slices are merged in double.
-#include "layers/backend/cuda/channel_rows.cuh"
+#include "layers/backend/cuda/batch_norm.cuh"
 #include "layers/backend/cuda/cuda_backend.h"
 
 namespace convoy {
@@ -13,6 +13,7 @@ namespace {
 
 using gpu::kThreads;
 using gpu::load_lanes;
+using gpu::NormInputs;
 using gpu::RowSlices;
 using gpu::RowTiles;
 using gpu::Vector;
@@ -125,15 +126,8 @@ __global__ void __launch_bounds__(kThreads, 3) moments_kernel(const T* x, RowSli
   slice[2 * channels] = m2;
 }
 
-// What else happens to the moments of a channel: sums [channels] += share * moment; null: nothing.
-struct StepSums {
-  float *mean, *variance;
-  float mean_share, variance_share;
-};
-
 __global__ void __launch_bounds__(gpu::kMergeChannels* gpu::kMergeLanes)
-    merge_moments_kernel(const float* partial, RowSlices slices, int count, float* mean, float* variance,
-                         StepSums step) {
+    merge_moments_kernel(const float* partial, RowSlices slices, int count, gpu::MomentOutputs out) {
   const std::int64_t channels = slices.channels;
   const std::int64_t channel = std::int64_t{blockIdx.x} * gpu::kMergeChannels + threadIdx.x;
   const int first = channel < channels ? static_cast<int>(threadIdx.y) : count;
@@ -151,38 +145,32 @@ __global__ void __launch_bounds__(gpu::kMergeChannels* gpu::kMergeLanes)
   }
   m2 = gpu::sum_over_lanes(m2);
   if (channel < channels && threadIdx.y == 0) {
-    const auto m = static_cast<float>(center), v = static_cast<float>(m2 / rows);
-    mean[channel] = m;
-    variance[channel] = v;
-    if (step.mean != nullptr) {
-      step.mean[channel] = gpu::add_product(step.mean[channel], step.mean_share, m);
-      step.variance[channel] = gpu::add_product(step.variance[channel], step.variance_share, v);
-    }
+    gpu::set_moments(static_cast<float>(center), static_cast<float>(m2 / rows), channel, channels, out);
   }
 }
 
-struct ForwardInputs {
-  const float *mean, *variance, *gamma, *beta;  // [channels]
-  float epsilon;
-};
+enum class Residual : std::uint8_t { kNone, kPlain, kNormalized };
 
 // y = x * scale + shift (+ residual), then ReLU, for kRows rows `stride` elements apart; y may be x or residual.
-template <int kRows, bool kResidual, bool kRelu, class T, int kCount>
+template <int kRows, Residual kResidual, bool kRelu, class T, int kCount>
 __device__ void apply_rows(const T* x, const T* residual, std::int64_t at, std::int64_t stride,
-                           const float (&scale)[kCount], const float (&shift)[kCount], T* y) {
+                           const gpu::Affine<kCount>& map, const gpu::Affine<kCount>& residual_map, T* y) {
   Vector<T, kCount> in[kRows], other[kRows];
 #pragma unroll
   for (int row = 0; row < kRows; ++row) {
     in[row] = gpu::load_vector<kCount>(x + at + row * stride, 0);
-    if constexpr (kResidual) other[row] = gpu::load_vector<kCount>(residual + at + row * stride, 0);
+    if constexpr (kResidual != Residual::kNone) other[row] = gpu::load_vector<kCount>(residual + at + row * stride, 0);
   }
 #pragma unroll
   for (int row = 0; row < kRows; ++row) {
     float values[kCount];
 #pragma unroll
     for (int lane = 0; lane < kCount; ++lane) {
-      float value = fmaf(gpu::load(in[row].lanes[lane]), scale[lane], shift[lane]);
-      if constexpr (kResidual) value += gpu::load(other[row].lanes[lane]);
+      float value = fmaf(gpu::load(in[row].lanes[lane]), map.scale[lane], map.shift[lane]);
+      if constexpr (kResidual == Residual::kPlain) value += gpu::load(other[row].lanes[lane]);
+      if constexpr (kResidual == Residual::kNormalized) {
+        value += fmaf(gpu::load(other[row].lanes[lane]), residual_map.scale[lane], residual_map.shift[lane]);
+      }
       if constexpr (kRelu) value = gpu::positive_part(value);
       values[lane] = value;
     }
@@ -190,35 +178,41 @@ __device__ void apply_rows(const T* x, const T* residual, std::int64_t at, std::
   }
 }
 
-template <class T, int kCount, bool kResidual, bool kRelu>
-__global__ void __launch_bounds__(kThreads)
-    apply_kernel(const T* x, ForwardInputs norm, const T* residual, RowSlices slices, T* y) {
+template <class T, int kCount, Residual kResidual, bool kRelu>
+__global__ void __launch_bounds__(kThreads) apply_kernel(const T* x, NormInputs norm, const T* residual,
+                                                         NormInputs residual_norm, RowSlices slices, T* y) {
+  constexpr int kTogether = kResidual == Residual::kNormalized ? 2 : 4;
   const std::int64_t channels = slices.channels, channel = gpu::thread_channel<kCount>();
   if (channel >= channels) return;
-  float scale[kCount], shift[kCount];
-#pragma unroll
-  for (int lane = 0; lane < kCount; ++lane) {
-    const std::int64_t c = channel + lane;
-    scale[lane] = norm.gamma[c] / sqrtf(norm.variance[c] + norm.epsilon);
-    shift[lane] = fmaf(-norm.mean[c], scale[lane], norm.beta[c]);
-  }
+  gpu::Affine<kCount> map, residual_map;
+  gpu::load_affine(norm, channel, map);
+  if constexpr (kResidual == Residual::kNormalized) gpu::load_affine(residual_norm, channel, residual_map);
   const std::int64_t first = blockIdx.y * slices.slice_rows, end = first + slices.rows_of(blockIdx.y);
   const std::int64_t step = blockDim.y, stride = step * channels;
   std::int64_t row = first + threadIdx.y;
   for (; row + (kTogether - 1) * step < end; row += kTogether * step) {
-    apply_rows<kTogether, kResidual, kRelu>(x, residual, row * channels + channel, stride, scale, shift, y);
+    apply_rows<kTogether, kResidual, kRelu>(x, residual, row * channels + channel, stride, map, residual_map,
+                                            y);
   }
   for (; row < end; row += step) {
-    apply_rows<1, kResidual, kRelu>(x, residual, row * channels + channel, stride, scale, shift, y);
+    apply_rows<1, kResidual, kRelu>(x, residual, row * channels + channel, stride, map, residual_map, y);
   }
+}
+
+// Calls f with constants: which residual there is, and whether a ReLU follows.
+template <class F>
+void dispatch_apply(const ops::BatchNormApply& op, const F& f) {
+  const auto with = [&](auto kind) { op.relu ? f(kind, std::true_type{}) : f(kind, std::false_type{}); };
+  if (op.prologue != nullptr) return with(std::integral_constant<Residual, Residual::kNormalized>{});
+  if (op.residual) return with(std::integral_constant<Residual, Residual::kPlain>{});
+  with(std::integral_constant<Residual, Residual::kNone>{});
 }
 
 }  // namespace
 
 void CudaBackend::run(const ops::BatchNormStatistics& op) {
   if (op.x.size() == 0) {
-    zero(op.mean);
-    zero(op.variance);
+    for (const Tensor* output : {&op.mean, &op.variance, &op.coefficients, &op.rounded}) zero(*output);
     return;
   }
   const std::int64_t channels = op.x.shape()[1];
@@ -239,26 +233,27 @@ void CudaBackend::run(const ops::BatchNormStatistics& op) {
   const dim3 block(gpu::kMergeChannels, gpu::kMergeLanes);
   gpu::launch_kernel(
       *state_, gpu::merge_grid(channels), block, merge_moments_kernel, partial.data<float>(), tiles.slices,
-      static_cast<int>(tiles.grid.y), op.mean.data<float>(), op.variance.data<float>(),
-      StepSums{op.step_mean.data<float>(), op.step_variance.data<float>(), op.share, op.variance_share()});
+      static_cast<int>(tiles.grid.y), gpu::moment_outputs(op));
 }
 
 void CudaBackend::run(const ops::BatchNormApply& op) {
+  if (!fuses(op) && run_apart(op)) return;
   if (op.mask != nullptr) *op.mask = op.y;
   if (op.x.size() == 0) return;
-  const ForwardInputs norm{op.mean.data<float>(), op.variance.data<float>(), op.gamma.data<float>(),
-                           op.beta.data<float>(), op.epsilon};
+  const NormInputs norm = gpu::norm_inputs(op);
+  const NormInputs residual_norm = op.prologue != nullptr ? gpu::norm_inputs(*op.prologue) : NormInputs{};
+  const Tensor& residual = op.prologue != nullptr ? op.prologue->x : op.residual;
   gpu::dispatch_activation(op.x.dtype(), [&](auto type) {
     using T = decltype(type);
-    const T *input = op.x.data<T>(), *other = op.residual.data<T>();
+    const T *input = op.x.data<T>(), *other = residual.data<T>();
     T* output = op.y.data<T>();
     const auto launch = [&](auto lanes) {
       constexpr int kCount = decltype(lanes)::value;
       const RowTiles tiles = gpu::row_tiles(*state_, op.x.shape(), kCount, 16);
-      gpu::dispatch_flags(static_cast<bool>(op.residual), op.relu, [&](auto has_residual, auto has_relu) {
+      dispatch_apply(op, [&](auto kind, auto relu) {
         gpu::launch_kernel(*state_, tiles.grid, tiles.block,
-                           apply_kernel<T, kCount, decltype(has_residual)::value, decltype(has_relu)::value>, input,
-                           norm, other, tiles.slices, output);
+                           apply_kernel<T, kCount, decltype(kind)::value, decltype(relu)::value>, input, norm, other,
+                           residual_norm, tiles.slices, output);
       });
     };
     gpu::dispatch_lanes<T>(op.x.shape()[1], launch, input, other, output);

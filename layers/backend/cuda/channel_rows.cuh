@@ -87,16 +87,6 @@ void dispatch_lanes(std::int64_t channels, F&& f, const Array*... arrays) {
   }
 }
 
-/// Calls f with two std::bool_constants.
-template <class F>
-void dispatch_flags(bool first, bool second, F&& f) {
-  if (first) {
-    second ? f(std::true_type{}, std::true_type{}) : f(std::true_type{}, std::false_type{});
-  } else {
-    second ? f(std::false_type{}, std::true_type{}) : f(std::false_type{}, std::false_type{});
-  }
-}
-
 /// The second stage of reductions over rows: a block of 32 channels by 32 lanes, which share the slices.
 constexpr int kMergeChannels = 32, kMergeLanes = 32;
 

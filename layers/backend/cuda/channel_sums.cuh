@@ -4,49 +4,45 @@
 // centred input. Float over 32 rows, float again over a thread's rows, and double over slices; all in a fixed order.
 #pragma once
 
-#include "layers/backend/cuda/channel_rows.cuh"
+#include "layers/backend/cuda/batch_norm.cuh"
 
 namespace convoy::gpu {
 
-/// What the sums are taken over: arrays [rows, channels], mean [channels]. y null: no mask; x null: no products.
+/// What the sums are taken over: arrays [rows, channels]. y: of ReluMask::kOutput; x null: no products.
 template <class T>
 struct SumInputs {
   const T *dy, *x, *y;
-  const float* mean;
+  NormInputs norm;
+  T* masked;  ///< receives what is summed; null: nothing
 };
 
-/// dy, or 0 where the ReLU that made y was off.
-template <bool kRelu, class T>
-__device__ float masked(const T& dy, const T& y) {
-  const float g = load(dy);
-  if constexpr (kRelu) return load(y) <= 0.0F ? 0.0F : g;
-  return g;
-}
-
 // Adds kRows rows, `stride` elements apart, to sums and products.
-template <int kRows, bool kRelu, bool kProducts, class T, int kCount>
+template <int kRows, ReluMask kMask, bool kProducts, class T, int kCount>
 __device__ void add_rows(const SumInputs<T>& in, std::int64_t at, std::int64_t stride, const float (&mean)[kCount],
-                         float (&sums)[kCount], float (&products)[kCount]) {
+                         const Affine<kCount>& map, float (&sums)[kCount], float (&products)[kCount]) {
   Vector<T, kCount> dy[kRows], x[kRows], y[kRows];
 #pragma unroll
   for (int row = 0; row < kRows; ++row) {
     dy[row] = load_vector<kCount>(in.dy + at + row * stride, 0);
     if constexpr (kProducts) x[row] = load_vector<kCount>(in.x + at + row * stride, 0);
-    if constexpr (kRelu) y[row] = load_vector<kCount>(in.y + at + row * stride, 0);
+    if constexpr (kMask == ReluMask::kOutput) y[row] = load_vector<kCount>(in.y + at + row * stride, 0);
   }
 #pragma unroll
   for (int row = 0; row < kRows; ++row) {
+    const Vector<T, kCount>& other = kMask == ReluMask::kOutput ? y[row] : x[row];
 #pragma unroll
     for (int lane = 0; lane < kCount; ++lane) {
-      const float g = masked<kRelu>(dy[row].lanes[lane], y[row].lanes[lane]);
+      const float g = masked<kMask>(dy[row].lanes[lane], other.lanes[lane], map.scale[lane], map.shift[lane]);
       sums[lane] += g;
       if constexpr (kProducts) products[lane] += g * (load(x[row].lanes[lane]) - mean[lane]);
+      if constexpr (kMask != ReluMask::kNone) store(g, &dy[row].lanes[lane]);
     }
+    if (kProducts && in.masked != nullptr) store_vector(dy[row], in.masked + at + row * stride, 0);
   }
 }
 
 // Sets partial [slices, 2, channels], or [slices, 1, channels] without products.
-template <class T, int kCount, bool kRelu, bool kProducts>
+template <class T, int kCount, ReluMask kMask, bool kProducts>
 __global__ void __launch_bounds__(kThreads, 3) channel_sums_kernel(SumInputs<T> in, RowSlices slices, float* partial) {
   constexpr int kChunkRows = 32, kTogether = kProducts ? 2 : 4;
   CONVOY_SHARED(float, of_thread, [kProducts ? 2 : 1][kThreads * kCount]);
@@ -58,17 +54,20 @@ __global__ void __launch_bounds__(kThreads, 3) channel_sums_kernel(SumInputs<T> 
     float mean[kCount] = {};
     if constexpr (kProducts) {
 #pragma unroll
-      for (int lane = 0; lane < kCount; ++lane) mean[lane] = in.mean[channel + lane];
+      for (int lane = 0; lane < kCount; ++lane) mean[lane] = in.norm.mean[channel + lane];
     }
+    Affine<kCount> map;
+    if constexpr (kMask == ReluMask::kRecomputed) load_affine(in.norm, channel, map);
     std::int64_t row = first + threadIdx.y;
     while (row < end) {
       float chunk_sums[kCount] = {}, chunk_products[kCount] = {};
       int n = 0;
       for (; n < kChunkRows && row + (kTogether - 1) * step < end; n += kTogether, row += kTogether * step) {
-        add_rows<kTogether, kRelu, kProducts>(in, row * channels + channel, stride, mean, chunk_sums, chunk_products);
+        add_rows<kTogether, kMask, kProducts>(in, row * channels + channel, stride, mean, map, chunk_sums,
+                                              chunk_products);
       }
       for (; n < kChunkRows && row < end; ++n, row += step) {
-        add_rows<1, kRelu, kProducts>(in, row * channels + channel, stride, mean, chunk_sums, chunk_products);
+        add_rows<1, kMask, kProducts>(in, row * channels + channel, stride, mean, map, chunk_sums, chunk_products);
       }
 #pragma unroll
       for (int lane = 0; lane < kCount; ++lane) {
@@ -118,30 +117,45 @@ __global__ void __launch_bounds__(kMergeChannels* kMergeLanes)
   if (channel < channels && threadIdx.y == 0) finish(channel, sum, product);
 }
 
-/// Calls finish(channel, sum of g, sum of g * (x - mean)) on the device for every channel, with g = dy where y > 0, or
-/// everywhere when y is empty. Without kProducts x and mean are not read, and the second sum is 0.
+/// The operands of channel_sums().
+struct SumOperands {
+  const Tensor &dy, &x;          ///< x: of products
+  const Tensor& y = ops::none();  ///< g = dy where it is above 0
+  bool recomputed = false;        ///< or where the batch norm of x is
+  NormInputs norm{};
+  const Tensor& masked = ops::none();  ///< receives g
+};
+
+/// Calls finish(channel, sum of g, sum of g * (x - mean)) on the device for every channel. Without kProducts only dy is
+/// read, and the second sum is 0.
 template <bool kProducts, class Finish>
-void channel_sums(const CudaState& state, Backend& backend, const Tensor& dy, const Tensor& x, const Tensor& y,
-                  const float* mean, Finish finish) {
+void channel_sums(const CudaState& state, Backend& backend, const SumOperands& operands, Finish finish) {
+  const Tensor& dy = operands.dy;
   const std::int64_t channels = dy.shape()[1];
   Tensor partial;
   unsigned slices = 0;  // none for an empty batch
   if (dy.size() > 0) {
     dispatch_activation(dy.dtype(), [&](auto type) {
       using T = decltype(type);
-      const SumInputs<T> in{dy.data<T>(), x.data<T>(), y.data<T>(), mean};
+      const SumInputs<T> in{dy.data<T>(), operands.x.data<T>(), operands.y.data<T>(), operands.norm,
+                            operands.masked.data<T>()};
       const auto launch = [&](auto lanes) {
         constexpr int kCount = decltype(lanes)::value;
         const RowTiles tiles = row_tiles(state, dy.shape(), kCount, 3);
         slices = tiles.grid.y;
         partial = backend.tensor({slices, kProducts ? 2 : 1, channels}, DType::kF32);
-        dispatch_flags(static_cast<bool>(y), true, [&](auto relu, auto) {
+        const auto with = [&](auto mask) {
           launch_kernel(state, tiles.grid, tiles.block,
-                        channel_sums_kernel<T, kCount, decltype(relu)::value, kProducts>, in, tiles.slices,
+                        channel_sums_kernel<T, kCount, decltype(mask)::value, kProducts>, in, tiles.slices,
                         partial.data<float>());
-        });
+        };
+        if constexpr (kProducts) {
+          dispatch_mask(static_cast<bool>(operands.y), operands.recomputed, with);
+        } else {
+          with(std::integral_constant<ReluMask, ReluMask::kNone>{});
+        }
       };
-      dispatch_lanes<T>(channels, launch, in.dy, in.x, in.y);
+      dispatch_lanes<T>(channels, launch, in.dy, in.x, in.y, in.masked);
     });
   }
   launch_kernel(state, merge_grid(channels), dim3(kMergeChannels, kMergeLanes), merge_sums_kernel<kProducts, Finish>,

@@ -64,6 +64,7 @@ const CudaOptions& checked(const CudaOptions& options) {
 
 CudaBackend::CudaBackend(const CudaOptions& options)
     : options_(checked(options)),
+      rules_{options.compute, options.deterministic},
       state_(std::make_unique<CudaState>(options.device, options.compute, options.tf32, options.deterministic)) {
   state_->time_plans = options.time_plans && !options.deterministic;
   if (options.plan_folder.empty() || !state_->time_plans) return;

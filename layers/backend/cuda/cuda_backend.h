@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "layers/backend/backend.h"
+#include "layers/backend/cuda/conv/dense_kernels.h"
+#include "layers/backend/cuda/fusion_rules.h"
 
 namespace convoy {
 
@@ -47,6 +49,7 @@ class CudaBackend final : public Backend {
   void copy_from_host(const void* source, const Tensor& destination) override;
   void copy_to_host(const Tensor& source, void* destination) override;
   void zero(const Tensor& x) override;
+  [[nodiscard]] Tensor zeros(const Shape& shape, DType dtype) override;
   void synchronize() override;
   [[nodiscard]] std::unique_ptr<TimeMark> mark() override;
   std::unique_ptr<RecordedWork> record(const std::function<void()>& body) override;
@@ -60,6 +63,14 @@ class CudaBackend final : public Backend {
   void export_weight(const WeightLayout& layout, const Tensor& native, float* host) override;
   [[nodiscard]] bool weights_mirror_master() const override { return true; }
   void refresh_compute(Weight& weight) override;
+
+  [[nodiscard]] bool recomputes_relu_masks() const override { return true; }
+  [[nodiscard]] bool fuses_batch_norms() const override { return rules_.fuses_batch_norms(); }
+  [[nodiscard]] bool fuses(const ops::Conv2dForward& op) const override { return rules_.fuses(op); }
+  [[nodiscard]] bool fuses(const ops::Conv2dBackwardInput& op) const override { return rules_.fuses(op); }
+  [[nodiscard]] bool fuses(const ops::Conv2dBackwardWeight& op) const override { return rules_.fuses(op); }
+  [[nodiscard]] bool fuses(const ops::BatchNormApply& op) const override { return rules_.fuses(op); }
+  void finish_gradients() override;
 
   CONVOY_OPERATIONS(CONVOY_DECLARE_RUN)
 
@@ -79,15 +90,25 @@ class CudaBackend final : public Backend {
   /// Made by the first update that has these segments, and kept: recorded work points at it.
   const LarsTable& lars_table(std::span<const Segment> segments);
 
+  /// With their parts in one plan; false, and nothing done, where cuDNN has none.
+  bool run_fused(const ops::Conv2dForward& op);
+  bool run_fused(const ops::Conv2dBackwardInput& op);
+  /// Sets result, in the compute type; false, and nothing done, where cuDNN has no plan with the prologue.
+  bool run_weight_gradient(const ops::Conv2dBackwardWeight& op, const Tensor& result);
+
   /// Throws when work is being recorded, which `operation` cannot be part of.
   void require_not_recording(const char* operation) const;
 
   CudaOptions options_;
+  FusionRules rules_;
   std::unique_ptr<CudaState> state_;  // first: memory is asked for and given back while the device is there
   DeviceMemory memory_;
   MemoryPool pool_{memory_};
   std::unique_ptr<Uploads> uploads_;  // these two hold pooled memory
   std::vector<LarsTable> lars_tables_;
+  std::vector<gpu::PendingGradient> pending_gradients_;  // for finish_gradients()
+  Tensor zeros_;                                          // cleared; zeros() hands out what is left of it
+  std::int64_t zeros_used_ = 0;                           // bytes
 };
 
 }  // namespace convoy

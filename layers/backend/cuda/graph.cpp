@@ -69,8 +69,11 @@ class Capture {
 
 std::unique_ptr<RecordedWork> CudaBackend::record(const std::function<void()>& body) {
   require_not_recording("record");
+  finish_gradients();
+  zeros_.reset();  // those of a recording are cleared by it
   Capture capture(*state_, pool_);
   body();
+  zeros_.reset();
   return capture.finish();
 }
 

@@ -55,6 +55,7 @@ void CudaBackend::copy_to_host(const Tensor& source, void* destination) {
   const std::size_t bytes = source.bytes();
   if (bytes == 0) return;
   require_not_recording("copy_to_host");
+  finish_gradients();
   for (std::size_t at = 0; at < bytes; at += Uploads::kPieceBytes) {
     const std::size_t count = std::min(Uploads::kPieceBytes, bytes - at);
     void* pinned = state_->downloads.acquire(count);
@@ -67,6 +68,20 @@ void CudaBackend::copy_to_host(const Tensor& source, void* destination) {
 
 void CudaBackend::zero(const Tensor& x) {
   if (x.bytes() > 0) CONVOY_CUDA_CHECK(cudaMemsetAsync(x.raw(), 0, x.bytes(), state_->stream));
+}
+
+// Small tensors are parts of a block that one call has cleared.
+Tensor CudaBackend::zeros(const Shape& shape, DType dtype) {
+  constexpr std::int64_t kBlock = std::int64_t{256} << 10, kSmall = kBlock / 8, kAlignment = 256;
+  const std::int64_t bytes = shape.size() * static_cast<std::int64_t>(dtype_size(dtype));
+  if (bytes > kSmall) return Backend::zeros(shape, dtype);
+  if (!zeros_ || zeros_used_ + bytes > kBlock) {
+    zeros_ = Backend::zeros({kBlock}, DType::kU8);
+    zeros_used_ = 0;
+  }
+  const Tensor part = zeros_.view(zeros_used_, {bytes});
+  zeros_used_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  return part.as(shape, dtype);
 }
 
 void CudaBackend::synchronize() { state_->synchronize(); }

@@ -68,7 +68,7 @@ void add_bias(const CudaState& state, const Tensor& bias, const Tensor& y) {
 }
 
 void bias_gradient(const CudaState& state, Backend& backend, const Tensor& dy, const Tensor& dbias, bool accumulate) {
-  channel_sums<false>(state, backend, dy, Tensor(), Tensor(), nullptr, AddOrSet{dbias.data<float>(), accumulate});
+  channel_sums<false>(state, backend, {dy, ops::none()}, AddOrSet{dbias.data<float>(), accumulate});
 }
 
 }  // namespace convoy::gpu

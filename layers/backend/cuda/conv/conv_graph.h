@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// cuDNN's graph of one convolution: one operation, channels-last by strides, sums in float32. Needs no GPU where the
+// cuDNN's graph of one convolution and of what is fused with it, channels-last by strides, sums in float32. Needs no GPU where the
 // graph has the description of one. Private to layers/backend/cuda.
 #pragma once
 

@@ -105,6 +105,14 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+// Timings add to these sums in place of the caller's.
+ConvBuffers with_sums_in(const Tensor& scratch, ConvBuffers buffers) {
+  void* const second = scratch.data<float>() + scratch.shape()[1];
+  if (buffers.sums != nullptr) buffers.sums = scratch.raw(), buffers.squares = second;
+  if (buffers.dgamma != nullptr) buffers.dgamma = scratch.raw(), buffers.dbeta = second;
+  return buffers;
+}
+
 struct Choice {
   std::int64_t index = 0;
   double time = kNoTime;
@@ -184,8 +192,10 @@ ConvolutionPlans::Plan& ConvolutionPlans::plan_for(CudaState& state, Backend& ba
     fail("the {} came up for the first time while work was being recorded: run the same shapes once before", key.str());
   }
   auto plan = std::make_unique<Plan>();
+  const Tensor scratch = backend.tensor({2, std::max(key.in_channels, key.out_channels)}, DType::kF32);
   try {
-    const Choice choice = choose(key, state, backend, buffers, file_, plan->graph, plan->refusal);
+    const Choice choice =
+        choose(key, state, backend, with_sums_in(scratch, buffers), file_, plan->graph, plan->refusal);
     plan->index = choice.index;
     plan->time = choice.time;
     if (choice.time != kNoTime) plan->workspace = plan->graph.get_workspace_size_plan_at_index(choice.index);
@@ -195,16 +205,20 @@ ConvolutionPlans::Plan& ConvolutionPlans::plan_for(CudaState& state, Backend& ba
   return *plans_.emplace(key, std::move(plan)).first->second;
 }
 
-void ConvolutionPlans::run(CudaState& state, Backend& backend, const ConvPlanKey& key, const ConvBuffers& buffers) {
+bool ConvolutionPlans::try_run(CudaState& state, Backend& backend, const ConvPlanKey& key, const ConvBuffers& buffers) {
   const Plan& plan = plan_for(state, backend, key, buffers);
-  if (plan.time == kNoTime) {
-    fail("cuDNN has no plan for the {} on {} (another number of channels or another train.precision may have one): {}",
-         key.str(), current_gpu(), plan.refusal);
-  }
+  if (plan.time == kNoTime) return false;
   Tensor workspace;
   if (plan.workspace > 0) workspace = backend.tensor({workspace_block(plan.workspace)}, DType::kU8);
   fe::error_t error = execute(state, plan.graph, plan.index, buffers, workspace.raw());
   if (error.is_bad()) fail("the {} failed on {}: {}", key.str(), current_gpu(), error.get_message());
+  return true;
+}
+
+void ConvolutionPlans::run(CudaState& state, Backend& backend, const ConvPlanKey& key, const ConvBuffers& buffers) {
+  if (try_run(state, backend, key, buffers)) return;
+  fail("cuDNN has no plan for the {} on {} (another number of channels or another train.precision may have one): {}",
+       key.str(), current_gpu(), plan_for(state, backend, key, buffers).refusal);
 }
 
 }  // namespace convoy

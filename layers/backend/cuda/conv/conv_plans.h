@@ -16,9 +16,17 @@
 
 namespace convoy {
 
-/// Of the input, the weight and the output, or of their gradients: ConvPlanKey::direction says which one is written.
+/// What a plan reads and writes: ConvPlanKey::direction says which of the first three is written. The others are those
+/// of its fusion, else null; float32 [channels] unless it says otherwise.
 struct ConvBuffers {
-  void *x, *w, *y;
+  void *x, *w, *y;  ///< input, weight and output, or their gradients
+  /// Of a prologue: float32, or in the compute type for a weight gradient.
+  void *scale = nullptr, *shift = nullptr;
+  void *pivot = nullptr, *sums = nullptr, *squares = nullptr;  ///< statistics, added to the last two
+  void* residual = nullptr;                                    ///< of the type and shape of x, as the next two
+  void *norm_input = nullptr, *mask = nullptr;
+  void *mean = nullptr, *inverse_std = nullptr;     ///< reductions; scale and shift for a mask that is computed again
+  void *dgamma = nullptr, *dbeta = nullptr;         ///< added to
 };
 
 class ConvolutionPlans {
@@ -31,6 +39,8 @@ class ConvolutionPlans {
   /// groups], all are aligned to 16 bytes. Throws when cuDNN cannot do it, or when work is being recorded and there is
   /// no plan yet.
   void run(CudaState& state, Backend& backend, const ConvPlanKey& key, const ConvBuffers& buffers);
+  /// The same where cuDNN has a plan; else false, and nothing is done.
+  bool try_run(CudaState& state, Backend& backend, const ConvPlanKey& key, const ConvBuffers& buffers);
 
  private:
   struct Plan;

@@ -3,6 +3,8 @@
 // Own kernels around the convolutions and matrix products of the libraries. Private to layers/backend/cuda.
 #pragma once
 
+#include <span>
+
 #include "layers/backend/backend.h"
 #include "layers/backend/cuda/cuda_state.h"
 
@@ -20,5 +22,13 @@ void bias_gradient(const CudaState& state, Backend& backend, const Tensor& dy, c
 
 /// dw += gradient, element by element; dw is float32, gradient of any type.
 void add_gradient(const CudaState& state, const Tensor& gradient, const Tensor& dw);
+/// Sets the float32 dw of each to its gradient; all gradients are of one type. A kernel for each 128.
+struct PendingGradient {
+  Tensor gradient, dw;
+};
+void cast_gradients(const CudaState& state, std::span<const PendingGradient> all);
+
+/// What `op` sets, from sums [2, C] of its x - pivot and of the squares.
+void finish_statistics(const CudaState& state, const ops::BatchNormStatistics& op, const Tensor& sums);
 
 }  // namespace convoy::gpu

@@ -24,7 +24,54 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+struct GradientCast {
+  const void* from;
+  float* to;
+  std::int64_t count;
+};
+constexpr int kCasts = 128;  // of one kernel: its parameters hold up to 4 KB
+struct GradientCasts {
+  GradientCast all[kCasts];
+};
+
+// A row of blocks for each gradient.
+template <class T>
+__global__ void __launch_bounds__(kThreads) cast_gradients_kernel(GradientCasts casts) {
+  constexpr int kCount = kLanes<T>;
+  const GradientCast& cast = casts.all[blockIdx.y];
+  const T* from = static_cast<const T*>(cast.from);
+  const std::int64_t vectors = whole_vectors<T, float>(cast.count, from, cast.to);
+  for (std::int64_t i = grid_thread(); i < vectors; i += grid_threads()) {
+    const auto part = load_vector<kCount>(from, i);
+    Vector<float, kCount> wide;
+#pragma unroll
+    for (int lane = 0; lane < kCount; ++lane) wide.lanes[lane] = load(part.lanes[lane]);
+    store_vector(wide, cast.to, i);
+  }
+  for (std::int64_t i = vectors * kCount + grid_thread(); i < cast.count; i += grid_threads()) {
+    cast.to[i] = load(from[i]);
+  }
+}
+
 }  // namespace
+
+void cast_gradients(const CudaState& state, std::span<const PendingGradient> all) {
+  while (!all.empty()) {
+    const auto part = all.first(std::min<std::size_t>(all.size(), kCasts));
+    GradientCasts casts{};
+    std::int64_t largest = 1;
+    for (std::size_t i = 0; i < part.size(); ++i) {
+      casts.all[i] = {part[i].gradient.raw(), part[i].dw.data<float>(), part[i].dw.size()};
+      largest = std::max(largest, part[i].dw.size());
+    }
+    dispatch_activation(part.front().gradient.dtype(), [&](auto type) {
+      using T = decltype(type);
+      const dim3 grid(grid_blocks(state, largest / kLanes<T> + 1), static_cast<unsigned>(part.size()));
+      launch_kernel(state, grid, kThreads, cast_gradients_kernel<T>, casts);
+    });
+    all = all.subspan(part.size());
+  }
+}
 
 void add_gradient(const CudaState& state, const Tensor& gradient, const Tensor& dw) {
   const std::int64_t count = dw.size();

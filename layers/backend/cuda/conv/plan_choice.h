@@ -24,6 +24,29 @@ namespace convoy {
 
 enum class ConvDirection : std::uint8_t { kForward, kBackwardInput, kBackwardWeight };
 
+enum class MaskSource : std::uint8_t { kNone, kOutput, kRecomputed };
+
+/// What a plan computes besides the convolution; see FusionRules.
+struct ConvFusion {
+  bool prologue = false;    ///< the input is max(0, scale * x + shift)
+  bool statistics = false;  ///< sums of y - pivot and of its squares
+  bool residual = false;    ///< added to the input gradient
+  bool reductions = false;  ///< sums of the input gradient, masked, and of its products with the normalised input
+  MaskSource mask = MaskSource::kNone;
+
+  auto operator<=>(const ConvFusion&) const = default;
+  [[nodiscard]] std::string str() const {
+    std::string text;
+    if (prologue) text += " of a normalised input";
+    if (residual) text += " with a residual";
+    if (statistics) text += " with statistics";
+    if (reductions) text += " with reductions";
+    if (mask == MaskSource::kOutput) text += " masked by an output";
+    if (mask == MaskSource::kRecomputed) text += " masked again";
+    return text;
+  }
+};
+
 /// One convolution as cuDNN sees it: x [batch, in_channels, height, width]. With one group in_channels is padded.
 struct ConvPlanKey {
   ConvDirection direction = ConvDirection::kForward;
@@ -31,6 +54,7 @@ struct ConvPlanKey {
   std::int64_t out_channels = 0, groups = 1;
   Window2d window;
   DType type = DType::kF32;  ///< of what is read and of what is written
+  ConvFusion fusion{};
 
   auto operator<=>(const ConvPlanKey&) const = default;
   [[nodiscard]] std::int64_t out_height() const { return window.output_height(height); }
@@ -41,18 +65,18 @@ struct ConvPlanKey {
     const char* of = direction == ConvDirection::kForward         ? "output"
                      : direction == ConvDirection::kBackwardInput ? "input gradient"
                                                                   : "weight gradient";
-    return fmt::format("{} of a {}x{} convolution, stride {}, padding {}{}, of {} to {} channels in {}", of,
+    return fmt::format("{} of a {}x{} convolution, stride {}, padding {}{}, of {} to {} channels in {}{}", of,
                        window.kernel.height, window.kernel.width, window.stride.str(), window.padding.str(),
                        groups == 1 ? "" : fmt::format(", {} groups", groups),
-                       Shape{batch, in_channels, height, width}.str(), out_channels, dtype_name(type));
+                       Shape{batch, in_channels, height, width}.str(), out_channels, dtype_name(type), fusion.str());
   }
 };
 
 /// The plan of a convolution of x [N, C, H, W]; type: of activations.
 [[nodiscard]] inline ConvPlanKey conv_plan_key(ConvDirection direction, const Conv2dSpec& s, const Shape& x,
-                                               DType type) {
+                                               DType type, const ConvFusion& fusion = {}) {
   const std::int64_t in = s.groups == 1 ? padded_channels(s.in_channels, type) : s.in_channels;
-  return {direction, x[0], in, x[2], x[3], s.out_channels, s.groups, s, type};
+  return {direction, x[0], in, x[2], x[3], s.out_channels, s.groups, s, type, fusion};
 }
 
 /// What cuDNN may note about an engine, as far as it matters here.

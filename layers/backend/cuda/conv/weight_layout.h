@@ -17,9 +17,10 @@ class CudaWeightLayout final : public WeightLayout {
   std::int64_t padded_inputs;
 };
 
-/// Input channels as a convolution of this compute type sees them: a multiple of 8 in 16 bits, of 4 in float32.
+/// Input channels as a convolution of this compute type sees them: 4 of the few of an image, else a multiple of 8 in 16
+/// bits, of 4 in float32.
 [[nodiscard]] inline std::int64_t padded_channels(std::int64_t channels, DType compute) {
-  const std::int64_t unit = dtype_size(compute) == 2 ? 8 : 4;
+  const std::int64_t unit = dtype_size(compute) == 2 && channels > 4 ? 8 : 4;
   return (channels + unit - 1) / unit * unit;
 }
 
