@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <set>
 
-#include "layers/backend/cuda/kernel_counts.h"
+#include "layers/backend/cuda/conv/kernel_counts.h"
 #include "layers/backend/observe/observing_backend.h"
 #include "layers/base/profile_range.h"
 
@@ -123,12 +123,16 @@ void TrafficBackend::zero(const Tensor& x) {
 Tensor TrafficBackend::zeros(const Shape& shape, DType dtype) {
   constexpr std::int64_t kAlignment = 256;
   Tensor x = tensor(shape, dtype);
-  const auto bytes = (static_cast<std::int64_t>(x.bytes()) + kAlignment - 1) / kAlignment * kAlignment;
+  const auto bytes = static_cast<std::int64_t>(x.bytes());
+  if (bytes > kZeroedTogether / 8) {
+    zero(x);
+    return x;
+  }
   if (bytes > zeroed_) {
-    zeroed_ = std::max(bytes, kZeroedTogether);
+    zeroed_ = kZeroedTogether;
     add(TrafficKind::kRest, {static_cast<double>(zeroed_), 0, 1});
   }
-  zeroed_ -= bytes;
+  zeroed_ -= (bytes + kAlignment - 1) / kAlignment * kAlignment;
   return x;
 }
 
@@ -149,8 +153,8 @@ void TrafficBackend::finish_gradients() {
 
 std::unique_ptr<WeightLayout> TrafficBackend::conv2d_layout(const Conv2dSpec& spec, const Shape& /*input*/) {
   const Shape shape = spec.weight_shape();
-  const std::int64_t inputs = spec.groups == 1 ? rules_.padded_channels(spec) : shape[1];
-  return std::make_unique<WeightLayout>(shape, shape.size() / shape[1] * inputs);
+  return std::make_unique<CudaWeightLayout>(
+      shape, spec.groups == 1 ? padded_channels(spec, rules_.compute) : shape[1]);
 }
 
 std::unique_ptr<WeightLayout> TrafficBackend::linear_layout(std::int64_t in_features, std::int64_t out_features,
@@ -163,7 +167,7 @@ std::unique_ptr<WeightLayout> TrafficBackend::vector_layout(std::int64_t count) 
 }
 
 void TrafficBackend::refresh_compute(Weight& weight) {
-  const bool converted = weight.layout->shape().rank() > 1 && rules_.is_16_bit();
+  const bool converted = weight.layout->shape().rank() > 1 && is_16_bit(rules_.compute);
   if (!converted) {
     weight.compute = weight.backward = weight.master;
     return;
@@ -177,7 +181,7 @@ template <class Operation>
 void TrafficBackend::count(const Operation& op) {
   Operands operands;
   static_cast<void>(op.visit(operands));
-  add(kind_of(op), {operands.take(), least_bytes(op, rules_.compute), kernels_of(op, rules_)});
+  add(kind_of(op), {operands.take(), least_bytes(op, rules_.compute), kernels_of(op, rules_.compute)});
 }
 
 // ReLU is another pass.
@@ -187,7 +191,7 @@ void TrafficBackend::count(const ops::LinearForward& op) {
   const double relu = op.relu ? 2 * bytes_of(op.y) : 0;
   add(TrafficKind::kProducts,
       {operands.take() + relu, least_bytes(op.x.shape(), op.y.shape(), op.w.layout->shape(), rules_.compute),
-       kernels_of(op, rules_)});
+       kernels_of(op, rules_.compute)});
 }
 
 // The sum of the bias is another pass.
@@ -200,23 +204,19 @@ void TrafficBackend::count(const ops::LinearBackwardWeight& op) {
   const double sums = op.dbias ? bytes_of(op.dy) : 0;
   add(TrafficKind::kProducts,
       {operands.take() + sums, least_bytes(op.x.shape(), op.dy.shape(), op.w.layout->shape(), rules_.compute),
-       kernels_of(op, rules_)});
+       kernels_of(op, rules_.compute)});
 }
 
 // A bias is added in another pass.
 void TrafficBackend::count(const ops::Conv2dForward& op) {
-  if (!rules_.fuses(op) && op.prologue != nullptr) {  // the epilogue may still be fused
-    const Tensor x = run_prologue(*op.prologue);
-    return run(ops::Conv2dForward{op.spec, x, op.w, op.bias, op.y, nullptr, op.epilogue});
-  }
   if (!rules_.fuses(op) && run_apart(op)) return;
   const ops::Conv2dForward alone = op.alone(op.prologue != nullptr ? op.prologue->x : op.x);
   Operands operands;
-  operands.padded_input(alone.x, rules_.padded_channels(op.spec));
+  operands.padded_input(alone.x, padded_channels(op.spec, rules_.compute));
   operands.in(op.w);
   operands.in(op.bias);
   operands.out("y", op.y);
-  const int kernels = kernels_of(alone, rules_);
+  const int kernels = kernels_of(alone, rules_.compute);
   const double bias = op.bias != nullptr ? 2 * bytes_of(op.y) : 0;
   add(TrafficKind::kProducts,
       {operands.take() + bias, least_bytes(op.spec, op.input_shape(), rules_.compute), kernels});
@@ -225,8 +225,10 @@ void TrafficBackend::count(const ops::Conv2dForward& op) {
     add(TrafficKind::kApply, {operands.take(), 0, 0});
   }
   if (op.epilogue != nullptr) {
+    const Tensor sums = zeros({2, op.spec.out_channels}, DType::kF32);
+    operands.in_out("sums", sums);
     static_cast<void>(op.epilogue->visit(operands));
-    add(TrafficKind::kStatistics, {operands.take(), 0, kernels_of(op, rules_) - kernels});
+    add(TrafficKind::kStatistics, {operands.take(), 0, kernels_of(op, rules_.compute) - kernels});
   }
 }
 
@@ -244,9 +246,9 @@ void TrafficBackend::count(const ops::Conv2dBackwardInput& op) {
   operands.in(op.w);
   operands.out("dx", op.dx);
   double bytes = operands.take();
-  const std::int64_t channels = rules_.padded_channels(op.spec);
+  const std::int64_t channels = padded_channels(op.spec, rules_.compute);
   if (op.dx.shape()[1] != channels) bytes += 2 * Operands::padded_bytes(op.dx, channels);
-  add(TrafficKind::kProducts, {bytes, least_bytes(op.spec, op.dx.shape(), rules_.compute), kernels_of(op, rules_)});
+  add(TrafficKind::kProducts, {bytes, least_bytes(op.spec, op.dx.shape(), rules_.compute), kernels_of(op, rules_.compute)});
   if (op.epilogue == nullptr) return;
   static_cast<void>(op.epilogue->visit(operands));
   add(TrafficKind::kBackwardReduce, {operands.take(), 0, 0});
@@ -256,14 +258,15 @@ void TrafficBackend::count(const ops::Conv2dBackwardInput& op) {
 // another pass.
 void TrafficBackend::count(const ops::Conv2dBackwardWeight& op) {
   if (!rules_.fuses(op) && run_apart(op)) return;
+  if (op.accumulate) finish_gradients();
   Operands operands;
-  operands.padded_input(op.prologue != nullptr ? op.prologue->x : op.x, rules_.padded_channels(op.spec));
+  operands.padded_input(op.prologue != nullptr ? op.prologue->x : op.x, padded_channels(op.spec, rules_.compute));
   operands.in(op.dy);
   if (op.dbias) operands.gradient("dbias", op.dbias, op.accumulate);
   const auto elements = static_cast<double>(op.dw.size());
   const double written = elements * static_cast<double>(dtype_size(rules_.compute));
   const double sums = op.dbias ? bytes_of(op.dy) : 0;
-  const int kernels = kernels_of(op, rules_) - (op.accumulate ? 1 : 0);
+  const int kernels = kernels_of(op, rules_.compute) - (op.accumulate ? 1 : 0);
   add(TrafficKind::kProducts,
       {operands.take() + written + sums, least_bytes(op.spec, op.input_shape(), rules_.compute), kernels});
   if (op.prologue != nullptr) {
@@ -272,7 +275,7 @@ void TrafficBackend::count(const ops::Conv2dBackwardWeight& op) {
   }
   if (op.accumulate) {
     add(TrafficKind::kGradientCasts, {written + 2 * bytes_of(op.dw), 0, 1});
-  } else if (rules_.is_16_bit()) {
+  } else if (is_16_bit(rules_.compute)) {
     pending_.push_back(op.dw.size());
   }
 }
@@ -282,7 +285,7 @@ void TrafficBackend::count(const ops::BatchNormApply& op) {
   if (!rules_.fuses(op) && run_apart(op)) return;
   Operands operands;
   static_cast<void>(op.visit(operands));
-  add(TrafficKind::kApply, {operands.take(), 0, kernels_of(op, rules_)});
+  add(TrafficKind::kApply, {operands.take(), 0, kernels_of(op, rules_.compute)});
 }
 
 #define CONVOY_COUNT(Operation) \
