@@ -96,16 +96,19 @@ void check_whole_batches(const Run& run) {
              run.plan.global_batch, run.plan.size);
 }
 
-/// Steps are timed at one size of images, the largest.
+/// Steps are of one size of images, the largest.
+void keep_largest_size(DataOptions& data) {
+  if (data.train_sizes.empty()) return;
+  data.train_sizes = {*std::max_element(data.train_sizes.begin(), data.train_sizes.end())};
+  data.size_milestones.clear();
+}
+
 LoadedConfig load_point(const RankGroup& ranks, const std::string& path, const std::vector<std::string>& overrides,
                         const StopRequest& stop) {
   LoadedConfig loaded = load_config(ranks, path, overrides);
   loaded.purpose = RunPurpose::kTiming;
   loaded.check_stop = [&stop](const std::string& doing) { stop.check(doing); };
-  DataOptions& d = loaded.config.data;
-  if (d.train_sizes.empty()) return loaded;
-  d.train_sizes = {*std::max_element(d.train_sizes.begin(), d.train_sizes.end())};
-  d.size_milestones.clear();
+  keep_largest_size(loaded.config.data);
   return loaded;
 }
 
@@ -261,10 +264,11 @@ void write_json(const std::string& path, const Json& document) {
 
 int count_bytes(const World& world, const BenchArguments& arguments) {
   if (world.size() > 1) fail_usage("--model-bytes: counts a step of one rank, and there are {} (start one)", world.size());
-  const StopRequest never({}, std::nullopt);
-  const LoadedConfig loaded = load_point(world.ranks(), arguments.config, arguments.overrides, never);
-  add_places(loaded.config, [&] {
-    const ModelBytes bytes = count_model_bytes(loaded.config);
+  Config config = read_config(arguments.config, arguments.overrides, DeviceCheck::kNone);
+  print_note(config.note);
+  keep_largest_size(config.data);
+  add_places(config, [&] {
+    const ModelBytes bytes = count_model_bytes(config);
     std::cout << model_bytes_report(bytes, arguments.bandwidth) << std::flush;
     if (arguments.json.empty()) return;
     Json document{{"program_version", program_version()}};
