@@ -22,9 +22,14 @@ namespace convoy {
 namespace {
 
 using Json = nlohmann::ordered_json;
-constexpr std::array<std::string_view, 8> kKindNames{
-    "convolutions, linear layers", "batch norm: statistics",     "batch norm: apply", "batch norm: backward reduce",
-    "batch norm: backward apply",  "sums of two gradients",      "rest",              "gradients to float32"};
+constexpr std::array<std::string_view, 8> kKindNames{"convolutions, linear layers",
+                                                     "batch norm: statistics",
+                                                     "batch norm: apply",
+                                                     "batch norm: backward reduce",
+                                                     "batch norm: backward apply",
+                                                     "sums of two gradients",
+                                                     "rest",
+                                                     "gradients to float32"};
 constexpr std::string_view kOutside = "input and loss";
 
 BytesLine& line_of(std::vector<BytesLine>& lines, std::string_view name) {

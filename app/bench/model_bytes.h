@@ -23,11 +23,11 @@ struct BytesLine {
 };
 
 struct ModelBytes {
-  std::string backend;       ///< "CUDA backend, bfloat16, fused batch norms"
-  std::int64_t images = 0;   ///< of a step
-  BytesLine total;           ///< without the next two
-  Moved gradient_casts;      ///< of weight gradients to float32, in the graph
-  Moved optimizer;           ///< and what else is behind the graph
+  std::string backend;           ///< "CUDA backend, bfloat16, fused batch norms"
+  std::int64_t images = 0;       ///< of a step
+  BytesLine total;               ///< without the next two
+  Moved gradient_casts;          ///< of weight gradients to float32, in the graph
+  Moved optimizer;               ///< and what else is behind the graph
   std::vector<BytesLine> units;  ///< those of the model in its order, then what is in none
   std::vector<BytesLine> kinds;
 

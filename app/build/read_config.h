@@ -18,8 +18,7 @@ namespace convoy {
 /// Like parse_keys(), and the keys fit together.
 [[nodiscard]] Config parse_config(std::string_view text, const std::string& path,
                                   const std::vector<std::string>& overrides = {},
-                                  InputFiles files = InputFiles::kLookFor,
-                                  DeviceCheck device = DeviceCheck::kBuild);
+                                  InputFiles files = InputFiles::kLookFor, DeviceCheck device = DeviceCheck::kBuild);
 
 /// Runs `body`. Its errors about options and layers then begin with the place in the config where these are given.
 void add_places(const Config& config, const std::function<void()>& body);

@@ -63,9 +63,9 @@ void RehearsedRank::make_runner() {
 void RehearsedRank::train_step() {
   const std::int64_t whole = request_.config.train.global_batch_size;
   const bool scatters = request_.config.parallel.mode == ParallelMode::kScatter;
-  const std::vector<Batch> batches = scatters
-                                         ? batches_of(request_.train, whole, 1)
-                                         : batches_of(request_.train, microbatch(), request_.layout.schedule.microbatches);
+  const std::vector<Batch> batches =
+      scatters ? batches_of(request_.train, whole, 1)
+               : batches_of(request_.train, microbatch(), request_.layout.schedule.microbatches);
   static_cast<void>(runner_->train_step(batches, whole, 0, 0, {}));
 }
 

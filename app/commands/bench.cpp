@@ -263,7 +263,8 @@ void write_json(const std::string& path, const Json& document) {
 }
 
 int count_bytes(const World& world, const BenchArguments& arguments) {
-  if (world.size() > 1) fail_usage("--model-bytes: counts a step of one rank, and there are {} (start one)", world.size());
+  if (world.size() > 1)
+    fail_usage("--model-bytes: counts a step of one rank, and there are {} (start one)", world.size());
   Config config = read_config(arguments.config, arguments.overrides, DeviceCheck::kNone);
   print_note(config.note);
   keep_largest_size(config.data);

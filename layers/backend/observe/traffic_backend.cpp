@@ -153,8 +153,7 @@ void TrafficBackend::finish_gradients() {
 
 std::unique_ptr<WeightLayout> TrafficBackend::conv2d_layout(const Conv2dSpec& spec, const Shape& /*input*/) {
   const Shape shape = spec.weight_shape();
-  return std::make_unique<CudaWeightLayout>(
-      shape, spec.groups == 1 ? padded_channels(spec, rules_.compute) : shape[1]);
+  return std::make_unique<CudaWeightLayout>(shape, spec.groups == 1 ? padded_channels(spec, rules_.compute) : shape[1]);
 }
 
 std::unique_ptr<WeightLayout> TrafficBackend::linear_layout(std::int64_t in_features, std::int64_t out_features,
@@ -248,7 +247,8 @@ void TrafficBackend::count(const ops::Conv2dBackwardInput& op) {
   double bytes = operands.take();
   const std::int64_t channels = padded_channels(op.spec, rules_.compute);
   if (op.dx.shape()[1] != channels) bytes += 2 * Operands::padded_bytes(op.dx, channels);
-  add(TrafficKind::kProducts, {bytes, least_bytes(op.spec, op.dx.shape(), rules_.compute), kernels_of(op, rules_.compute)});
+  add(TrafficKind::kProducts,
+      {bytes, least_bytes(op.spec, op.dx.shape(), rules_.compute), kernels_of(op, rules_.compute)});
   if (op.epilogue == nullptr) return;
   static_cast<void>(op.epilogue->visit(operands));
   add(TrafficKind::kBackwardReduce, {operands.take(), 0, 0});

@@ -21,9 +21,9 @@
 namespace convoy {
 
 enum class TrafficKind {
-  kProducts,       ///< convolutions and linear layers: their own operands
-  kStatistics,     ///< of batch norms
-  kApply,          ///< normalisation, ReLU, the sum of a block's two paths
+  kProducts,    ///< convolutions and linear layers: their own operands
+  kStatistics,  ///< of batch norms
+  kApply,       ///< normalisation, ReLU, the sum of a block's two paths
   kBackwardReduce,
   kBackwardApply,
   kJoins,          ///< sums of gradients from two paths

@@ -58,9 +58,7 @@ template <class Operation>
   return (op.dbias ? kSumKernels : 0) + (pads ? 1 : 0) + 1 + (op.accumulate ? 1 : 0);
 }
 
-[[nodiscard]] inline int kernels_of(const ops::BatchNormStatistics& /*op*/, DType /*compute*/) {
-  return kSumKernels;
-}
+[[nodiscard]] inline int kernels_of(const ops::BatchNormStatistics& /*op*/, DType /*compute*/) { return kSumKernels; }
 [[nodiscard]] inline int kernels_of(const ops::BatchNormBackwardReduce& /*op*/, DType /*compute*/) {
   return kSumKernels;
 }

@@ -4,8 +4,8 @@
 // passes over its activations.
 #include "layers/backend/observe/traffic_backend.h"
 
-#include <cmath>
 #include <doctest/doctest.h>
+#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
@@ -56,14 +56,13 @@ struct ConvNorm {
   void backward_input() {
     const Tensor m = vector(8), v = vector(8), g = vector(8), b = vector(8), c = coefficients(8);
     const Tensor dgamma = vector(8), dbeta = vector(8);
-    const ops::BatchNormBackwardReduce reductions{dx,   x,      ops::none(), m,    v,  g, b, 1e-5F,
-                                                  true, dgamma, dbeta,       true, dx, c};
+    const ops::BatchNormBackwardReduce reductions{dx,    x,    ops::none(), m,     v,    g,  b,
+                                                  1e-5F, true, dgamma,      dbeta, true, dx, c};
     backend.run(ops::Conv2dBackwardInput{spec, y, w.weight, dx, other, &reductions});
   }
   void backward_weight() {
     const Tensor m = vector(8), v = vector(8), g = vector(8), b = vector(8), c = coefficients(8), r = rounded(8);
-    const ops::BatchNormApply apply{x,    m,           v,       g,       b, 1e-5F, ops::none(),
-                                    true, ops::none(), nullptr, nullptr, c, r};
+    const ops::BatchNormApply apply{x, m, v, g, b, 1e-5F, ops::none(), true, ops::none(), nullptr, nullptr, c, r};
     backend.run(ops::Conv2dBackwardWeight{spec, ops::none(), y, w.weight, dw, ops::none(), false, &apply});
     backend.finish_gradients();
   }
@@ -81,7 +80,8 @@ TEST_CASE("statistics of a convolution's output are read from it, unless it comp
     CHECK(products.least == products.bytes);
     CHECK(products.nodes == 1);
   }
-  const Moved ours = moved(fused.backend, TrafficKind::kStatistics), theirs = moved(apart.backend, TrafficKind::kStatistics);
+  const Moved ours = moved(fused.backend, TrafficKind::kStatistics),
+              theirs = moved(apart.backend, TrafficKind::kStatistics);
   CHECK(ours.bytes == outputs + 2 * 2 * 16 * 4);  // and the two sums, added to and read
   CHECK(ours.nodes == 1);
   CHECK(theirs.bytes == outputs + ConvNorm::kY);
@@ -108,7 +108,8 @@ TEST_CASE("weight gradients leave in 16 bits, of inputs that are normalised on t
   ConvNorm half(kFusedHalf), brain(kFused);
   for (ConvNorm* net : {&half, &brain}) {
     net->backward_weight();
-    const Moved products = moved(net->backend, TrafficKind::kProducts), casts = moved(net->backend, TrafficKind::kGradientCasts);
+    const Moved products = moved(net->backend, TrafficKind::kProducts),
+                casts = moved(net->backend, TrafficKind::kGradientCasts);
     CHECK(products.bytes == ConvNorm::kX + ConvNorm::kW + ConvNorm::kY);
     CHECK(casts.bytes == 3 * ConvNorm::kW);
     CHECK(casts.nodes == 1);
@@ -140,8 +141,9 @@ TEST_CASE("a residual block in passes over its activations") {
   };
   // Of the two batch norms: see the operations. The block's last one has its reductions apart: no convolution of this
   // network computes the gradient of its output.
-  for (const Expected& expected : {Expected{kFused, 0, 2 + 3, 4 + 1, 3 + 3, 1}, Expected{kFusedHalf, 0, 3, 4 + 1, 3 + 3, 1},
-                                   Expected{kApart, 2, 2 + 3, 3 + 2, 4 + 3, 4}}) {
+  for (const Expected& expected :
+       {Expected{kFused, 0, 2 + 3, 4 + 1, 3 + 3, 1}, Expected{kFusedHalf, 0, 3, 4 + 1, 3 + 3, 1},
+        Expected{kApart, 2, 2 + 3, 3 + 2, 4 + 3, 4}}) {
     TrafficBackend backend(expected.rules);
     const Shape shape{4, 8, 64, 64};
     std::vector<Unit> units;
