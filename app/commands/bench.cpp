@@ -174,10 +174,11 @@ Json time_data(Run& run, const BenchArguments& arguments, const StopRequest& sto
   BatchTransfer transfer(*run.backend, microbatch_shape(*run.train, run.layout.microbatch(run.plan.global_batch)),
                          normalization(run.config.data));
   std::vector<double> seconds;
-  double processor_seconds = 0;  // of all threads; other programs on the machine do not count
+  double processor_seconds = 0, loader_seconds = 0;  // of all threads, and of the loader's; other programs do not count
   for (std::int64_t i = 0; i < arguments.warmup + arguments.steps; ++i) {
     const auto start = std::chrono::steady_clock::now();
     const std::clock_t before = std::clock();
+    const double loader_before = loader->processor_seconds();
     for (const Batch& batch : loader->next().microbatches) {
       if (options.inputs) static_cast<void>(transfer.inputs(batch));
     }
@@ -185,6 +186,7 @@ Json time_data(Run& run, const BenchArguments& arguments, const StopRequest& sto
     if (i < arguments.warmup) continue;
     seconds.push_back(seconds_since(start));
     processor_seconds += static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC;
+    loader_seconds += loader->processor_seconds() - loader_before;
   }
   run.communicator->barrier("end of the data");
   const double sum = std::accumulate(seconds.begin(), seconds.end(), 0.0);
@@ -192,17 +194,19 @@ Json time_data(Run& run, const BenchArguments& arguments, const StopRequest& sto
   result["loader_threads"] = options.threads;
   result["step_seconds"] = seconds;
   result["images_per_second"] = static_cast<double>(run.plan.global_batch * arguments.steps) / sum;
-  result["processor_seconds_per_image"] =
-      processor_seconds * options.replicas / static_cast<double>(run.plan.global_batch * arguments.steps);
+  const double images = static_cast<double>(run.plan.global_batch * arguments.steps) / options.replicas;  // of rank 0
+  result["processor_seconds_per_image"] = processor_seconds / images;
+  result["loader_processor_seconds_per_image"] = loader_seconds / images;
   result["peak_memory_bytes"] = of_all_ranks(*run.communicator, peak_memory(*run.backend));
   return result;
 }
 
 void print_data_row(const BenchPoint& point, std::int64_t repeat, const Json& result) {
-  std::cout << fmt::format("{:<40} {:>3} {:>14} {:>10.2f} {:>10.1f} {:>12.3f}\n",
+  std::cout << fmt::format("{:<40} {:>3} {:>14} {:>10.2f} {:>10.1f} {:>13.3f} {:>16.3f}\n",
                            point.words.empty() ? "-" : point.words, repeat, result["loader_threads"].get<int>(),
                            1e3 * median(result["step_seconds"]), result["images_per_second"].get<double>(),
-                           1e3 * result["processor_seconds_per_image"].get<double>())
+                           1e3 * result["processor_seconds_per_image"].get<double>(),
+                           1e3 * result["loader_processor_seconds_per_image"].get<double>())
             << std::flush;
 }
 
@@ -248,8 +252,8 @@ void print_head(const World& world, const Run& run, bool data, bool device_varie
       device_varies ? run.backend->name() + " with the device options of each point" : run.backend->description(),
       counted(world.size(), "rank"));
   if (data) {
-    std::cout << fmt::format("{:<40} {:>3} {:>14} {:>10} {:>10} {:>12}\n", "point", "run", "loader threads", "batch ms",
-                             "samples/s", "CPU ms/sample");
+    std::cout << fmt::format("{:<40} {:>3} {:>14} {:>10} {:>10} {:>13} {:>16}\n", "point", "run", "loader threads",
+                             "batch ms", "samples/s", "CPU ms/sample", "loader ms/sample");
     return;
   }
   std::cout << fmt::format("{:<40} {:>3} {:>10} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9}\n", "point", "run", "step ms",

@@ -5,8 +5,11 @@
 // chunks being taken in order: when reading fails, every earlier step is already in hands and will become ready.
 #include "io/data/loader.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <chrono>
+#include <ctime>
 
 #include "layers/base/clock.h"
 #include "layers/base/error.h"
@@ -218,6 +221,19 @@ const LoaderStep& Loader::next() {
   ++given_;
   slot.step.wait_seconds = seconds_since(start);
   return slot.step;
+}
+
+double Loader::processor_seconds() const {
+  double sum = 0;
+  for (std::thread& thread : threads_) {
+    clockid_t clock{};
+    timespec time{};
+    if (pthread_getcpuclockid(thread.native_handle(), &clock) != 0 || clock_gettime(clock, &time) != 0) {
+      fail("loader: the system does not tell the processor time of a thread");
+    }
+    sum += static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  }
+  return sum;
 }
 
 }  // namespace convoy

@@ -69,6 +69,9 @@ class Loader {
   /// on_late, if there is one, which should end the process, and goes on waiting.
   const LoaderStep& next();
 
+  /// Processor time that its threads have taken.
+  [[nodiscard]] double processor_seconds() const;
+
  private:
   struct FreeAligned {
     void operator()(std::byte* memory) const noexcept { ::operator delete (memory, std::align_val_t{64}); }
@@ -121,7 +124,7 @@ class Loader {
   bool finished_ = false;      // an evaluation has opened its last step
   bool failed_ = false;
   bool stop_ = false;
-  std::vector<std::thread> threads_;
+  mutable std::vector<std::thread> threads_;  // mutable: native_handle() is not const
 };
 
 }  // namespace convoy

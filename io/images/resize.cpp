@@ -31,7 +31,7 @@ constexpr std::size_t kSlack = 64;  // elements behind a row that vectors may re
 void make_filter(Resizer::Filter& filter, std::vector<double>& exact, int pixels, double start, double length,
                  int outputs, bool mirror) {
   const double step = length / outputs, reach = std::max(step, 1.0);
-  const int most = 2 * static_cast<int>(std::ceil(reach)) + 1;
+  const int most = static_cast<int>(std::ceil(2 * reach));  // pixel centres that fit under the triangle
   filter.taps = most + (most & 1);
   filter.first.resize(static_cast<std::size_t>(outputs));
   filter.weights.assign(static_cast<std::size_t>(outputs) * static_cast<std::size_t>(filter.taps), 0);
@@ -39,7 +39,8 @@ void make_filter(Resizer::Filter& filter, std::vector<double>& exact, int pixels
   for (int i = 0; i < outputs; ++i) {
     const double center = start + (i + 0.5) * step;
     const int first = std::clamp(static_cast<int>(std::floor(center - reach + 0.5)), 0, pixels - 1);
-    const int last = std::clamp(static_cast<int>(std::floor(center + reach + 0.5)), first + 1, pixels);
+    const int behind = static_cast<int>(std::floor(center + reach + 0.5));
+    const int last = std::clamp(behind, first + 1, std::min(pixels, first + filter.taps));
     double sum = 0;
     for (int x = first; x < last; ++x) {
       const double weight = std::max(0.0, 1.0 - std::abs(x - center + 0.5) / reach);
@@ -112,34 +113,47 @@ __attribute__((target("avx2"))) void combine_rows_fast(const std::uint8_t* const
   combine_rows_plainly(rows, weights, taps, i, count, out);
 }
 
-// Three channels, two output pixels at a time, one in each half of a vector.
+__attribute__((target("avx2"))) __m256i two_loads(const std::int16_t* low, const std::int16_t* high) {
+  return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(low))),
+                                 _mm_loadu_si128(reinterpret_cast<const __m128i*>(high)), 1);
+}
+
+__attribute__((target("avx2"))) __m256i two_pairs(const std::int16_t* low, const std::int16_t* high) {
+  return _mm256_blend_epi32(_mm256_set1_epi32(pair_of(low)), _mm256_set1_epi32(pair_of(high)), 0xf0);
+}
+
+// Three channels, four output pixels at a time: the first and the third in the halves of one vector, the second and
+// the fourth in those of another.
 __attribute__((target("avx2"))) void combine_rgb_fast(const std::int16_t* row, const Resizer::Filter& filter,
                                                       int outputs, std::uint8_t* out) {
   // r0 g0 b0 r1 g1 b1 . . -> r0 r1 g0 g1 b0 b1 . .
   const __m256i order =
       _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11, -1, -1, -1, -1));
+  // r g b . r g b . -> r g b r g b
   const __m256i bytes =
-      _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 4, 8, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1));
-  const __m256i most = _mm256_set1_epi32(255);
+      _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 2, 4, 5, 6, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1));
   const int taps = filter.taps;
   const std::int16_t* weights = filter.weights.data();
+  const int* first = filter.first.data();
   int i = 0;
-  for (; i + 2 <= outputs; i += 2, weights += 2 * taps) {
-    const std::int16_t* a = row + 3 * filter.first[static_cast<std::size_t>(i)];
-    const std::int16_t* b = row + 3 * filter.first[static_cast<std::size_t>(i) + 1];
-    __m256i sum = _mm256_set1_epi32(kColumnHalf);
+  for (; i + 4 <= outputs; i += 4, weights += 4 * taps) {
+    const std::int16_t *a = row + 3 * first[i], *b = row + 3 * first[i + 1];
+    const std::int16_t *c = row + 3 * first[i + 2], *d = row + 3 * first[i + 3];
+    __m256i even = _mm256_set1_epi32(kColumnHalf), odd = even;
     for (int t = 0; t < taps; t += 2) {
-      const __m256i pixels =
-          _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(a + 3 * t))),
-                                  _mm_loadu_si128(reinterpret_cast<const __m128i*>(b + 3 * t)), 1);
-      const __m256i pairs = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_set1_epi32(pair_of(weights + t))),
-                                                    _mm_set1_epi32(pair_of(weights + taps + t)), 1);
-      sum = _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_shuffle_epi8(pixels, order), pairs));
+      const __m256i x = _mm256_shuffle_epi8(two_loads(a + 3 * t, c + 3 * t), order);
+      const __m256i y = _mm256_shuffle_epi8(two_loads(b + 3 * t, d + 3 * t), order);
+      even = _mm256_add_epi32(even, _mm256_madd_epi16(x, two_pairs(weights + t, weights + 2 * taps + t)));
+      odd = _mm256_add_epi32(odd, _mm256_madd_epi16(y, two_pairs(weights + taps + t, weights + 3 * taps + t)));
     }
-    sum = _mm256_shuffle_epi8(_mm256_min_epi32(_mm256_srai_epi32(sum, kColumnShift), most), bytes);
-    const int first = _mm256_extract_epi32(sum, 0), second = _mm256_extract_epi32(sum, 4);
-    std::memcpy(out + 3 * i, &first, 3);
-    std::memcpy(out + 3 * i + 3, &second, 3);
+    const __m256i words =
+        _mm256_packs_epi32(_mm256_srai_epi32(even, kColumnShift), _mm256_srai_epi32(odd, kColumnShift));
+    const __m256i pixels = _mm256_shuffle_epi8(_mm256_packus_epi16(words, words), bytes);  // 6 bytes in each half
+    const auto low = static_cast<std::uint64_t>(_mm256_extract_epi64(pixels, 0));
+    const auto high = static_cast<std::uint64_t>(_mm256_extract_epi64(pixels, 2));
+    const std::uint64_t start = low | high << 48, end = high >> 16;
+    std::memcpy(out + 3 * i, &start, 8);
+    std::memcpy(out + 3 * i + 8, &end, 4);
   }
   combine_columns_plainly(row, filter, 3, i, outputs, out);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The instructions of this CPU, beyond those that every CPU of its architecture has, that own kernels use or that
-// descriptions name. Found at run time: one program serves all CPUs.
+// descriptions name, and loops with vectors as wide as it has. Found at run time: one program serves all CPUs.
 #pragma once
 
 #include <string>
@@ -20,3 +20,12 @@ struct CpuFeatures {
 [[nodiscard]] std::string arm_instructions(const CpuFeatures& features);
 
 }  // namespace convoy
+
+// Compiles a function for several instruction sets and picks the best at start. Only for leaf functions: code inside
+// an OpenMP region is not cloned. Off under sanitizers, whose runtime is not up when the choice is made, and for
+// compilers that do not know the x86-64 levels.
+#if defined(CONVOY_SANITIZED) || !defined(__x86_64__) || !defined(__GNUC__) || __GNUC__ < 12 || defined(__clang__)
+#define CONVOY_VECTORIZED
+#else
+#define CONVOY_VECTORIZED __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default"), noinline))
+#endif

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "layers/base/cpu_features.h"  // IWYU pragma: export
 #include "layers/base/rehearsal.h"
 
 // Before a loop whose iterations are independent. Each may still read and write one and the same place, so an
@@ -41,12 +42,3 @@ void parallel_ranges(std::int64_t count, std::int64_t grain, Body&& body) {
 }
 
 }  // namespace convoy
-
-// Compiles a function for several instruction sets and picks the best at start. Only for leaf functions: code inside
-// an OpenMP region is not cloned. Off under sanitizers, whose runtime is not up when the choice is made, and for
-// compilers that do not know the x86-64 levels.
-#if defined(CONVOY_SANITIZED) || !defined(__x86_64__) || !defined(__GNUC__) || __GNUC__ < 12 || defined(__clang__)
-#define CONVOY_VECTORIZED
-#else
-#define CONVOY_VECTORIZED __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default"), noinline))
-#endif

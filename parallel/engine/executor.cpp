@@ -102,10 +102,13 @@ LossTotals Executor::train_step(std::span<const Batch> microbatches, std::int64_
     recording_.run(kind, [this] { compute_gradients(); });
   }
   lap(Phase::kBackward);
+  if (recording_.enabled() && meanwhile) {
+    meanwhile();
+    watch_.lap();  // the wait for data is counted by who waits
+  }
   run(schedule_.actions[static_cast<std::size_t>(coordinates_.stage)].back());
   link_.finish();
   lap(Phase::kCommunicationWait);
-  if (recording_.enabled() && meanwhile) meanwhile();
   if (replay_ != nullptr) replay_->end_step(update);
   return totals_.read();
 }
@@ -140,12 +143,20 @@ void Executor::compute_gradients() {
     done_[static_cast<std::size_t>(chunk)] = model_.chunk_begin(chunk);
   }
   const auto& actions = schedule_.actions[static_cast<std::size_t>(coordinates_.stage)];
-  for (const Action& action : std::span(actions).first(actions.size() - 1)) run(action);
+  for (std::size_t i = 0; i + 1 < actions.size(); ++i) {
+    make_room(link_, actions, i, batches_);
+    run(actions[i]);
+  }
+}
+
+void Executor::make_room(StageLink& link, std::span<const Action> actions, std::size_t i,
+                         std::span<const Batch> batches) {
+  if (i == 0 || !is_communication(actions[i - 1].kind)) link.make_room(actions.subspan(i), batches);
 }
 
 void Executor::run(const Action& action) {
   if (is_communication(action.kind)) {
-    link_.start(action, batches_[static_cast<std::size_t>(action.microbatch)].input_shape);
+    link_.start(action);
     return;
   }
   const trace::Span span(track(action.kind), trace::enabled() ? action_name(action) : std::string());
@@ -278,11 +289,14 @@ void Executor::optimizer_step() {
 
 LossTotals Executor::evaluate(std::span<const Batch> microbatches) {
   totals_.clear();
-  for (const Action& action : evaluation_.actions[static_cast<std::size_t>(coordinates_.stage)]) {
+  const auto& actions = evaluation_.actions[static_cast<std::size_t>(coordinates_.stage)];
+  for (std::size_t i = 0; i < actions.size(); ++i) {
+    const Action& action = actions[i];
+    make_room(evaluation_link_, actions, i, microbatches);
     const Batch& batch = microbatches[static_cast<std::size_t>(action.microbatch)];
     if (batch.samples == 0) continue;
     if (is_communication(action.kind)) {
-      evaluation_link_.start(action, batch.input_shape);
+      evaluation_link_.start(action);
       continue;
     }
     const trace::Span span(trace::Track::kCompute, "evaluation");

@@ -57,6 +57,9 @@ class Executor final : public StepRunner {
   void compute_gradients_twice();
   [[nodiscard]] bool replaying() const { return replay_ != nullptr && replay_->active(); }
   void run(const Action& action);
+  /// Before action i of a list, where that is the first message behind a computation: see StageLink::make_room.
+  static void make_room(StageLink& link, std::span<const Action> actions, std::size_t i,
+                        std::span<const Batch> batches);
   Tensor inputs(int microbatch, const Batch& batch);
   Tensor targets(int microbatch, const Batch& batch, const Shape& outputs);
   void forward(const Action& action, const Batch& batch);

@@ -79,12 +79,29 @@ void StageLink::receive(const Action& action, const Tensor& buffer, Message& mes
   receives_.push_back(&ends(action.microbatch, action.chunk));
 }
 
-void StageLink::start(const Action& action, const Shape& input) {
+bool StageLink::is_needed(const Action& action) const {
+  if (action.kind == ActionKind::kSendGradient) return model_.learns_before(action.chunk);
+  return action.kind != ActionKind::kReceiveGradient || model_.learns_up_to(action.chunk);
+}
+
+void StageLink::make_room(std::span<const Action> actions, std::span<const Batch> batches) {
+  for (const Action& action : actions) {
+    if (!is_communication(action.kind)) return;
+    const Batch& batch = batches[static_cast<std::size_t>(action.microbatch)];
+    if (batch.samples == 0 || !is_needed(action)) continue;
+    Ends& e = ends(action.microbatch, action.chunk);
+    if (action.kind == ActionKind::kReceiveActivation) {
+      e.input = receive_buffer(model_.chunk_input(action.chunk, batch.input_shape));
+    } else if (action.kind == ActionKind::kReceiveGradient) {
+      e.doutput = receive_buffer(model_.chunk_output(action.chunk, batch.input_shape));
+    }
+  }
+}
+
+void StageLink::start(const Action& action) {
+  if (!is_needed(action)) return;
   Ends& e = ends(action.microbatch, action.chunk);
   const int here = schedule_.virtual_stage(stage_, action.chunk);
-  // A gradient that is not needed is neither sent nor received, at both ends.
-  if (action.kind == ActionKind::kSendGradient && !model_.learns_before(action.chunk)) return;
-  if (action.kind == ActionKind::kReceiveGradient && !model_.learns_up_to(action.chunk)) return;
   switch (action.kind) {
     case ActionKind::kSendActivation:
       send(action, e.output, here + 1);
@@ -94,14 +111,8 @@ void StageLink::start(const Action& action, const Shape& input) {
       send(action, e.dinput, here - 1);
       e.dinput.reset();
       break;
-    case ActionKind::kReceiveActivation:
-      e.input = receive_buffer(model_.chunk_input(action.chunk, input));
-      receive(action, e.input, e.input_message, here - 1);
-      break;
-    case ActionKind::kReceiveGradient:
-      e.doutput = receive_buffer(model_.chunk_output(action.chunk, input));
-      receive(action, e.doutput, e.doutput_message, here + 1);
-      break;
+    case ActionKind::kReceiveActivation: receive(action, e.input, e.input_message, here - 1); break;
+    case ActionKind::kReceiveGradient: receive(action, e.doutput, e.doutput_message, here + 1); break;
     default: fail("{} is neither a send nor a receive", action_name(action));
   }
   progress();

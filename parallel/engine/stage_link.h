@@ -6,9 +6,11 @@
 // tensor lives until its send is complete.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
+#include "layers/base/batch.h"
 #include "layers/model.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/schedule/schedule.h"
@@ -32,8 +34,12 @@ class StageLink {
   void put_input_gradient(int microbatch, int chunk, Tensor dx);
   /// Sets the gradient of a chunk's output, computed by the loss.
   void put_output_gradient(int microbatch, int chunk, Tensor dy);
-  /// Starts a send or a receive. input: the shape of the network's input in that microbatch.
-  void start(const Action& action, const Shape& input);
+  /// Takes memory for what the first of these actions receive, up to one that computes. To be called before the first
+  /// of them starts: where new memory waits for all that a GPU does, it would wait for a message whose other end may be
+  /// waiting just so for a receive behind it.
+  void make_room(std::span<const Action> actions, std::span<const Batch> batches);
+  /// Starts a send or a receive, for which there is room.
+  void start(const Action& action);
   /// Waits for the input of a chunk, or for the gradient of its output, and returns it.
   Tensor take_input(int microbatch, int chunk);
   Tensor take_output_gradient(int microbatch, int chunk);
@@ -56,6 +62,8 @@ class StageLink {
     Message input_message, doutput_message;
   };
   Ends& ends(int microbatch, int chunk);
+  // A gradient that is not needed is neither sent nor received, at both ends.
+  [[nodiscard]] bool is_needed(const Action& action) const;
   Tensor receive_buffer(const Shape& shape) const;
   void send(const Action& action, const Tensor& tensor, int virtual_stage);
   void receive(const Action& action, const Tensor& buffer, Message& message, int virtual_stage);

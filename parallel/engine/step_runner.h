@@ -94,8 +94,9 @@ class StepRunner {
 
   /// One step over this replica's microbatches of a global batch of `global_samples`. No microbatch is empty; their
   /// data may be null where this rank needs none. update: number of optimizer updates before this one. meanwhile:
-  /// called, if steps are recorded, after all work has been launched and before the step waits for its result. When the
-  /// sample size differs from the previous step's, memory cached for that size is freed first.
+  /// called, if steps are recorded, after forward and backward have been launched and before the update, which waits
+  /// for them where the loss is scaled. When the sample size differs from the previous step's, memory cached for that
+  /// size is freed first.
   virtual LossTotals train_step(std::span<const Batch> microbatches, std::int64_t global_samples, double lr,
                                 std::int64_t update, const Meanwhile& meanwhile) = 0;
   /// Called within `meanwhile`: the microbatches of the next train_step(), to be copied to the device.

@@ -68,7 +68,8 @@ inline MomentOutputs moment_outputs(const ops::BatchNormStatistics& op) {
 
 template <class Operation>
 NormInputs norm_inputs(const Operation& op) {
-  return {op.mean.data<float>(), op.variance.data<float>(), op.gamma.data<float>(), op.beta.data<float>(), op.epsilon};
+  return {op.mean.template data<float>(), op.variance.template data<float>(), op.gamma.template data<float>(),
+          op.beta.template data<float>(), op.epsilon};
 }
 
 /// Sets all that is wanted of one channel.

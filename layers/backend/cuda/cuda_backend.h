@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "layers/backend/backend.h"
-#include "layers/backend/cuda/conv/dense_kernels.h"
 #include "layers/backend/cuda/fusion_rules.h"
 
 namespace convoy {
@@ -28,6 +27,11 @@ struct CudaOptions {
   bool deterministic = false;
   std::string plan_folder;  ///< plans chosen by timing are kept there for later processes; empty: nowhere
   bool time_plans = true;   ///< of convolutions, for the quickest; else the first one is taken; never if deterministic
+};
+
+/// A weight gradient in the compute type that is still to be cast into the buffer of gradients.
+struct PendingGradient {
+  Tensor gradient, dw;
 };
 
 class CudaBackend final : public Backend {
@@ -106,7 +110,7 @@ class CudaBackend final : public Backend {
   MemoryPool pool_{memory_};
   std::unique_ptr<Uploads> uploads_;  // these two hold pooled memory
   std::vector<LarsTable> lars_tables_;
-  std::vector<gpu::PendingGradient> pending_gradients_;  // for finish_gradients()
+  std::vector<PendingGradient> pending_gradients_;  // for finish_gradients()
   Tensor zeros_;                                          // cleared; zeros() hands out what is left of it
   std::int64_t zeros_used_ = 0;                           // bytes
 };

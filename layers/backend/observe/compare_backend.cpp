@@ -66,6 +66,7 @@ void CompareBackend::observe(const Operation& op) {
   static_cast<void>(op.visit(comparison));
   auto own = comparison.subject(), other = comparison.reference();
   subject().run(op.visit(own));
+  subject().finish_gradients();
   reference_.run(op.visit(other));
   if constexpr (requires { op.mask; }) {
     if constexpr (std::is_same_v<decltype(op.mask), Tensor*>) {

@@ -121,6 +121,27 @@ TEST_CASE("colour jitter: no strength changes nothing, and factors stay within t
   CHECK(std::count(grey.begin(), grey.end(), 77) == 90);
 }
 
+TEST_CASE("saturation is Pillow's blend with the grey of each pixel, in every bit") {
+  constexpr int kPixels = 1003;  // no whole number of vectors
+  std::vector<std::uint8_t> image(3 * kPixels);
+  for (std::size_t i = 0; i < image.size(); ++i) image[i] = static_cast<std::uint8_t>(i * i * 7 + i / 5);
+  for (int i = 0; i < 20; ++i) {
+    auto copy = image;
+    SampleRandom random(4, i), same(4, i);
+    jitter_colors(copy.data(), kPixels, 3, {0, 0, 0.9}, random);
+    for (const int count : {3, 2}) static_cast<void>(same.below(count));  // the order
+    for (int unused = 0; unused < 2; ++unused) static_cast<void>(same.uniform(1, 1));
+    const auto factor = static_cast<float>(same.uniform(1 - 0.9, 1 + 0.9));
+    for (std::size_t at = 0; at < image.size(); ++at) {
+      const std::uint8_t* rgb = image.data() + at / 3 * 3;
+      const int grey = (rgb[0] * 19595 + rgb[1] * 38470 + rgb[2] * 7471 + 0x8000) >> 16;
+      const float product = factor * static_cast<float>(image[at] - grey);
+      const double mixed = static_cast<float>(double{product} + grey);  // each operation rounded to float once
+      REQUIRE(copy[at] == static_cast<std::uint8_t>(std::clamp(mixed, 0.0, 255.0)));
+    }
+  }
+}
+
 TEST_CASE("small images: a crop with a black border and a flip") {
   Augmentation wanted;
   wanted.crop = wanted.flip = true;
@@ -152,6 +173,34 @@ TEST_CASE("small images: a crop with a black border and a flip") {
     seen.insert(bytes);
   }
   CHECK(seen == possible);  // each of 50 in 600 draws: missing one has a chance of 3e-4, and the seed is fixed
+}
+
+TEST_CASE("a moved and mirrored image, pixel by pixel, at every width, border and number of channels") {
+  for (const int channels : {1, 2, 3, 4}) {
+    for (int width = 1; width <= 12; ++width) {
+      const int height = 3, padding = 5;
+      std::vector<std::uint8_t> image(static_cast<std::size_t>(height * width * channels));
+      std::iota(image.begin(), image.end(), std::uint8_t{1});
+      for (int move = 0; move < 2 * 11 * 11; ++move) {
+        const bool flip = move % 2 == 1;
+        const int left = move / 2 % 11, top = move / 22;
+        std::vector<std::uint8_t> wanted, out(image.size() + 8, 250);
+        for (int y = top - padding; y < top - padding + height; ++y) {
+          for (int x = 0; x < width; ++x) {
+            const int column = (flip ? width - 1 - x : x) + left - padding;
+            const bool inside = y >= 0 && y < height && column >= 0 && column < width;
+            for (int c = 0; c < channels; ++c) {
+              wanted.push_back(inside ? image[static_cast<std::size_t>((y * width + column) * channels + c)]
+                                      : std::uint8_t{0});
+            }
+          }
+        }
+        wanted.resize(out.size(), 250);  // nothing is written behind the image
+        shift_image(image.data(), height, width, channels, padding, left, top, flip, out.data());
+        REQUIRE(out == wanted);
+      }
+    }
+  }
 }
 
 TEST_CASE("augmentation of what is no image is refused") {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "io/data/loader.h"
+#include "layers/base/clock.h"
 #include "tests/io/temporary_folder.h"
 
 using namespace convoy;
@@ -305,4 +306,23 @@ TEST_CASE("data that does not come in time is told, and the loader goes on when 
   Loader loader(data, Sampler(8, 0, false), options);
   CHECK(samples_of(loader.next()).size() == 4);
   CHECK(contains(told, "reading data did not end within 0.3 s"));
+}
+
+TEST_CASE("the processor time of the threads is that of their work, without waits") {
+  const auto read_with = [](std::chrono::milliseconds delay, double& passed) {
+    CountingDataset data(64);
+    data.delay = delay;
+    LoaderOptions options;
+    options.global_batch = 64;
+    options.threads = 2;
+    const auto start = std::chrono::steady_clock::now();
+    Loader loader(data, Sampler(64, 1, true), options);
+    loader.next();
+    passed = seconds_since(start);
+    return loader.processor_seconds();
+  };
+  double passed = 0;
+  const double busy = read_with(std::chrono::milliseconds(20), passed);
+  CHECK(busy > 0);
+  CHECK(busy < passed / 4);  // two threads slept for most of it
 }

@@ -109,8 +109,8 @@ inline void call_fused(Backend& backend, const Conv2dSpec& spec, const Shape& in
       return {x,     mean,  variance, ops::none(), ops::none(),  0,
               pivot, gamma, beta,     kEpsilon,    coefficients, rounded};
     }
-    [[nodiscard]] ops::BatchNormApply apply(const Tensor& x, const Tensor& y) const {
-      return {x, mean, variance, gamma, beta, kEpsilon, ops::none(), true, y, nullptr, nullptr, coefficients, rounded};
+    [[nodiscard]] ops::BatchNormApply apply(const Tensor& x, const Tensor& y, bool relu = true) const {
+      return {x, mean, variance, gamma, beta, kEpsilon, ops::none(), relu, y, nullptr, nullptr, coefficients, rounded};
     }
     [[nodiscard]] ops::BatchNormBackwardReduce reduce(const Tensor& dx, const Tensor& x, const Tensor& mask, bool relu,
                                                       const Tensor& dgamma, const Tensor& dbeta) const {
@@ -149,7 +149,7 @@ inline void call_fused(Backend& backend, const Conv2dSpec& spec, const Shape& in
     }
   }
   const Norm shortcut(backend, data, residual);
-  const ops::BatchNormApply sum = shortcut.apply(residual, ops::none());
+  const ops::BatchNormApply sum = shortcut.apply(residual, ops::none(), false);
   const Tensor y = data.output(input);
   backend.run(ops::BatchNormApply{x, before.mean, before.variance, before.gamma, before.beta, kEpsilon, ops::none(),
                                   true, y, nullptr, &sum});

@@ -116,6 +116,7 @@ class NanBackend final : public ObservingBackend<NanBackend> {
     const Operation copy = op.visit(poison);
     if (!poison.found) return false;
     inner().run(copy);
+    inner().finish_gradients();
     checked_.insert(Operation::kName);
     bool propagated = false;
     for (const Tensor& output : poison.outputs) propagated = propagated || has_nan(output);

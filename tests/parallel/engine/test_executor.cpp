@@ -40,35 +40,67 @@ struct Trained {
   double scale = 0;
 };
 
-Trained train(int microbatches, const StepRecording::Record& record, bool scaled) {
+// The data of one step.
+struct StepData {
+  std::vector<float> inputs, targets;
+  std::vector<Batch> batches;
+};
+
+StepData data_of(std::int64_t step, int microbatches) {
+  const std::int64_t part = kBatch / microbatches, samples = step % 4 == 3 ? part - 1 : part;  // the end of an epoch
+  const auto key = static_cast<std::uint64_t>(step);
+  StepData data{std::vector<float>(static_cast<std::size_t>(kBatch) * 10),
+                std::vector<float>(static_cast<std::size_t>(kBatch) * 5),
+                std::vector<Batch>(static_cast<std::size_t>(microbatches))};
+  for (std::size_t i = 0; i < data.inputs.size(); ++i) data.inputs[i] = static_cast<float>(random_normal(key, i));
+  for (std::size_t i = 0; i < data.targets.size(); ++i) {
+    data.targets[i] = static_cast<float>(random_normal(key + 100, i));
+  }
+  for (std::int64_t m = 0; m < microbatches; ++m) {
+    Batch& batch = data.batches[static_cast<std::size_t>(m)];
+    batch.samples = samples;
+    batch.input_shape = {samples, 10};
+    batch.input_dtype = DType::kF32;
+    batch.inputs = data.inputs.data() + m * part * 10;
+    batch.target_size = 5;
+    batch.targets = data.targets.data() + m * part * 5;
+  }
+  return data;
+}
+
+// ahead: the data of a step is brought to the device during the step before, and is gone when that step ends.
+Trained train(int microbatches, const StepRecording::Record& record, bool scaled, bool ahead = false) {
   OnednnBackend backend(1, DType::kF32);
-  const std::int64_t part = kBatch / microbatches;
-  Model model(backend, toy_model(5), {part, 10}, 42);
+  Model model(backend, toy_model(5), {kBatch / microbatches, 10}, 42);
   const auto optimizer = make_optimizer(OptimizerChoice(), backend, model.parameters());
   LossScaler scaler(scaled);
   Executor executor(model, *optimizer, Loss{Loss::Kind::kMse}, {}, make_schedule("gpipe", 1, microbatches, 1), {}, {},
                     scaler, record);
+  const auto parameters = [&] {
+    std::vector<float> values(static_cast<std::size_t>(model.parameters().values().size()));
+    backend.copy_to_host(model.parameters().values(), values.data());
+    return values;
+  };
   Trained result;
-  std::vector<float> inputs(static_cast<std::size_t>(kBatch) * 10), targets(static_cast<std::size_t>(kBatch) * 5);
   for (std::int64_t step = 0; step < 8; ++step) {
-    const auto key = static_cast<std::uint64_t>(step);
-    for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i] = static_cast<float>(random_normal(key, i));
-    for (std::size_t i = 0; i < targets.size(); ++i) targets[i] = static_cast<float>(random_normal(key + 100, i));
-    const std::int64_t samples = step % 4 == 3 ? part - 1 : part;  // the end of an epoch
-    std::vector<Batch> batches(static_cast<std::size_t>(microbatches));
-    for (std::int64_t m = 0; m < microbatches; ++m) {
-      Batch& batch = batches[static_cast<std::size_t>(m)];
-      batch.samples = samples;
-      batch.input_shape = {samples, 10};
-      batch.input_dtype = DType::kF32;
-      batch.inputs = inputs.data() + m * part * 10;
-      batch.target_size = 5;
-      batch.targets = targets.data() + m * part * 5;
+    StepData data = data_of(step, microbatches);
+    const std::int64_t samples = data.batches.front().samples * microbatches;
+    const std::vector<float> before = parameters();
+    bool called = false;
+    const auto meanwhile = [&] {
+      called = true;
+      CHECK(parameters() == before);  // the update may have to wait for the device
+      executor.preload(data_of(step + 1, microbatches).batches);
+    };
+    if (ahead && step > 0) {
+      data.inputs.assign(data.inputs.size(), -1.0F);
+      data.targets.assign(data.targets.size(), -1.0F);
     }
-    result.losses.push_back(executor.train_step(batches, samples * microbatches, 0.05, step, {}).loss);
+    result.losses.push_back(
+        executor.train_step(data.batches, samples, 0.05, step, ahead ? meanwhile : StepRunner::Meanwhile()).loss);
+    CHECK(called == ahead);
   }
-  result.parameters.resize(static_cast<std::size_t>(model.parameters().values().size()));
-  backend.copy_to_host(model.parameters().values(), result.parameters.data());
+  result.parameters = parameters();
   result.scale = scaler.scale();
   return result;
 }
@@ -133,6 +165,11 @@ TEST_CASE("recorded steps and scaled losses give the plain step's bits") {
     CHECK(recorded == 2);  // the whole batch and the smaller one
     CHECK(replayed.losses == plain.losses);
     CHECK(replayed.parameters == plain.parameters);
+    for (const bool with_scale : {false, true}) {
+      const Trained ahead = train(microbatches, record, with_scale, true);
+      CHECK(ahead.losses == plain.losses);
+      CHECK(ahead.parameters == plain.parameters);
+    }
     const Trained scaled = train(microbatches, {}, true);  // by a power of two: exact
     CHECK(scaled.losses == plain.losses);
     CHECK(scaled.parameters == plain.parameters);

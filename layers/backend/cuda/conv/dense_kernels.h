@@ -8,6 +8,10 @@
 #include "layers/backend/backend.h"
 #include "layers/backend/cuda/cuda_state.h"
 
+namespace convoy {
+struct PendingGradient;
+}
+
 namespace convoy::gpu {
 
 /// Sets wide [N, more channels, H, W] to x [N, channels, H, W] with zeros behind.
@@ -23,9 +27,6 @@ void bias_gradient(const CudaState& state, Backend& backend, const Tensor& dy, c
 /// dw += gradient, element by element; dw is float32, gradient of any type.
 void add_gradient(const CudaState& state, const Tensor& gradient, const Tensor& dw);
 /// Sets the float32 dw of each to its gradient; all gradients are of one type. A kernel for each 128.
-struct PendingGradient {
-  Tensor gradient, dw;
-};
 void cast_gradients(const CudaState& state, std::span<const PendingGradient> all);
 
 /// What `op` sets, from sums [2, C] of its x - pivot and of the squares.

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Weight gradients on their way into the float32 buffer in which microbatches are summed.
+#include <algorithm>
+#include <cstddef>
+
 #include "layers/backend/cuda/conv/dense_kernels.h"
+#include "layers/backend/cuda/cuda_backend.h"
 #include "layers/backend/cuda/element.cuh"
 
 namespace convoy::gpu {

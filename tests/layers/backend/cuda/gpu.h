@@ -12,11 +12,13 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "layers/backend/cuda/cuda_backend.h"
 #include "layers/backend/observe/compare_backend.h"
 #include "layers/backend/onednn/onednn_backend.h"
 #include "layers/base/error.h"
+#include "layers/models/models.h"
 
 namespace convoy {
 
@@ -58,6 +60,22 @@ inline CudaOptions deterministic_options() {
 
 inline int cpu_threads() {
   return kOnHost ? 1 : static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, 16U));
+}
+
+/// A ResNet; on the host a few of its parts.
+inline std::vector<Unit> residual_network(int depth, Stem stem, std::int64_t outputs) {
+  if (!kOnHost) return resnet_model(depth, stem, outputs);
+  return sequential_model({{"conv", Conv2dOptions{.out_channels = 4, .kernel_size = 3, .padding = 1, .bias = false}},
+                           {"bn", BatchNorm2dOptions{}},
+                           {"relu", ReluOptions{}},
+                           {"block", BasicBlockOptions{.channels = 8, .stride = 2}},
+                           {"pool", GlobalAvgPoolOptions{}},
+                           {"fc", LinearOptions{.out_features = outputs}}});
+}
+
+/// The input [N, 3, size, size] of one; smaller on the host.
+inline Shape image_shape(std::int64_t batch, std::int64_t size) {
+  return kOnHost ? Shape{4, 3, 8, 8} : Shape{batch, 3, size, size};
 }
 
 /// A GPU whose every operation is compared with the CPU's.

@@ -58,6 +58,19 @@ TEST_CASE("every operation agrees with the CPU's at odd sizes") {
   });
 }
 
+TEST_CASE("convolutions fused with batch norms agree with the CPU's") {
+  for_each_precision([](CheckedGpu& backends, const Precision& precision) {
+    for (const std::int64_t channels : {8, 24, 12, 3}) {
+      for (const Conv2dSpec& spec : {Conv2dSpec{channels, 16, 1, 1, 0}, Conv2dSpec{channels, 8, 3, 1, 1},
+                                     Conv2dSpec{channels, 40, 3, 2, 1}, Conv2dSpec{channels, 16, 1, 2, 0}}) {
+        const Shape input{3, channels, 10, 7};
+        attempt(fmt::format("{}, {}", precision.name, ops::conv2d_detail(spec, input)),
+                [&] { call_fused(backends.backend, spec, input); });
+      }
+    }
+  });
+}
+
 TEST_CASE("every operation propagates NaN from every operand") {
   for_each_precision([](CheckedGpu& backends, const Precision& precision) {
     NanBackend backend(backends.gpu);

@@ -6,7 +6,6 @@
 #include <functional>
 #include <vector>
 
-#include "layers/models/models.h"
 #include "tests/layers/backend/cuda/gpu.h"
 #include "tests/layers/backend/every_operation.h"
 #include "tests/layers/training.h"
@@ -19,9 +18,9 @@ using State = std::vector<std::vector<float>>;
 
 constexpr std::uint64_t kSteps = 6;
 constexpr double kLr = 0.01;
-const Shape kInput{8, 3, 32, 32};
+const Shape kInput = image_shape(8, 32);
 
-std::vector<Unit> network() { return resnet_model(18, Stem::kImagenet, 10); }
+std::vector<Unit> network() { return residual_network(18, Stem::kImagenet, 10); }
 
 constexpr double kDecay = 1e-4;
 

@@ -1,41 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The NCCL communicator on as many ranks as it is started with, one GPU each or all on one: sums that are exact,
-// messages both ways at once, recorded work, a rank that does not come. Ends with 77 (skipped) where there is no GPU.
-#define DOCTEST_CONFIG_IMPLEMENT
+// messages both ways at once, recorded work, a rank that does not come.
 #include <doctest/doctest.h>
-#include <mpi.h>
 
 #include <algorithm>
-#include <cstdio>
 
-#include "layers/backend/cuda/cuda_backend.h"
 #include "layers/backend/cuda/cuda_state.h"
-#include "layers/backend/cuda_devices.h"
-#include "parallel/comm/nccl/nccl_communicator.h"
-#include "tests/parallel/mpi_fixture.h"
+#include "tests/parallel/comm/nccl/nccl_fixture.h"
 
 namespace convoy {
 
 namespace {
 
-World* the_world = nullptr;
-CudaBackend* the_backend = nullptr;
 constexpr std::int64_t kCount = 1003;  // no multiple of anything
-
-template <class T>
-Tensor on_gpu(const std::vector<T>& values, DType dtype) {
-  Tensor tensor = the_backend->tensor({static_cast<std::int64_t>(values.size())}, dtype);
-  the_backend->copy_from_host(values.data(), tensor);
-  return tensor;
-}
-
-template <class T>
-std::vector<T> from_gpu(const Tensor& tensor) {
-  std::vector<T> values(static_cast<std::size_t>(tensor.size()));
-  the_backend->copy_to_host(tensor, values.data());
-  return values;
-}
 
 template <class T>
 std::vector<T> numbers(int rank, std::int64_t count = kCount) {
@@ -58,16 +36,8 @@ std::vector<T> reduced(int size, ReduceOp op) {
   return result;
 }
 
-std::unique_ptr<Communicator> communicator(const char* name, double timeout = kTestTimeout) {
-  NcclOptions options;
-  options.name = name;
-  options.timeout = timeout;
-  options.share_gpu = true;  // whatever the machine has
-  return make_nccl_communicator(test_world().ranks().communicator(timeout, name), *the_backend, options);
-}
-
 struct Fixture {
-  std::unique_ptr<Communicator> comm = communicator("test");
+  std::unique_ptr<Communicator> comm = nccl_communicator("test");
   int rank = comm->rank();
   int size = comm->size();
 };
@@ -94,8 +64,6 @@ void check_type(Fixture& f, DType dtype) {
 
 }  // namespace
 
-World& test_world() { return *the_world; }
-
 TEST_CASE_FIXTURE(Fixture, "all_reduce, reduce and broadcast") {
   check_type<float>(*this, DType::kF32);
   check_type<double>(*this, DType::kF64);
@@ -105,10 +73,10 @@ TEST_CASE_FIXTURE(Fixture, "all_reduce, reduce and broadcast") {
 
 TEST_CASE_FIXTURE(Fixture, "bfloat16 numbers are added, too") {
   const Tensor plain = on_gpu(std::vector<float>(kCount, static_cast<float>(rank + 1)), DType::kF32);
-  const Tensor half = the_backend->tensor({kCount}, DType::kBF16);
-  the_backend->run(ops::Cast{plain, half});
+  const Tensor half = test_backend().tensor({kCount}, DType::kBF16);
+  test_backend().run(ops::Cast{plain, half});
   comm->all_reduce(half, ReduceOp::kSum, "halves")->wait();
-  the_backend->run(ops::Cast{half, plain});
+  test_backend().run(ops::Cast{half, plain});
   CHECK(from_gpu<float>(plain) == std::vector<float>(kCount, static_cast<float>(size * (size + 1) / 2)));
 }
 
@@ -125,7 +93,7 @@ TEST_CASE_FIXTURE(Fixture, "scatter and gather cut the first axis, from every ro
       const auto mine = all.begin() + part_size * rank;
       CHECK(from_gpu<float>(part) == std::vector<float>(mine, mine + part_size));
       const Tensor ones = on_gpu(std::vector<float>(part_size, static_cast<float>(100 * rank)), DType::kF32);
-      the_backend->run(ops::Axpy{1, ones, part});
+      test_backend().run(ops::Axpy{1, ones, part});
       comm->gather(part, rank == root ? whole : none, root, "outputs")->wait();
       if (rank != root) continue;
       std::vector<float> expected = all;
@@ -139,18 +107,21 @@ TEST_CASE_FIXTURE(Fixture, "scatter and gather cut the first axis, from every ro
 
 TEST_CASE_FIXTURE(Fixture, "messages go round both ways at once, several under way, longer than any buffer") {
   if (size == 1) return;
-  constexpr std::int64_t kLong = 8 << 20;
+  constexpr std::int64_t kLong = kOnHost ? 1 << 20 : 8 << 20;
   const int next = (rank + 1) % size, last = (rank + size - 1) % size;
   std::vector<Pending> pending;
-  std::vector<Tensor> from_last, from_next;
+  std::vector<Tensor> out, from_last, from_next;  // before the first send, as new memory may wait for it
   for (int i = 0; i < 3; ++i) {
     const std::int64_t count = i == 1 ? kLong : kCount;
-    const Tensor out = on_gpu(numbers<float>(rank + i, count), DType::kF32);
-    pending.push_back(comm->send(out, next, 0, "activation"));
-    pending.push_back(comm->send(out, last, 1, "gradient"));
-    from_last.push_back(the_backend->tensor({count}, DType::kF32));
-    from_next.push_back(the_backend->tensor({count}, DType::kF32));
+    out.push_back(on_gpu(numbers<float>(rank + i, count), DType::kF32));
+    from_last.push_back(test_backend().tensor({count}, DType::kF32));
+    from_next.push_back(test_backend().tensor({count}, DType::kF32));
   }
+  for (const Tensor& each : out) {
+    pending.push_back(comm->send(each, next, 0, "activation"));
+    pending.push_back(comm->send(each, last, 1, "gradient"));
+  }
+  out.clear();
   // All sends stand before all receives: a queue for both would never end. Of two neighbours on a ring of two each gets
   // both messages in the order in which they were sent.
   for (std::size_t i = 0; i < 3; ++i) {
@@ -167,12 +138,12 @@ TEST_CASE_FIXTURE(Fixture, "messages go round both ways at once, several under w
 }
 
 TEST_CASE_FIXTURE(Fixture, "operations wait for what computes before them, and what computes after them waits") {
-  const std::int64_t count = 4 << 20;
+  const std::int64_t count = kOnHost ? 1 << 16 : 4 << 20;
   const Tensor x = on_gpu(std::vector<float>(static_cast<std::size_t>(count), 1), DType::kF32);
   for (int round = 0; round < 20; ++round) {
-    the_backend->run(ops::Scale{2, x});
+    test_backend().run(ops::Scale{2, x});
     comm->all_reduce(x, ReduceOp::kMax, "ordered")->wait();
-    the_backend->run(ops::Scale{0.5F, x});
+    test_backend().run(ops::Scale{0.5F, x});
   }
   CHECK(from_gpu<float>(x) == std::vector<float>(static_cast<std::size_t>(count), 1));
 }
@@ -198,16 +169,16 @@ TEST_CASE_FIXTURE(Fixture, "recorded work replays its reductions, also between p
   const auto step = [&] {
     const Pending first = comm->all_reduce(x, ReduceOp::kSum, "first");
     const Pending second = comm->all_reduce(y, ReduceOp::kSum, "second");
-    if (size > 1 && the_backend->state().capturing()) CHECK_FALSE(first->test());
+    if (size > 1 && test_backend().state().capturing()) CHECK_FALSE(first->test());
     first->wait();
     second->wait();
-    the_backend->run(ops::Scale{1.0F / static_cast<float>(size), x});
+    test_backend().run(ops::Scale{1.0F / static_cast<float>(size), x});
   };
   step();
-  const auto recorded = the_backend->record(step);
+  const auto recorded = test_backend().record(step);
   REQUIRE(recorded);
   for (int i = 0; i < 5; ++i) {
-    the_backend->copy_from_host(ones.data(), y);
+    test_backend().copy_from_host(ones.data(), y);
     recorded->replay();
     comm->all_reduce(y, ReduceOp::kMax, "between")->wait();
     CHECK(from_gpu<float>(x) == ones);
@@ -220,16 +191,16 @@ TEST_CASE_FIXTURE(Fixture, "wrong arguments and empty tensors") {
   CHECK(contains(error_of([&] { comm->broadcast(buffer, size, "far"); }), fmt::format("root {} is not a rank", size)));
   CHECK(contains(error_of([&] { comm->all_reduce(Tensor(), ReduceOp::kSum, "nothing"); }), "no buffer"));
   CHECK(contains(error_of([&] { comm->send(buffer, rank, 0, "self"); }), "no such neighbour"));
-  CHECK(comm->all_reduce(the_backend->tensor({0, 3}, DType::kF32), ReduceOp::kSum, "none")->test());
+  CHECK(comm->all_reduce(test_backend().tensor({0, 3}, DType::kF32), ReduceOp::kSum, "none")->test());
 }
 
 TEST_CASE_FIXTURE(Fixture, "a steady step takes no device memory") {
   const Tensor x = on_gpu(std::vector<float>(kCount, 0), DType::kF32);
   comm->all_reduce(x, ReduceOp::kSum, "steady")->wait();
-  const std::uint64_t before = the_backend->pool().raw_allocations();
+  const std::uint64_t before = test_backend().pool().raw_allocations();
   for (int i = 0; i < 50; ++i) comm->all_reduce(x, ReduceOp::kSum, "steady")->wait();
-  the_backend->synchronize();
-  CHECK(the_backend->pool().raw_allocations() == before);
+  test_backend().synchronize();
+  CHECK(test_backend().pool().raw_allocations() == before);
 }
 
 // The last: its communicator ends aborted.
@@ -237,14 +208,14 @@ TEST_CASE("an operation that a rank does not take part in is named when its time
   const auto host = test_world().ranks().communicator(kTestTimeout, "host");
   if (host->size() == 1) return;
   {
-    const auto short_of_time = communicator("short", 3);
+    const auto short_of_time = nccl_communicator("short", 3);
     const Tensor x = on_gpu(std::vector<float>(kCount, 1), DType::kF32);
     short_of_time->all_reduce(x, ReduceOp::kSum, "together")->wait();
-    the_backend->synchronize();
+    test_backend().synchronize();
     if (host->rank() == 0) {
       const std::string words = error_of([&] {
         short_of_time->all_reduce(x, ReduceOp::kSum, "alone")->wait();
-        the_backend->synchronize();
+        test_backend().synchronize();
       });
       CAPTURE(words);
       CHECK(contains(words, "all_reduce 'alone' (collective 2 on NCCL communicator 'short'"));
@@ -257,24 +228,3 @@ TEST_CASE("an operation that a rank does not take part in is named when its time
 }
 
 }  // namespace convoy
-
-int main(int argc, char** argv) {
-  const convoy::CudaReport report = convoy::cuda_report();
-  if (report.devices.empty()) {
-    std::printf("skipped, no GPU: %s\n", report.problem.c_str());
-    return 77;
-  }
-  convoy::World world;
-  convoy::the_world = &world;
-  convoy::CudaOptions options;
-  options.device = world.local_rank() % static_cast<int>(report.devices.size());
-  options.compute = convoy::DType::kBF16;
-  convoy::CudaBackend backend(options);
-  convoy::the_backend = &backend;
-  doctest::Context context(argc, argv);
-  if (world.rank() != 0) context.setOption("minimal", true);
-  const int mine = context.run();
-  int all = 0;
-  MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_BOR, MPI_COMM_WORLD);
-  return all;
-}

@@ -6,8 +6,12 @@
 #include <new>
 
 #ifdef CONVOY_ADDRESS_SANITIZER
+#include <pthread.h>
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
+
+#include <tuple>
+#include <utility>
 #endif
 
 namespace convoy::on_host {
@@ -17,9 +21,24 @@ namespace {
 constexpr std::size_t kPageBytes = std::size_t{64} << 10;  // the largest page that Linux has on our platforms
 constexpr std::size_t kStackBytes = std::size_t{64} << 10;
 
-// The fiber that is entered for the first time, and the one that was left for it.
+// The fiber that is entered for the first time.
 Fiber* entered = nullptr;
-Fiber* left = nullptr;
+
+#ifdef CONVOY_ADDRESS_SANITIZER
+// The stack of the host thread, of which there may be several.
+std::pair<void*, std::size_t> own_stack() {
+  static thread_local const auto stack = [] {
+    pthread_attr_t attributes;
+    void* start = nullptr;
+    std::size_t bytes = 0;
+    pthread_getattr_np(pthread_self(), &attributes);
+    pthread_attr_getstack(&attributes, &start, &bytes);
+    pthread_attr_destroy(&attributes);
+    return std::pair(start, bytes);
+  }();
+  return stack;
+}
+#endif
 
 }  // namespace
 
@@ -49,21 +68,15 @@ void Fiber::restart() {
 
 void Fiber::begin() {
 #ifdef CONVOY_ADDRESS_SANITIZER
-  const void* stack = nullptr;
-  std::size_t bytes = 0;
-  __sanitizer_finish_switch_fiber(nullptr, &stack, &bytes);
-  if (left->pages_ == nullptr) {
-    left->stack_ = stack;
-    left->stack_bytes_ = bytes;
-  }
+  __sanitizer_finish_switch_fiber(nullptr, nullptr, nullptr);
 #endif
   entered->body_();
 }
 
 void Fiber::resume(Fiber& next) {
   entered = &next;
-  left = this;
 #ifdef CONVOY_ADDRESS_SANITIZER
+  if (pages_ == nullptr) std::tie(stack_, stack_bytes_) = own_stack();
   __sanitizer_start_switch_fiber(&fake_stack_, next.stack_, next.stack_bytes_);
 #endif
   swapcontext(&context_, &next.context_);

@@ -11,7 +11,7 @@ namespace convoy::on_host {
 
 class Fiber {
  public:
-  /// The flow that the host thread is in.
+  /// The flow that the host thread is in, which may be another one each time it resumes a fiber.
   Fiber() = default;
   /// One that begins with body(), which never returns, on a stack with a page behind it that nothing may touch.
   explicit Fiber(void (*body)());

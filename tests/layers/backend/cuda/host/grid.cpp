@@ -16,6 +16,7 @@
 
 #include "tests/layers/backend/cuda/host/device_memory.h"
 #include "tests/layers/backend/cuda/host/fiber.h"
+#include "tests/layers/backend/cuda/host/streams.h"
 
 uint3 threadIdx{}, blockIdx{};
 dim3 blockDim, gridDim;
@@ -252,9 +253,19 @@ Block& the_block() {
 
 Block& Block::running() { return the_block(); }
 
-cudaError_t refuse(const std::string& why, cudaError_t code) {
-  set_failure(why);
-  return code;
+void fail_launch(const std::string& why) { Scheduler::instance().fail(cudaErrorLaunchFailure, why); }
+
+void run_grid(dim3 grid, dim3 block, const std::function<void()>& thread) {
+  gridDim = grid;
+  blockDim = block;
+  std::vector<std::uint32_t> indices(std::size_t{grid.x} * grid.y * grid.z);
+  std::iota(indices.begin(), indices.end(), 0U);
+  std::shuffle(indices.begin(), indices.end(), order);
+  for (const std::uint32_t index : indices) {
+    blockIdx = {index % grid.x, index / grid.x % grid.y, index / grid.x / grid.y};
+    if (!the_block().run(thread, block.x * block.y * block.z)) return fail_launch(failure());
+  }
+  if (const std::string damage = damaged_guard(); !damage.empty()) fail_launch(damage);
 }
 
 }  // namespace
@@ -272,25 +283,15 @@ void exchange(unsigned mask, void* value, std::size_t bytes, unsigned from, cons
 unsigned lane() { return the_block().lane(); }
 std::uint64_t block_number() { return the_block().number; }
 
-cudaError_t run_grid(dim3 grid, dim3 block, const std::function<void()>& thread) {
+cudaError_t launch_grid(cudaStream_t stream, dim3 grid, dim3 block, std::function<void()> thread) {
   const unsigned threads = block.x * block.y * block.z;
   const std::size_t blocks = std::size_t{grid.x} * grid.y * grid.z;
   if (threads == 0 || threads > kMaxThreads || blocks == 0 || grid.y > 65535 || grid.z > 65535) {
-    return refuse(fmt::format("invalid configuration: {}x{}x{} blocks of {}x{}x{} threads", grid.x, grid.y, grid.z,
-                              block.x, block.y, block.z),
-                  cudaErrorInvalidConfiguration);
+    set_failure(fmt::format("invalid configuration: {}x{}x{} blocks of {}x{}x{} threads", grid.x, grid.y, grid.z,
+                            block.x, block.y, block.z));
+    return cudaErrorInvalidConfiguration;
   }
-  gridDim = grid;
-  blockDim = block;
-  std::vector<std::uint32_t> indices(blocks);
-  std::iota(indices.begin(), indices.end(), 0U);
-  std::shuffle(indices.begin(), indices.end(), order);
-  for (const std::uint32_t index : indices) {
-    blockIdx = {index % grid.x, index / grid.x % grid.y, index / grid.x / grid.y};
-    if (!the_block().run(thread, threads)) return cudaErrorLaunchFailure;
-  }
-  if (const std::string damage = damaged_guard(); !damage.empty()) return refuse(damage, cudaErrorLaunchFailure);
-  return cudaSuccess;
+  return enqueue(stream, "kernel", [grid, block, thread = std::move(thread)] { run_grid(grid, block, thread); });
 }
 
 }  // namespace convoy::on_host

@@ -5,7 +5,7 @@
 // half of the blocks always one of the same warp where that can go on, so that a barrier that is missing shows up. The
 // order is the same in every run of the program.
 //
-// A launch fails, with what is wrong and where, when threads wait at different barriers or for one that never comes, or
+// The grid fails, with what is wrong and where, when threads wait at different barriers or for one that never comes, or
 // when a kernel has written beyond a block of device memory.
 #pragma once
 
@@ -34,7 +34,8 @@ namespace convoy::on_host {
 
 constexpr unsigned kWarp = 32;
 
-cudaError_t run_grid(dim3 grid, dim3 block, const std::function<void()>& thread);
+/// Puts a grid on a stream.
+cudaError_t launch_grid(cudaStream_t stream, dim3 grid, dim3 block, std::function<void()> thread);
 
 /// From now on the order is that of this seed.
 void set_order(std::uint64_t seed);

@@ -21,8 +21,11 @@ using convoy::on_host::set_order;
 template <class... Parameters>
 cudaError_t launch(dim3 grid, dim3 block, void (*kernel)(Parameters...),
                    std::type_identity_t<Parameters>... arguments) {
+  static cudaStream_t stream = nullptr;
+  if (stream == nullptr) REQUIRE(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
   void* addresses[] = {&arguments...};
-  return cudaLaunchKernel(kernel, grid, block, addresses, 0, nullptr);
+  const cudaError_t status = cudaLaunchKernel(kernel, grid, block, addresses, 0, stream);
+  return status != cudaSuccess ? status : cudaStreamSynchronize(stream);
 }
 
 unsigned thread_of_block() { return (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x; }

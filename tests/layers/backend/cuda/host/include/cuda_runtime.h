@@ -11,6 +11,7 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <tuple>
 #include <utility>
 
 #include "tests/layers/backend/cuda/host/grid.h"
@@ -58,12 +59,13 @@ inline float normcdff(float x) { return static_cast<float>(0.5 * erfc(-static_ca
 inline int min(int a, int b) { return a < b ? a : b; }
 inline int max(int a, int b) { return a < b ? b : a; }
 
-/// Runs the whole grid; `arguments` points at one value per parameter.
+/// Copies the arguments, of which `arguments` points at one value per parameter.
 template <class... Parameters>
 cudaError_t cudaLaunchKernel(void (*kernel)(Parameters...), dim3 grid, dim3 block, void** arguments,
-                             std::size_t /*shared_bytes*/, cudaStream_t /*stream*/) {
-  return [&]<std::size_t... kIndex>(std::index_sequence<kIndex...>) {
-    return convoy::on_host::run_grid(grid, block, [&] { kernel(*static_cast<Parameters*>(arguments[kIndex])...); });
+                             std::size_t /*shared_bytes*/, cudaStream_t stream) {
+  const auto copied = [&]<std::size_t... kIndex>(std::index_sequence<kIndex...>) {
+    return std::tuple<Parameters...>(*static_cast<Parameters*>(arguments[kIndex])...);
   }
   (std::index_sequence_for<Parameters...>{});
+  return convoy::on_host::launch_grid(stream, grid, block, [kernel, copied] { std::apply(kernel, copied); });
 }
