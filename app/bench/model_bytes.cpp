@@ -22,14 +22,11 @@ namespace convoy {
 namespace {
 
 using Json = nlohmann::ordered_json;
-constexpr std::array<std::string_view, 8> kKindNames{"convolutions, linear layers",
-                                                     "batch norm: statistics",
-                                                     "batch norm: apply",
-                                                     "batch norm: backward reduce",
-                                                     "batch norm: backward apply",
-                                                     "sums of two gradients",
-                                                     "rest",
-                                                     "gradients to float32"};
+// Of TrafficKind, up to what has a line of its own.
+constexpr auto kKindNames = std::to_array<std::string_view>(
+    {"convolutions, linear layers", "batch norm: statistics", "batch norm: apply", "batch norm: backward reduce",
+     "batch norm: backward apply", "sums of two gradients", "rest"});
+static_assert(kKindNames.size() == static_cast<std::size_t>(TrafficKind::kGradientCasts));
 constexpr std::string_view kOutside = "input and loss";
 
 BytesLine& line_of(std::vector<BytesLine>& lines, std::string_view name) {
@@ -88,7 +85,6 @@ ModelBytes count_model_bytes(const Config& given) {
   for (const UnitInfo& unit : infos) bytes.units.push_back({unit.name, {}, {}});
   bytes.units.push_back({std::string(kOutside), {}, {}});
   for (const std::string_view name : kKindNames) bytes.kinds.push_back({std::string(name), {}, {}});
-  bytes.kinds.pop_back();  // casts have a line of their own
   for (const auto& [key, moved] : backend.traffic()) {
     if (key.phase == "optimizer" || key.kind == TrafficKind::kGradientCasts) {
       (key.phase == "optimizer" ? bytes.optimizer : bytes.gradient_casts) += moved;
