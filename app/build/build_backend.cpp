@@ -11,8 +11,6 @@
 
 namespace convoy {
 
-namespace {
-
 DType compute_type(Precision precision) {
   switch (precision) {
     case Precision::kFp32:
@@ -22,8 +20,6 @@ DType compute_type(Precision precision) {
   }
   fail("train.precision: unknown");
 }
-
-}  // namespace
 
 std::string plan_folder(const std::string& plan_cache, const VariableLookup& value) {
   if (plan_cache != "auto") return expand_variables(plan_cache, value);

@@ -17,6 +17,9 @@
 
 namespace convoy {
 
+/// Of activations.
+[[nodiscard]] DType compute_type(Precision precision);
+
 [[nodiscard]] std::unique_ptr<Backend> build_backend(const Config& config, const DeviceChoice& device);
 
 /// The folder that device.plan_cache means, with its variables replaced; empty: none. "auto" without a home: none.

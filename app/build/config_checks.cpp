@@ -61,7 +61,6 @@ void check_device(const Config& c) {
   const Precision precision = c.train.precision;
   refuse_if(on_cpu && (precision == Precision::kTf32 || precision == Precision::kFp16), "train.precision",
             "\"{}\" needs a CUDA device (on the CPU: fp32 or bf16)", to_string(precision));
-  check_variables("device.plan_cache", c.device.plan_cache);
 }
 
 void check_layers(const Config& c) {
@@ -222,9 +221,10 @@ void check_replay(const Config& c, bool on_gpu) {
       c.run.replay_every);
 }
 
-void check_config(const Config& config) {
+void check_config(const Config& config, DeviceCheck device) {
   check_run(config);
-  check_device(config);
+  if (device == DeviceCheck::kBuild) check_device(config);
+  check_variables("device.plan_cache", config.device.plan_cache);
   check_replay(config, config.device.kind == DeviceKind::kCuda);
   check_layers(config);
   check_weights(config);

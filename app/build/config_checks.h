@@ -8,8 +8,11 @@
 
 namespace convoy {
 
+/// Whether the config must suit the devices that this build can compute on.
+enum class DeviceCheck { kBuild, kNone };
+
 /// Throws an OptionError about the first thing wrong.
-void check_config(const Config& config);
+void check_config(const Config& config, DeviceCheck device = DeviceCheck::kBuild);
 
 /// The same about run.replay_every alone, for a run on a GPU or not.
 void check_replay(const Config& config, bool on_gpu);

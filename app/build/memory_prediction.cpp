@@ -9,10 +9,8 @@
 #include "app/build/build_backend.h"
 #include "app/build/build_model.h"
 #include "app/build/build_run.h"
+#include "app/build/rehearsed_rank.h"
 #include "layers/base/rehearsal.h"
-#include "layers/optim/optimizer.h"
-#include "parallel/comm/rehearsal_communicator.h"
-#include "parallel/comm/statistics_reducer.h"
 
 namespace convoy {
 
@@ -22,25 +20,6 @@ constexpr double kMib = 1 << 20;
 constexpr int kSteps = 3;           // after two the pool has every block that steps need
 constexpr int kWrittenCopies = 2;   // of the state: as tensors, and as the image of the file
 constexpr int kCopiesInFlight = 3;  // one more while the checkpoint before is still being written
-
-Shape batch_shape(const Shape& sample, std::int64_t samples) {
-  return sample.rank() == 3 ? Shape{samples, sample[0], sample[1], sample[2]} : Shape{samples, sample[0]};
-}
-
-// As many batches as a step has. Nothing reads what they point to.
-std::vector<Batch> batches_of(const DataShape& data, std::int64_t samples, int count) {
-  static constexpr std::int64_t kLabel = 0;
-  static constexpr float kTarget = 0;
-  Batch batch;
-  batch.samples = samples;
-  batch.input_shape = batch_shape(data.sample, samples);
-  batch.input_dtype = data.dtype;
-  batch.inputs = &kLabel;
-  batch.labels = data.target_size == 0 ? &kLabel : nullptr;
-  batch.targets = data.target_size == 0 ? nullptr : &kTarget;
-  batch.target_size = data.target_size;
-  return std::vector<Batch>(static_cast<std::size_t>(count), batch);
-}
 
 double tensor_bytes(const std::vector<TensorEntry>& entries) {
   double bytes = 0;
@@ -122,54 +101,39 @@ DataShape data_shape(const Config& config, const Dataset& data) {
 
 MemoryPrediction predict_memory(const MemoryRequest& request) {
   const Config& c = request.config;
-  const Layout& layout = request.layout;
-  const Mesh& mesh = layout.mesh;
-  const int stage = mesh.stage(request.rank), replica = mesh.replica(request.rank);
+  const Mesh& mesh = request.layout.mesh;
   const bool scatters = c.parallel.mode == ParallelMode::kScatter;
-  const std::int64_t samples = layout.microbatch(c.train.global_batch_size);
   MemoryPrediction prediction;
 
   const Rehearsal rehearsal;
-  RehearsalCommunicator stages(stage, mesh.stages()), replicas(replica, mesh.replicas());
-  CommunicatorStatisticsReducer reducer(replicas);
   SharedBlock shared;
   const auto backend = rehearsal_backend(c, request.device);
-  Model model(*backend, build_units(c, request.train.outputs), batch_shape(request.train.sample, samples), c.run.seed,
-              c.parallel.sync_batch_norm && mesh.replicas() > 1 ? &reducer : nullptr,
-              stage_chunks(layout.schedule, layout.partition, stage));
-  if (request.shares_gradients && !scatters && mesh.replicas() > 1 && model.parameters().learned_values().size() > 0) {
-    model.parameters().place_gradients(shared.tensor(model.parameters().learned_values().shape()));
-    prediction.gradients = static_cast<double>(model.parameters().gradients().bytes());
+  RehearsedRank rank(request, *backend, false);
+  ParameterStore& store = rank.model().parameters();
+  if (request.shares_gradients && !scatters && mesh.replicas() > 1 && store.learned_values().size() > 0) {
+    store.place_gradients(shared.tensor(store.learned_values().shape()));
+    prediction.gradients = static_cast<double>(store.gradients().bytes());
   }
-  const auto gradients = static_cast<double>(model.parameters().gradients().bytes());
+  const auto gradients = static_cast<double>(store.gradients().bytes());
   const auto held = static_cast<double>(backend->pool().bytes_held());
-  const auto optimizer = make_optimizer(c.optimizer.update, *backend, model.parameters());
-  if (const auto slots = static_cast<double>(optimizer->slots().size()); slots > 0) {
+  const Optimizer& optimizer = rank.make_optimizer();
+  if (const auto slots = static_cast<double>(optimizer.slots().size()); slots > 0) {
     const double buffers = slots + (prediction.gradients > 0 ? 1 : 2);  // slots, values, gradients
     prediction.untouched = buffers * ((static_cast<double>(backend->pool().bytes_held()) - held) / slots - gradients);
   }
-  LossScaler scaler(false);
-  RehearsalCommunicator all(request.rank, mesh.ranks());
-  const auto replay = make_replay(c, model, *optimizer, all, stage);
-  const auto runner = make_runner(c, layout, {stage, mesh.stages() > 1 ? &stages : nullptr, &replicas}, model,
-                                  *optimizer, scaler, {}, replay.get());
-  const auto train = [&] {
-    const std::vector<Batch> batches = scatters ? batches_of(request.train, c.train.global_batch_size, 1)
-                                                : batches_of(request.train, samples, layout.schedule.microbatches);
-    static_cast<void>(runner->train_step(batches, c.train.global_batch_size, 0, 0, {}));
-  };
+  rank.make_runner();
   if (request.purpose != RunPurpose::kEvaluation) {
-    for (int step = 0; step < kSteps; ++step) train();
+    for (int step = 0; step < kSteps; ++step) rank.train_step();
   }
   if (request.purpose != RunPurpose::kTiming && request.validation) {
-    static_cast<void>(runner->evaluate(batches_of(*request.validation, samples, layout.schedule.microbatches)));
-    if (request.purpose == RunPurpose::kTraining) train();
+    rank.evaluate();
+    if (request.purpose == RunPurpose::kTraining) rank.train_step();
   }
   prediction.tensors = static_cast<double>(backend->pool().peak_bytes());
   prediction.communication = communication_bytes(request, gradients);
-  prediction.start = start_bytes(model.parameters());
+  prediction.start = start_bytes(store);
   prediction.loader = loaders_bytes(request);
-  prediction.checkpoint = checkpoint_bytes(request, model.units());
+  prediction.checkpoint = checkpoint_bytes(request, rank.model().units());
   return prediction;
 }
 

@@ -6,7 +6,6 @@
 
 #include "app/base/examples.h"
 #include "app/base/input_path.h"
-#include "app/build/config_checks.h"
 #include "app/build/run_record.h"
 #include "layers/base/error.h"
 #include "layers/base/option_error.h"
@@ -28,11 +27,11 @@ void check_resume_file(const Config& config, const std::string& path) {
 }  // namespace
 
 Config parse_config(std::string_view text, const std::string& path, const std::vector<std::string>& overrides,
-                    InputFiles files) {
+                    InputFiles files, DeviceCheck device) {
   ParsedConfig parsed = parse_keys(text, path, overrides, files);
   parsed.config.place = std::move(parsed.place);
   add_places(parsed.config, [&] {
-    check_config(parsed.config);
+    check_config(parsed.config, device);
     if (files == InputFiles::kLookFor) check_resume_file(parsed.config, path);
   });
   return std::move(parsed.config);
@@ -67,9 +66,9 @@ void add_places(const Config& config, const std::function<void()>& body) {
   }
 }
 
-Config read_config(const std::string& path, const std::vector<std::string>& overrides) {
+Config read_config(const std::string& path, const std::vector<std::string>& overrides, DeviceCheck device) {
   const std::string file = find_example(path, ExampleKind::kConfig);
-  return parse_config(read_config_text(file), file, overrides);
+  return parse_config(read_config_text(file), file, overrides, InputFiles::kLookFor, device);
 }
 
 }  // namespace convoy

@@ -23,8 +23,10 @@
 #include "app/bench/bench_points.h"
 #include "app/bench/bench_profile.h"
 #include "app/bench/bench_reduction.h"
+#include "app/bench/model_bytes.h"
 #include "app/build/build_model.h"
 #include "app/build/build_run.h"
+#include "app/build/read_config.h"
 #include "app/commands/commands.h"
 #include "app/train/batch_feed.h"
 #include "app/train/stop.h"
@@ -94,16 +96,19 @@ void check_whole_batches(const Run& run) {
              run.plan.global_batch, run.plan.size);
 }
 
-/// Steps are timed at one size of images, the largest.
+/// Steps are of one size of images, the largest.
+void keep_largest_size(DataOptions& data) {
+  if (data.train_sizes.empty()) return;
+  data.train_sizes = {*std::max_element(data.train_sizes.begin(), data.train_sizes.end())};
+  data.size_milestones.clear();
+}
+
 LoadedConfig load_point(const RankGroup& ranks, const std::string& path, const std::vector<std::string>& overrides,
                         const StopRequest& stop) {
   LoadedConfig loaded = load_config(ranks, path, overrides);
   loaded.purpose = RunPurpose::kTiming;
   loaded.check_stop = [&stop](const std::string& doing) { stop.check(doing); };
-  DataOptions& d = loaded.config.data;
-  if (d.train_sizes.empty()) return loaded;
-  d.train_sizes = {*std::max_element(d.train_sizes.begin(), d.train_sizes.end())};
-  d.size_milestones.clear();
+  keep_largest_size(loaded.config.data);
   return loaded;
 }
 
@@ -255,6 +260,29 @@ void print_head(const World& world, const Run& run, bool data, bool device_varie
                            "samples/s", "forward", "backward", "comm wait", "optimizer", "peak MiB");
 }
 
+void write_json(const std::string& path, const Json& document) {
+  std::ofstream file(path);
+  file << document.dump(2) << "\n" << std::flush;
+  if (!file) fail("--json: cannot write {}", path);
+}
+
+int count_bytes(const World& world, const BenchArguments& arguments) {
+  if (world.size() > 1)
+    fail_usage("--model-bytes: counts a step of one rank, and there are {} (start one)", world.size());
+  Config config = read_config(arguments.config, arguments.overrides, DeviceCheck::kNone);
+  print_note(config.note);
+  keep_largest_size(config.data);
+  add_places(config, [&] {
+    const ModelBytes bytes = count_model_bytes(config);
+    std::cout << model_bytes_report(bytes, arguments.bandwidth) << std::flush;
+    if (arguments.json.empty()) return;
+    Json document{{"program_version", program_version()}};
+    document.update(model_bytes_json(bytes));
+    write_json(arguments.json, document);
+  });
+  return 0;
+}
+
 class Bench {
  public:
   Bench(World& world, const BenchArguments& arguments, const StopRequest& stop)
@@ -295,9 +323,7 @@ class Bench {
   void write() {
     if (world_.rank() != 0 || arguments_.json.empty()) return;
     document_["results"] = results_;
-    std::ofstream file(arguments_.json);
-    file << document_.dump(2) << "\n" << std::flush;
-    if (!file) fail("--json: cannot write {}", arguments_.json);
+    write_json(arguments_.json, document_);
   }
 
  private:
@@ -320,6 +346,7 @@ class Bench {
 }  // namespace
 
 int bench_command(World& world, const BenchArguments& arguments) {
+  if (arguments.model_bytes) return count_bytes(world, arguments);
   const auto all = world.ranks().communicator(kIdleTimeout, "bench");
   const std::vector<BenchPoint> points = bench_points(arguments.cases, arguments.sweeps, world.size());
   const StopRequest stop(RunOptions().stop_signals, std::nullopt);

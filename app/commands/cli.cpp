@@ -245,6 +245,16 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
                       "then time every operation: by kind and by layer, with the peak rates of the device");
   bench_app->add_flag("--data", bench.data, "time reading the batches and bringing them to the device, not the steps")
       ->excludes("--profile");
+  CLI::Option* model_bytes = bench_app->add_flag(
+      "--model-bytes", bench.model_bytes,
+      "time nothing: count the bytes and graph nodes of a step on a GPU, by unit and by kind of operation");
+  for (const char* other : {"--steps", "--warmup", "--repeat", "--case", "--sweep", "--profile", "--data"}) {
+    model_bytes->excludes(other);
+  }
+  bench_app->add_option("--bandwidth", bench.bandwidth, "GB/s of a memory: say how many images/s the bytes allow")
+      ->needs(model_bytes)
+      ->check(CLI::Range(1.0, 1e6))
+      ->type_name("GB/S");
   bench_app->add_option("--json", bench.json, "write the results to this file too")->type_name("FILE");
 
   PlanArguments plan;

@@ -32,6 +32,7 @@ struct EvalArguments {
 
 /// convoy bench CONFIG [--steps N] [--warmup N] [--repeat R] [--case "ranks=N KEY=VALUE ..."]...
 /// [--sweep KEY=V1,V2,...]... [--profile | --data] [--json FILE] [--set KEY=VALUE]...
+/// convoy bench CONFIG --model-bytes [--bandwidth GB/S] [--json FILE] [--set KEY=VALUE]...
 struct BenchArguments {
   std::string config;
   std::vector<std::string> overrides;
@@ -42,6 +43,8 @@ struct BenchArguments {
   std::vector<Sweep> sweeps;       ///< every combination is timed
   bool profile = false;            ///< time every operation, too
   bool data = false;               ///< time reading the data alone
+  bool model_bytes = false;        ///< count what a step moves on a GPU; nothing is timed
+  double bandwidth = 0;            ///< GB/s for the bound that this sets; 0: none
   std::string json;                ///< empty: no file
 };
 

@@ -47,9 +47,14 @@ Tensor Backend::run_prologue(const ops::BatchNormApply& op) {
 }
 
 bool Backend::run_apart(const ops::Conv2dForward& op) {
-  if (op.prologue == nullptr && op.epilogue == nullptr) return false;
-  run(op.alone(op.prologue != nullptr ? run_prologue(*op.prologue) : op.x));
-  if (op.epilogue != nullptr) run(*op.epilogue);
+  if (op.prologue != nullptr) {  // without it the epilogue may be fused
+    const Tensor x = run_prologue(*op.prologue);
+    run(ops::Conv2dForward{op.spec, x, op.w, op.bias, op.y, nullptr, op.epilogue});
+    return true;
+  }
+  if (op.epilogue == nullptr) return false;
+  run(op.alone(op.x));
+  run(*op.epilogue);
   return true;
 }
 

@@ -32,6 +32,8 @@ class ProfileRange {
   ProfileRange(const ProfileRange&) = delete;
   ProfileRange& operator=(const ProfileRange&) = delete;
 
+  /// The name of the first range that this thread has entered and not left, a phase of the step; "" outside of all.
+  [[nodiscard]] static const char* outermost() { return depth_ == 0 ? "" : names_[0]; }
   /// The name of the range that this thread is in, the innermost one; "" outside of all.
   [[nodiscard]] static const char* innermost() {
     if (depth_ == 0) return "";

@@ -4,7 +4,6 @@
 // GPU. cuDNN fuses in 16-bit types; its sums over pixels may be atomic, so a deterministic backend fuses nothing.
 #pragma once
 
-#include "layers/backend/cuda/conv/weight_layout.h"
 #include "layers/backend/operations.h"
 
 namespace convoy {

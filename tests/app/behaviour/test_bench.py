@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`convoy bench` on one rank and several: the profile, points of other numbers of ranks, the reduction, the memory."""
+"""`convoy bench` on one rank and several: the profile, points of other numbers of ranks, the reduction, the memory, and
+the bytes of a model."""
 import json
 import os
 
@@ -129,6 +130,61 @@ def test_example_on_synthetic_data():
     # Not what the override has made meaningless, but what it says itself.
     assert folder.run(1, "check", example, *arguments, "--set", "data.resize=300", timeout=60) == USAGE
     assert "--set: data.resize: is ignored with data.kind" in folder.stderr
+
+
+MODEL_BYTES = ("--model-bytes", "--set", "train.global_batch_size=256")
+
+
+def model_bytes(precision, *arguments):
+    """The count of an ImageNet ResNet-50, which needs neither GPU nor memory."""
+    folder = Folder("bytes", config())
+    example = os.path.join(os.path.dirname(__file__), "..", "..", "..", "app", "configs", "resnet50_synthetic.toml")
+    code = folder.run(1, "bench", example, *MODEL_BYTES, "--set", f"train.precision={precision}", "--json", "bytes.json",
+                      *arguments, timeout=60)
+    assert code == 0, folder.stderr
+    print(folder.stdout, flush=True)
+    with open(folder.file("bytes.json")) as file:
+        return folder, json.load(file)
+
+
+@pytest.mark.parametrize("precision, most", (("bf16", 300e6), ("fp16", 283e6)))
+def test_model_bytes(precision, most):
+    """What a step of 256 images moves where batch norms are fused: the bounds that the GPU backend is built for."""
+    folder, result = model_bytes(precision)
+    assert folder.stdout.startswith("CUDA backend, ") and "fused batch norms" in folder.stdout.splitlines()[0]
+    assert result["least_bytes_per_image"] < result["bytes_per_image"] <= most
+    assert result["graph_nodes"] <= 350
+
+
+def test_model_bytes_apart():
+    """In passes of their own batch norms read and write everything several times, as docs/gpu.md counts by hand."""
+    folder, result = model_bytes("bf16", "--set", "device.deterministic=true")
+    assert "batch norms apart" in folder.stdout.splitlines()[0]
+    assert abs(result["bytes_per_image"] - 395e6) < 3e6
+    by_kind = {line["kind"]: line["forward_bytes"] + line["backward_bytes"] for line in result["kinds"]}
+    for kind, mb in (("convolutions, linear layers", 131), ("batch norm: statistics", 22), ("batch norm: apply", 56),
+                     ("batch norm: backward reduce", 59), ("batch norm: backward apply", 81), ("sums of two gradients", 42)):
+        assert abs(by_kind[kind] - 1e6 * mb) < 1e6, kind
+    assert 0.75e9 < result["gradient_cast_bytes_per_step"] + result["optimizer_bytes_per_step"] < 0.85e9
+    assert [line["unit"] for line in result["units"]][:2] == ["stem", "layer1.0"]
+    for name in ("forward", "backward"):
+        total = sum(line[f"{name}_bytes"] for line in result["units"])
+        assert abs(total - sum(line[f"{name}_bytes"] for line in result["kinds"])) < 1
+    nodes = sum(line["forward_nodes"] + line["backward_nodes"] for line in result["units"])
+    assert nodes < result["graph_nodes"] <= nodes + 2  # and those of the weight gradients
+
+
+def test_model_bytes_of_any_config_and_wrong_calls():
+    folder = Folder("small", config(SMALL_NET, device={"kind": "cpu"}))
+    assert folder.run(1, "bench", "run.toml", "--model-bytes", "--bandwidth", "1000") == 0, folder.stderr
+    assert "float32, batch norms apart" in folder.stdout and "at 1000 GB/s these bytes take" in folder.stdout
+    assert folder.run(1, "bench", "run.toml", "--model-bytes", "--set", "parallel.microbatches=2") == 0, folder.stderr
+    for words in (("--profile",), ("--data",), ("--sweep", "run.seed=1,2"), ("--case", "ranks=1"), ("--steps", "3")):
+        assert folder.run(1, "bench", "run.toml", "--model-bytes", *words) == USAGE, words
+        assert len(folder.stderr.splitlines()) == 1 and words[0] in folder.stderr, folder.stderr
+    assert folder.run(1, "bench", "run.toml", "--bandwidth", "1000") == USAGE and "--model-bytes" in folder.stderr
+    assert folder.run(2, "bench", "run.toml", "--model-bytes") == USAGE and "one rank" in folder.stderr
+    assert folder.run(1, "bench", "run.toml", "--model-bytes", "--set", "parallel.mode=scatter") == USAGE
 
 
 def test_training_notes_once_on_all_ranks():

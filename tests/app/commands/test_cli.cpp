@@ -99,6 +99,15 @@ TEST_CASE("bench") {
   CHECK(bench.sweeps[1].values == std::vector<std::string>{"[8,8]", "[16]"});
 }
 
+TEST_CASE("bench --model-bytes times nothing") {
+  const auto bytes =
+      std::get<BenchArguments>(parse({"bench", "c.toml", "--model-bytes", "--bandwidth", "4800"}).value());
+  CHECK(bytes.model_bytes);
+  CHECK(bytes.bandwidth == 4800);
+  CHECK(refused({"bench", "c.toml", "--model-bytes", "--profile"}).find("--profile") != std::string::npos);
+  CHECK(refused({"bench", "c.toml", "--bandwidth", "4800"}).find("--model-bytes") != std::string::npos);
+}
+
 TEST_CASE("values are split at their own commas") {
   CHECK(split_values("a,b") == std::vector<std::string>{"a", "b"});
   CHECK(split_values("\"a,b\",'c,d',{x=[1,2]}") == std::vector<std::string>{"\"a,b\"", "'c,d'", "{x=[1,2]}"});
