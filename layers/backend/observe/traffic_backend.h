@@ -70,6 +70,7 @@ class TrafficBackend final : public Backend {
   void copy_to_host(const Tensor& /*source*/, void* /*destination*/) override {}
   void zero(const Tensor& x) override;
   [[nodiscard]] Tensor zeros(const Shape& shape, DType dtype) override;
+  [[nodiscard]] std::int64_t input_channels(const Conv2dSpec& spec) const override;
   [[nodiscard]] bool recomputes_relu_masks() const override { return true; }
   [[nodiscard]] bool fuses_batch_norms() const override { return rules_.fuses_batch_norms(); }
   [[nodiscard]] bool fuses(const ops::Conv2dForward& op) const override { return rules_.fuses(op); }
