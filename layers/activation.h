@@ -20,8 +20,10 @@ struct PendingNorm {
 
   /// Refers to this, to residual and to y.
   [[nodiscard]] ops::BatchNormApply apply(const Tensor& residual, const Tensor& y,
-                                          const ops::BatchNormApply* prologue = nullptr) const {
-    return {x, mean, variance, gamma, beta, epsilon, residual, relu, y, mask, prologue, coefficients, rounded};
+                                          const ops::BatchNormApply* prologue = nullptr,
+                                          const ops::MaxPoolForward* epilogue = nullptr) const {
+    return {x,    mean, variance, gamma,    beta,         epsilon, residual, relu, y,
+            mask, prologue, epilogue, coefficients, rounded};
   }
 };
 

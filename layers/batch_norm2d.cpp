@@ -153,7 +153,8 @@ ops::BatchNormBackwardReduce BatchNorm2d::reduce(const OutputGradient& gradient,
           slots[kDbeta],
           false,
           masked,
-          slots[kCoefficients]};
+          slots[kCoefficients],
+          gradient.pool};
 }
 
 std::optional<ops::BatchNormBackwardReduce> BatchNorm2d::reductions(const Tensor& dx, Cache& cache) {
@@ -243,7 +244,7 @@ Tensor BatchNorm2d::backward_through(const OutputGradient& gradient, Cache& cach
   backend_->run(ops::BatchNormBackwardApply{gradient.dy, x, gradient.mask, slots[kMean], slots[kVariance],
                                             weight_->weight.master, bias_->weight.master, dgamma, dbeta, count,
                                             kEpsilon, gradient.recompute, dx, gamma_gradient, beta_gradient,
-                                            accumulate});
+                                            accumulate, gradient.pool});
   for (Tensor& slot : slots) slot.reset();
   return dx;
 }

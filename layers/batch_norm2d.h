@@ -39,7 +39,8 @@ class BatchNorm2d final : public Layer {
   struct OutputGradient {
     Tensor dy;
     Tensor mask{};            ///< of the ReLU; empty when dy is masked, or `recompute`
-    bool recompute = false;  ///< the mask, from the batch norm's input
+    bool recompute = false;   ///< the mask, from the batch norm's input
+    const ops::MaxPoolBackward* pool = nullptr;  ///< what computes dy, which is empty then
   };
   Tensor backward_input(const Tensor& dy, Cache& cache) override {
     return backward_through(output_gradient(dy, cache), cache);

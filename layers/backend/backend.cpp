@@ -72,8 +72,29 @@ bool Backend::run_apart(const ops::Conv2dBackwardWeight& op) {
 }
 
 bool Backend::run_apart(const ops::BatchNormApply& op) {
+  if (op.prologue == nullptr && op.epilogue == nullptr) return false;
+  const Tensor residual = op.prologue != nullptr ? run_prologue(*op.prologue) : op.residual;
+  const Tensor y = op.y ? op.y : tensor(op.x.shape(), op.x.dtype());
+  run(op.with(residual, y));
+  if (op.epilogue != nullptr) run(ops::MaxPoolForward{op.epilogue->spec, y, op.epilogue->y, op.epilogue->argmax});
+  return true;
+}
+
+Tensor Backend::run_prologue(const ops::MaxPoolBackward& op, const Shape& shape) {
+  Tensor dx = op.dx ? op.dx : tensor(shape, op.dy.dtype());
+  run(ops::MaxPoolBackward{op.spec, op.dy, op.argmax, dx});
+  return dx;
+}
+
+bool Backend::run_apart(const ops::BatchNormBackwardReduce& op) {
   if (op.prologue == nullptr) return false;
-  run(op.with(run_prologue(*op.prologue), op.y));
+  run(op.with(run_prologue(*op.prologue, op.x.shape())));
+  return true;
+}
+
+bool Backend::run_apart(const ops::BatchNormBackwardApply& op) {
+  if (op.prologue == nullptr) return false;
+  run(op.with(run_prologue(*op.prologue, op.x.shape())));
   return true;
 }
 

@@ -68,11 +68,15 @@ class Backend : public ops::Interface {
   [[nodiscard]] virtual bool fuses(const ops::Conv2dBackwardInput& /*op*/) const { return false; }
   [[nodiscard]] virtual bool fuses(const ops::Conv2dBackwardWeight& /*op*/) const { return false; }
   [[nodiscard]] virtual bool fuses(const ops::BatchNormApply& /*op*/) const { return false; }
+  [[nodiscard]] virtual bool fuses(const ops::BatchNormBackwardReduce& /*op*/) const { return false; }
+  [[nodiscard]] virtual bool fuses(const ops::BatchNormBackwardApply& /*op*/) const { return false; }
   /// Run an operation that has parts, and its parts, one after the other. False, and nothing done, if it has none.
   bool run_apart(const ops::Conv2dForward& op);
   bool run_apart(const ops::Conv2dBackwardInput& op);
   bool run_apart(const ops::Conv2dBackwardWeight& op);
   bool run_apart(const ops::BatchNormApply& op);
+  bool run_apart(const ops::BatchNormBackwardReduce& op);
+  bool run_apart(const ops::BatchNormBackwardApply& op);
   /// Completes the gradients that Conv2dBackwardWeight has left for later: after it they may be read by others.
   virtual void finish_gradients() {}
 
@@ -120,6 +124,7 @@ class Backend : public ops::Interface {
   void add_residual(const ops::Conv2dBackwardInput& op);
   /// The values of a prologue: its y, or a temporary tensor.
   [[nodiscard]] Tensor run_prologue(const ops::BatchNormApply& op);
+  [[nodiscard]] Tensor run_prologue(const ops::MaxPoolBackward& op, const Shape& shape);
 };
 
 }  // namespace convoy

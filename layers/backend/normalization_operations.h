@@ -3,6 +3,9 @@
 // Normalisation. Batch norm is in pieces: statistics apart from normalisation, for synchronised batch norm.
 #pragma once
 
+#include <string>
+
+#include "layers/backend/elementwise_operations.h"
 #include "layers/backend/operation.h"
 
 namespace convoy::ops {
@@ -60,19 +63,19 @@ struct BatchNormApply {
   /// With relu, for a backward pass: receives what its operations take as `mask`, y itself or fewer bytes. May be null.
   Tensor* mask = nullptr;
   const BatchNormApply* prologue = nullptr;  ///< sets residual
+  const MaxPoolForward* epilogue = nullptr;  ///< of y, which may be empty then
   /// Of BatchNormStatistics; what a convolution that has this as a prologue may read in place of the others.
   In coefficients = none(), rounded = none();
   template <class V>
   BatchNormApply visit(V& v) const {
     const BatchNormApply* first = visit_part(v, prologue);
     return {v.in(x), v.in(mean),     v.in(variance),  v.in(gamma), v.in(beta),         epsilon,
-            v.in(residual), relu,    v.out("y", y),   v.mask(mask), first,             v.in(coefficients),
-            v.in(rounded)};
+            v.in(residual), relu,    v.out("y", y),   v.mask(mask), first,             visit_part(v, epilogue),
+            v.in(coefficients), v.in(rounded)};
   }
-  /// Without its prologue.
-  [[nodiscard]] BatchNormApply alone() const { return with(residual, y); }
+  /// Without its parts, of another residual and with another y.
   [[nodiscard]] BatchNormApply with(In other_residual, Out other_y) const {
-    return {x, mean, variance, gamma, beta, epsilon, other_residual, relu, other_y, mask, nullptr, coefficients, rounded};
+    return {x, mean, variance, gamma, beta, epsilon, other_residual, relu, other_y, mask, nullptr, nullptr, coefficients, rounded};
   }
 };
 
@@ -89,6 +92,7 @@ struct BatchNormBackwardReduce {
   bool accumulate = false;
   Out masked = none();       ///< receives g unless it is empty; may be dy
   In coefficients = none();  ///< of BatchNormStatistics: what a convolution that has this as an epilogue may read
+  const MaxPoolBackward* prologue = nullptr;  ///< sets dy, which may be empty then
   template <class V>
   BatchNormBackwardReduce visit(V& v) const {
     return {v.in(dy),
@@ -104,7 +108,13 @@ struct BatchNormBackwardReduce {
             v.gradient("dbeta", dbeta, accumulate),
             accumulate,
             v.out("masked", masked),
-            v.in(coefficients)};
+            v.in(coefficients),
+            visit_part(v, prologue)};
+  }
+  [[nodiscard]] std::string detail() const { return x.shape().str(); }
+  /// Without its prologue, of another dy.
+  [[nodiscard]] BatchNormBackwardReduce with(In other) const {
+    return {other, x, mask, mean, variance, gamma, beta, epsilon, relu, dgamma, dbeta, accumulate, masked, coefficients};
   }
 };
 
@@ -121,6 +131,7 @@ struct BatchNormBackwardApply {
   Out dx;
   InOut gamma_gradient = none(), beta_gradient = none();
   bool accumulate = false;
+  const MaxPoolBackward* prologue = nullptr;  ///< sets dy, which may be empty then
   template <class V>
   BatchNormBackwardApply visit(V& v) const {
     return {v.in(dy),
@@ -138,7 +149,14 @@ struct BatchNormBackwardApply {
             v.out("dx", dx),
             v.gradient("gamma_gradient", gamma_gradient, accumulate),
             v.gradient("beta_gradient", beta_gradient, accumulate),
-            accumulate};
+            accumulate,
+            visit_part(v, prologue)};
+  }
+  [[nodiscard]] std::string detail() const { return x.shape().str(); }
+  /// Without its prologue, of another dy.
+  [[nodiscard]] BatchNormBackwardApply with(In other) const {
+    return {other, x,       mask, mean, variance,       gamma,         beta,      dgamma, dbeta,
+            count, epsilon, relu, dx,   gamma_gradient, beta_gradient, accumulate};
   }
 };
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "layers/pooling.h"
 #include "layers/residual.h"
 #include "layers/sequence.h"
+#include "layers/stem.h"
 
 namespace convoy {
 
@@ -42,10 +44,9 @@ std::vector<Unit> resnet_model(int depth, Stem stem, std::int64_t outputs) {
   const Plan plan = plan_of(depth);
   std::vector<Unit> units;
 
-  auto first = std::make_unique<Sequence>();
-  const Conv2dSpec conv = stem == Stem::kImagenet ? Conv2dSpec{0, 64, 7, 2, 3} : Conv2dSpec{0, 64, 3, 1, 1};
-  first->add("conv1", std::make_unique<Conv2d>(conv, false)).add("bn1", std::make_unique<BatchNorm2d>(true));
-  if (stem == Stem::kImagenet) first->add("maxpool", std::make_unique<MaxPool2d>(PoolSpec{3, 2, 1}));
+  const bool large = stem == Stem::kImagenet;
+  const Conv2dSpec conv = large ? Conv2dSpec{0, 64, 7, 2, 3} : Conv2dSpec{0, 64, 3, 1, 1};
+  auto first = std::make_unique<ResNetStem>(conv, large ? std::optional(PoolSpec{3, 2, 1}) : std::nullopt);
   units.push_back({"stem", "", std::move(first)});
 
   std::int64_t channels = 64;

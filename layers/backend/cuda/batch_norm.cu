@@ -238,6 +238,7 @@ void CudaBackend::run(const ops::BatchNormStatistics& op) {
 
 void CudaBackend::run(const ops::BatchNormApply& op) {
   if (!fuses(op) && run_apart(op)) return;
+  if (op.epilogue != nullptr) return max_pool_normalized(op);
   if (op.mask != nullptr) *op.mask = op.y;
   if (op.x.size() == 0) return;
   const NormInputs norm = gpu::norm_inputs(op);

@@ -46,20 +46,22 @@ struct Coefficients {
   gpu::Affine<kCount> forward;  // of a mask that is computed again
 };
 
-template <class T>
+template <class T, template <class> class Gradient>
 struct Gradients {
-  const T *dy, *x, *y;
+  Gradient<T> gradient;
+  const T *x, *y;
   T* dx;
 };
 
-// For kRows rows, `stride` elements apart; dx may be dy.
-template <int kRows, ReluMask kMask, class T, int kCount>
-__device__ void backward_rows(const Gradients<T>& g, std::int64_t at, std::int64_t stride,
+// For kRows rows; dx may be dy.
+template <int kRows, ReluMask kMask, class T, template <class> class Gradient, int kCount>
+__device__ void backward_rows(const Gradients<T, Gradient>& g, const gpu::RowPlace& place,
                               const Coefficients<kCount>& k) {
+  const std::int64_t at = place.row * place.channels + place.channel, stride = place.step * place.channels;
   Vector<T, kCount> dy[kRows], x[kRows], y[kRows];
 #pragma unroll
   for (int row = 0; row < kRows; ++row) {
-    dy[row] = gpu::load_vector<kCount>(g.dy + at + row * stride, 0);
+    dy[row] = g.gradient.template load<kCount>(place.row + row * place.step, place.channel);
     x[row] = gpu::load_vector<kCount>(g.x + at + row * stride, 0);
     if constexpr (kMask == ReluMask::kOutput) y[row] = gpu::load_vector<kCount>(g.y + at + row * stride, 0);
   }
@@ -78,8 +80,9 @@ __device__ void backward_rows(const Gradients<T>& g, std::int64_t at, std::int64
   }
 }
 
-template <class T, int kCount, ReluMask kMask>
-__global__ void __launch_bounds__(kThreads, 3) backward_apply_kernel(Gradients<T> g, BackwardInputs in, RowSlices slices) {
+template <class T, template <class> class Gradient, int kCount, ReluMask kMask>
+__global__ void __launch_bounds__(kThreads, 3)
+    backward_apply_kernel(Gradients<T, Gradient> g, BackwardInputs in, RowSlices slices) {
   constexpr int kTogether = 2;
   const std::int64_t channels = slices.channels, channel = gpu::thread_channel<kCount>();
   if (channel >= channels) return;
@@ -99,23 +102,67 @@ __global__ void __launch_bounds__(kThreads, 3) backward_apply_kernel(Gradients<T
   }
   if constexpr (kMask == ReluMask::kRecomputed) gpu::load_affine(in.norm, channel, k.forward);
   const std::int64_t first = blockIdx.y * slices.slice_rows, end = first + slices.rows_of(blockIdx.y);
-  const std::int64_t step = blockDim.y, stride = step * channels;
+  const std::int64_t step = blockDim.y;
   std::int64_t row = first + threadIdx.y;
   for (; row + (kTogether - 1) * step < end; row += kTogether * step) {
-    backward_rows<kTogether, kMask>(g, row * channels + channel, stride, k);
+    backward_rows<kTogether, kMask>(g, gpu::RowPlace{row, step, channel, channels}, k);
   }
-  for (; row < end; row += step) backward_rows<1, kMask>(g, row * channels + channel, stride, k);
+  for (; row < end; row += step) backward_rows<1, kMask>(g, gpu::RowPlace{row, step, channel, channels}, k);
+}
+
+// Calls launch(lanes, gradient, mask) with constants and with a StoredGradient or a PooledGradient, whatever the
+// operation has; others: what else is read and written as vectors.
+template <class T, class Operation, class Launch, class... Array>
+void dispatch_gradient(const Operation& op, const Launch& launch, const Array*... others) {
+  const std::int64_t channels = op.x.shape()[1];
+  if (op.prologue == nullptr) {
+    const gpu::StoredGradient<T> gradient{op.dy.template data<T>(), channels};
+    const auto with = [&](auto lanes) {
+      gpu::dispatch_mask(static_cast<bool>(op.mask), op.relu, [&](auto mask) { launch(lanes, gradient, mask); });
+    };
+    return gpu::dispatch_lanes<T>(channels, with, gradient.dy, others...);
+  }
+  const ops::MaxPoolBackward& pool = *op.prologue;
+  const gpu::PooledGradient<T> gradient{pool.dy.template data<T>(), pool.argmax.template data<std::uint8_t>(),
+                                        gpu::geometry(pool.spec, op.x.shape(), pool.dy.shape())};
+  const auto with = [&](auto lanes) {
+    launch(lanes, gradient, std::integral_constant<ReluMask, ReluMask::kRecomputed>{});
+  };
+  gpu::dispatch_lanes<T>(channels, with, gradient.dy, gradient.argmax, others...);
 }
 
 }  // namespace
 
 void CudaBackend::run(const ops::BatchNormBackwardReduce& op) {
-  gpu::channel_sums<true>(
-      *state_, *this, {op.dy, op.x, op.mask, op.relu, gpu::norm_inputs(op), op.masked},
+  if (!fuses(op) && run_apart(op)) return;
+  const std::int64_t channels = op.x.shape()[1];
+  Tensor partial;
+  unsigned slices = 0;  // none for an empty batch
+  if (op.x.size() > 0) {
+    gpu::dispatch_activation(op.x.dtype(), [&](auto type) {
+      using T = decltype(type);
+      const T *x = op.x.data<T>(), *y = op.mask.data<T>();
+      T* masked = op.masked.data<T>();
+      const auto launch = [&]<template <class> class Gradient>(auto lanes, const Gradient<T>& gradient, auto mask) {
+        constexpr int kCount = decltype(lanes)::value;
+        const RowTiles tiles = gpu::row_tiles(*state_, op.x.shape(), kCount, 3);
+        slices = tiles.grid.y;
+        partial = tensor({slices, 2, channels}, DType::kF32);
+        gpu::launch_kernel(*state_, tiles.grid, tiles.block,
+                           gpu::channel_sums_kernel<T, Gradient, kCount, decltype(mask)::value, true>,
+                           gpu::SumInputs<T, Gradient>{gradient, x, y, gpu::norm_inputs(op), masked}, tiles.slices,
+                           partial.data<float>());
+      };
+      dispatch_gradient<T>(op, launch, x, y, masked);
+    });
+  }
+  gpu::merge_sums<true>(
+      *state_, partial, slices, channels,
       SetSums{op.variance.data<float>(), op.epsilon, op.dgamma.data<float>(), op.dbeta.data<float>(), op.accumulate});
 }
 
 void CudaBackend::run(const ops::BatchNormBackwardApply& op) {
+  if (!fuses(op) && run_apart(op)) return;
   const BackwardInputs in{gpu::norm_inputs(op),
                           op.dgamma.data<float>(),
                           op.dbeta.data<float>(),
@@ -134,16 +181,16 @@ void CudaBackend::run(const ops::BatchNormBackwardApply& op) {
   }
   gpu::dispatch_activation(op.x.dtype(), [&](auto type) {
     using T = decltype(type);
-    const Gradients<T> g{op.dy.data<T>(), op.x.data<T>(), op.mask.data<T>(), op.dx.data<T>()};
-    const auto launch = [&](auto lanes) {
+    const T *x = op.x.data<T>(), *y = op.mask.data<T>();
+    T* dx = op.dx.data<T>();
+    const auto launch = [&]<template <class> class Gradient>(auto lanes, const Gradient<T>& gradient, auto mask) {
       constexpr int kCount = decltype(lanes)::value;
       const RowTiles tiles = gpu::row_tiles(*state_, op.x.shape(), kCount, 16);
-      gpu::dispatch_mask(static_cast<bool>(op.mask), op.relu, [&](auto mask) {
-        gpu::launch_kernel(*state_, tiles.grid, tiles.block, backward_apply_kernel<T, kCount, decltype(mask)::value>, g,
-                           in, tiles.slices);
-      });
+      gpu::launch_kernel(*state_, tiles.grid, tiles.block,
+                         backward_apply_kernel<T, Gradient, kCount, decltype(mask)::value>,
+                         Gradients<T, Gradient>{gradient, x, y, dx}, in, tiles.slices);
     };
-    gpu::dispatch_lanes<T>(op.x.shape()[1], launch, g.dy, g.x, g.y, g.dx);
+    dispatch_gradient<T>(op, launch, x, y, dx);
   });
 }
 

@@ -5,25 +5,34 @@
 #pragma once
 
 #include "layers/backend/cuda/batch_norm.cuh"
+#include "layers/backend/cuda/pooling.cuh"
 
 namespace convoy::gpu {
 
-/// What the sums are taken over: arrays [rows, channels]. y: of ReluMask::kOutput; x null: no products.
-template <class T>
+/// What the sums are taken over: the rows of a gradient (pooling.cuh), arrays [rows, channels]. y: of ReluMask::kOutput;
+/// x null: no products.
+template <class T, template <class> class Gradient>
 struct SumInputs {
-  const T *dy, *x, *y;
+  Gradient<T> gradient;
+  const T *x, *y;
   NormInputs norm;
   T* masked;  ///< receives what is summed; null: nothing
 };
 
-// Adds kRows rows, `stride` elements apart, to sums and products.
-template <int kRows, ReluMask kMask, bool kProducts, class T, int kCount>
-__device__ void add_rows(const SumInputs<T>& in, std::int64_t at, std::int64_t stride, const float (&mean)[kCount],
+// Where a thread is: at kRows rows, `step` apart.
+struct RowPlace {
+  std::int64_t row, step, channel, channels;
+};
+
+// Adds these rows to sums and products.
+template <int kRows, ReluMask kMask, bool kProducts, class T, template <class> class Gradient, int kCount>
+__device__ void add_rows(const SumInputs<T, Gradient>& in, const RowPlace& place, const float (&mean)[kCount],
                          const Affine<kCount>& map, float (&sums)[kCount], float (&products)[kCount]) {
+  const std::int64_t at = place.row * place.channels + place.channel, stride = place.step * place.channels;
   Vector<T, kCount> dy[kRows], x[kRows], y[kRows];
 #pragma unroll
   for (int row = 0; row < kRows; ++row) {
-    dy[row] = load_vector<kCount>(in.dy + at + row * stride, 0);
+    dy[row] = in.gradient.template load<kCount>(place.row + row * place.step, place.channel);
     if constexpr (kProducts) x[row] = load_vector<kCount>(in.x + at + row * stride, 0);
     if constexpr (kMask == ReluMask::kOutput) y[row] = load_vector<kCount>(in.y + at + row * stride, 0);
   }
@@ -42,13 +51,14 @@ __device__ void add_rows(const SumInputs<T>& in, std::int64_t at, std::int64_t s
 }
 
 // Sets partial [slices, 2, channels], or [slices, 1, channels] without products.
-template <class T, int kCount, ReluMask kMask, bool kProducts>
-__global__ void __launch_bounds__(kThreads, 3) channel_sums_kernel(SumInputs<T> in, RowSlices slices, float* partial) {
+template <class T, template <class> class Gradient, int kCount, ReluMask kMask, bool kProducts>
+__global__ void __launch_bounds__(kThreads, 3)
+    channel_sums_kernel(SumInputs<T, Gradient> in, RowSlices slices, float* partial) {
   constexpr int kChunkRows = 32, kTogether = kProducts ? 2 : 4;
   CONVOY_SHARED(float, of_thread, [kProducts ? 2 : 1][kThreads * kCount]);
   const std::int64_t channels = slices.channels, channel = thread_channel<kCount>();
   const std::int64_t first = blockIdx.y * slices.slice_rows, end = first + slices.rows_of(blockIdx.y);
-  const std::int64_t step = blockDim.y, stride = step * channels;
+  const std::int64_t step = blockDim.y;
   float sums[kCount] = {}, products[kCount] = {};
   if (channel < channels) {
     float mean[kCount] = {};
@@ -63,11 +73,12 @@ __global__ void __launch_bounds__(kThreads, 3) channel_sums_kernel(SumInputs<T> 
       float chunk_sums[kCount] = {}, chunk_products[kCount] = {};
       int n = 0;
       for (; n < kChunkRows && row + (kTogether - 1) * step < end; n += kTogether, row += kTogether * step) {
-        add_rows<kTogether, kMask, kProducts>(in, row * channels + channel, stride, mean, map, chunk_sums,
+        add_rows<kTogether, kMask, kProducts>(in, RowPlace{row, step, channel, channels}, mean, map, chunk_sums,
                                               chunk_products);
       }
       for (; n < kChunkRows && row < end; ++n, row += step) {
-        add_rows<1, kMask, kProducts>(in, row * channels + channel, stride, mean, map, chunk_sums, chunk_products);
+        add_rows<1, kMask, kProducts>(in, RowPlace{row, step, channel, channels}, mean, map, chunk_sums,
+                                      chunk_products);
       }
 #pragma unroll
       for (int lane = 0; lane < kCount; ++lane) {
@@ -117,47 +128,10 @@ __global__ void __launch_bounds__(kMergeChannels* kMergeLanes)
   if (channel < channels && threadIdx.y == 0) finish(channel, sum, product);
 }
 
-/// The operands of channel_sums().
-struct SumOperands {
-  const Tensor &dy, &x;          ///< x: of products
-  const Tensor& y = ops::none();  ///< g = dy where it is above 0
-  bool recomputed = false;        ///< or where the batch norm of x is
-  NormInputs norm{};
-  const Tensor& masked = ops::none();  ///< receives g
-};
-
-/// Calls finish(channel, sum of g, sum of g * (x - mean)) on the device for every channel. Without kProducts only dy is
-/// read, and the second sum is 0.
+/// Calls finish(channel, sum, product) on the device for every channel; partial: of so many slices, from a
+/// channel_sums_kernel.
 template <bool kProducts, class Finish>
-void channel_sums(const CudaState& state, Backend& backend, const SumOperands& operands, Finish finish) {
-  const Tensor& dy = operands.dy;
-  const std::int64_t channels = dy.shape()[1];
-  Tensor partial;
-  unsigned slices = 0;  // none for an empty batch
-  if (dy.size() > 0) {
-    dispatch_activation(dy.dtype(), [&](auto type) {
-      using T = decltype(type);
-      const SumInputs<T> in{dy.data<T>(), operands.x.data<T>(), operands.y.data<T>(), operands.norm,
-                            operands.masked.data<T>()};
-      const auto launch = [&](auto lanes) {
-        constexpr int kCount = decltype(lanes)::value;
-        const RowTiles tiles = row_tiles(state, dy.shape(), kCount, 3);
-        slices = tiles.grid.y;
-        partial = backend.tensor({slices, kProducts ? 2 : 1, channels}, DType::kF32);
-        const auto with = [&](auto mask) {
-          launch_kernel(state, tiles.grid, tiles.block,
-                        channel_sums_kernel<T, kCount, decltype(mask)::value, kProducts>, in, tiles.slices,
-                        partial.data<float>());
-        };
-        if constexpr (kProducts) {
-          dispatch_mask(static_cast<bool>(operands.y), operands.recomputed, with);
-        } else {
-          with(std::integral_constant<ReluMask, ReluMask::kNone>{});
-        }
-      };
-      dispatch_lanes<T>(channels, launch, in.dy, in.x, in.y, in.masked);
-    });
-  }
+void merge_sums(const CudaState& state, const Tensor& partial, unsigned slices, std::int64_t channels, Finish finish) {
   launch_kernel(state, merge_grid(channels), dim3(kMergeChannels, kMergeLanes), merge_sums_kernel<kProducts, Finish>,
                 partial.data<float>(), static_cast<int>(slices), channels, finish);
 }

@@ -78,6 +78,8 @@ class CudaBackend final : public Backend {
   [[nodiscard]] bool fuses(const ops::Conv2dBackwardInput& op) const override { return rules_.fuses(op); }
   [[nodiscard]] bool fuses(const ops::Conv2dBackwardWeight& op) const override { return rules_.fuses(op); }
   [[nodiscard]] bool fuses(const ops::BatchNormApply& op) const override { return rules_.fuses(op); }
+  [[nodiscard]] bool fuses(const ops::BatchNormBackwardReduce& op) const override { return rules_.fuses(op); }
+  [[nodiscard]] bool fuses(const ops::BatchNormBackwardApply& op) const override { return rules_.fuses(op); }
   void finish_gradients() override;
 
   CONVOY_OPERATIONS(CONVOY_DECLARE_RUN)
@@ -98,6 +100,7 @@ class CudaBackend final : public Backend {
   /// Made by the first update that has these segments, and kept: recorded work points at it.
   const LarsTable& lars_table(std::span<const Segment> segments);
 
+  void max_pool_normalized(const ops::BatchNormApply& op);
   /// With their parts in one plan; false, and nothing done, where cuDNN has none.
   bool run_fused(const ops::Conv2dForward& op);
   bool run_fused(const ops::Conv2dBackwardInput& op);

@@ -29,17 +29,32 @@ struct FusionRules {
   [[nodiscard]] bool fuses(const ops::Conv2dBackwardWeight& op) const {
     return op.prologue != nullptr && fuses_prologue(*op.prologue) && fits(op.spec, false) && op.dy.size() > 0;
   }
-  /// A normalised residual.
+  /// A normalised residual, or max pooling of an output that is not stored.
   [[nodiscard]] bool fuses(const ops::BatchNormApply& op) const {
+    if (!fuses_batch_norms()) return false;
+    if (op.epilogue != nullptr) {
+      return op.prologue == nullptr && !op.residual && op.relu && !op.y && op.mask == nullptr && fits(op.x);
+    }
     return op.prologue != nullptr && op.prologue->prologue == nullptr && !op.prologue->residual &&
-           !op.prologue->relu && !op.prologue->y && fuses_batch_norms();
+           !op.prologue->relu && !op.prologue->y;
+  }
+  /// The gradient of such a max pooling.
+  [[nodiscard]] bool fuses(const ops::BatchNormBackwardReduce& op) const {
+    return op.prologue != nullptr && op.relu && !op.mask && !op.masked && fuses_batch_norms() && fits(op.x);
+  }
+  [[nodiscard]] bool fuses(const ops::BatchNormBackwardApply& op) const {
+    return op.prologue != nullptr && op.relu && !op.mask && fuses_batch_norms() && fits(op.x);
   }
 
  private:
   // cuDNN has no weight gradients of normalised inputs in bfloat16, nor forward plans that store them.
   [[nodiscard]] bool fuses_prologue(const ops::BatchNormApply& op) const {
     return compute == DType::kF16 && !op.y && op.coefficients && op.rounded && op.relu && !op.residual &&
-           op.prologue == nullptr;
+           op.prologue == nullptr && op.epilogue == nullptr;
+  }
+  // Pixels are counted in 32 bits.
+  [[nodiscard]] static bool fits(const Tensor& x) {
+    return x.size() > 0 && x.shape().rank() == 4 && x.size() / x.shape()[1] <= std::int64_t{1} << 31;
   }
   [[nodiscard]] bool fits(const Conv2dSpec& spec, bool padded_input) const {
     return fuses_batch_norms() && spec.groups == 1 && spec.out_channels % 8 == 0 &&

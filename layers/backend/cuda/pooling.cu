@@ -1,137 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Pooling of the CUDA backend. Max pooling records for every output which place of its window won; backward then
-// gathers: each input pixel adds the gradients of those windows that cover it and chose it, in row-major order. So
-// nothing is written twice and sums have one order. A block has one line of pixels, a thread 16 bytes of channels.
-#include <cmath>
-
-#include "layers/backend/cuda/channel_rows.cuh"
+// Average pooling of the CUDA backend. Backward gathers: each input pixel adds the gradients of the windows that cover
+// it, in row-major order. So nothing is written twice and sums have one order. A block has one line of pixels, a thread
+// 16 bytes of channels.
 #include "layers/backend/cuda/cuda_backend.h"
+#include "layers/backend/cuda/pooling.cuh"
 
 namespace convoy {
 
 namespace {
 
+using gpu::first_window;
+using gpu::geometry;
 using gpu::kThreads;
+using gpu::LineLaunch;
 using gpu::load_lanes;
+using gpu::PoolGeometry;
 using gpu::store_lanes;
-using gpu::Vector;
 
-struct PoolGeometry {
-  std::int64_t channels;
-  int height, width, out_height, out_width;
-  int kernel_height, kernel_width, stride_height, stride_width, padding_height, padding_width;
-};
-
-PoolGeometry geometry(const PoolSpec& spec, const Shape& x, const Shape& y) {
-  const auto wrong = [](std::int64_t kernel, std::int64_t stride, std::int64_t padding) {
-    return kernel < 1 || kernel > 15 || stride < 1 || padding < 0 || 2 * padding > kernel;
-  };
-  if (wrong(spec.kernel.height, spec.stride.height, spec.padding.height) ||
-      wrong(spec.kernel.width, spec.stride.width, spec.padding.width)) {
-    fail_usage("pooling needs kernel 1 to 15, stride at least 1 and padding at most half the kernel, not {}, {}, {}",
-               spec.kernel.str(), spec.stride.str(), spec.padding.str());
-  }
-  const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
-  return {x[1],
-          narrow(x[2]),
-          narrow(x[3]),
-          narrow(y[2]),
-          narrow(y[3]),
-          narrow(spec.kernel.height),
-          narrow(spec.kernel.width),
-          narrow(spec.stride.height),
-          narrow(spec.stride.width),
-          narrow(spec.padding.height),
-          narrow(spec.padding.width)};
-}
-
-// One block per line of `width` pixels, with a thread per vector where there are few.
-struct LineLaunch {
-  unsigned lines, threads;
-  LineLaunch(std::int64_t line_count, std::int64_t width, std::int64_t channels, int lanes)
-      : lines(static_cast<unsigned>(line_count)),
-        threads(static_cast<unsigned>(std::min<std::int64_t>(kThreads, (width * channels / lanes + 31) / 32 * 32))) {}
-};
-
-// y and argmax [lines, out_width, channels]; line = image * out_height + out_row.
-template <class T, int kCount>
-__global__ void __launch_bounds__(kThreads, 4) max_pool_kernel(const T* x, PoolGeometry g, T* y, std::uint8_t* argmax) {
-  const int vectors = static_cast<int>(g.channels / kCount);
-  const std::int64_t line = blockIdx.x, image = line / g.out_height;
-  const int top = static_cast<int>(line % g.out_height) * g.stride_height - g.padding_height;
-  const int first_row = max(0, top), end_row = min(g.height, top + g.kernel_height);
-  for (int i = static_cast<int>(threadIdx.x); i < g.out_width * vectors; i += static_cast<int>(blockDim.x)) {
-    const int left = i / vectors * g.stride_width - g.padding_width;
-    const int first_column = max(0, left), end_column = min(g.width, left + g.kernel_width);
-    const T* pixels = x + image * g.height * g.width * g.channels + i % vectors * kCount;
-    float best[kCount];
-    int places[kCount];
-#pragma unroll
-    for (int lane = 0; lane < kCount; ++lane) {
-      best[lane] = -INFINITY;
-      places[lane] = (first_row - top) * g.kernel_width + first_column - left;
-    }
-    for (int row = first_row; row < end_row; ++row) {
-      for (int column = first_column; column < end_column; ++column) {
-        float values[kCount];
-        load_lanes(pixels + (std::int64_t{row} * g.width + column) * g.channels, values);
-        const int place = (row - top) * g.kernel_width + column - left;
-#pragma unroll
-        for (int lane = 0; lane < kCount; ++lane) {
-          const bool take = values[lane] > best[lane] || isnan(values[lane]);
-          best[lane] = take ? values[lane] : best[lane];
-          places[lane] = take ? place : places[lane];
-        }
-      }
-    }
-    const std::int64_t at = line * g.out_width * g.channels + std::int64_t{i} * kCount;
-    store_lanes(best, y + at);
-    Vector<std::uint8_t, kCount> chosen;
-#pragma unroll
-    for (int lane = 0; lane < kCount; ++lane) chosen.lanes[lane] = static_cast<std::uint8_t>(places[lane]);
-    gpu::store_vector(chosen, argmax + at, 0);
-  }
-}
-
-// The first window along an axis that covers the input at `at`.
-__device__ int first_window(int at, int kernel, int stride, int padding) {
-  const int beyond = at + padding - kernel + 1;
-  return beyond <= 0 ? 0 : (beyond + stride - 1) / stride;
-}
-
-// dx [lines, width, channels]; line = image * height + row.
-template <class T, int kCount>
-__global__ void __launch_bounds__(kThreads)
-    max_pool_backward_kernel(const T* dy, const std::uint8_t* argmax, PoolGeometry g, T* dx) {
-  const int vectors = static_cast<int>(g.channels / kCount);
-  const std::int64_t line = blockIdx.x, image = line / g.height;
-  const int row = static_cast<int>(line % g.height);
-  const int first_row = first_window(row, g.kernel_height, g.stride_height, g.padding_height);
-  const int last_row = min(g.out_height - 1, (row + g.padding_height) / g.stride_height);
-  for (int i = static_cast<int>(threadIdx.x); i < g.width * vectors; i += static_cast<int>(blockDim.x)) {
-    const int column = i / vectors;
-    const int first_column = first_window(column, g.kernel_width, g.stride_width, g.padding_width);
-    const int last_column = min(g.out_width - 1, (column + g.padding_width) / g.stride_width);
-    float sums[kCount] = {};
-    for (int out_row = first_row; out_row <= last_row; ++out_row) {
-      for (int out = first_column; out <= last_column; ++out) {
-        const std::int64_t at =
-            ((image * g.out_height + out_row) * g.out_width + out) * g.channels + i % vectors * kCount;
-        const int place = (row + g.padding_height - out_row * g.stride_height) * g.kernel_width + column +
-                          g.padding_width - out * g.stride_width;
-        float gradients[kCount];
-        load_lanes(dy + at, gradients);
-        const auto chosen = gpu::load_vector<kCount>(argmax + at, 0);
-#pragma unroll
-        for (int lane = 0; lane < kCount; ++lane) {
-          sums[lane] += chosen.lanes[lane] == place ? gradients[lane] : 0.0F;
-        }
-      }
-    }
-    store_lanes(sums, dx + line * g.width * g.channels + std::int64_t{i} * kCount);
-  }
-}
 
 // y [lines, out_width, channels]; line = image * out_height + out_row. Pixels of the padding count as zeros.
 template <class T, int kCount>
@@ -230,41 +116,6 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 }  // namespace
-
-void CudaBackend::run(const ops::MaxPoolForward& op) {
-  const PoolGeometry g = geometry(op.spec, op.x.shape(), op.y.shape());
-  if (op.y.size() == 0) return;
-  gpu::dispatch_activation(op.x.dtype(), [&](auto type) {
-    using T = decltype(type);
-    const T* input = op.x.data<T>();
-    T* output = op.y.data<T>();
-    auto* places = op.argmax.data<std::uint8_t>();
-    const auto start = [&](auto lanes) {
-      constexpr int kCount = decltype(lanes)::value;
-      const LineLaunch launch(op.x.shape()[0] * g.out_height, g.out_width, g.channels, kCount);
-      gpu::launch_kernel(*state_, launch.lines, launch.threads, max_pool_kernel<T, kCount>, input, g, output, places);
-    };
-    gpu::dispatch_lanes<T>(g.channels, start, input, output, places);
-  });
-}
-
-void CudaBackend::run(const ops::MaxPoolBackward& op) {
-  const PoolGeometry g = geometry(op.spec, op.dx.shape(), op.dy.shape());
-  if (op.dx.size() == 0) return;
-  gpu::dispatch_activation(op.dy.dtype(), [&](auto type) {
-    using T = decltype(type);
-    const T* gradient = op.dy.data<T>();
-    T* dinput = op.dx.data<T>();
-    const auto* places = op.argmax.data<std::uint8_t>();
-    const auto start = [&](auto lanes) {
-      constexpr int kCount = decltype(lanes)::value;
-      const LineLaunch launch(op.dx.shape()[0] * g.height, g.width, g.channels, kCount);
-      gpu::launch_kernel(*state_, launch.lines, launch.threads, max_pool_backward_kernel<T, kCount>, gradient, places,
-                         g, dinput);
-    };
-    gpu::dispatch_lanes<T>(g.channels, start, gradient, dinput, places);
-  });
-}
 
 void CudaBackend::run(const ops::AvgPoolForward& op) {
   const PoolGeometry g = geometry(op.spec, op.x.shape(), op.y.shape());

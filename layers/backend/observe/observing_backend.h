@@ -34,6 +34,8 @@ class ObservingBackend : public Backend {
   [[nodiscard]] bool fuses(const ops::Conv2dBackwardInput& op) const override { return inner_.fuses(op); }
   [[nodiscard]] bool fuses(const ops::Conv2dBackwardWeight& op) const override { return inner_.fuses(op); }
   [[nodiscard]] bool fuses(const ops::BatchNormApply& op) const override { return inner_.fuses(op); }
+  [[nodiscard]] bool fuses(const ops::BatchNormBackwardReduce& op) const override { return inner_.fuses(op); }
+  [[nodiscard]] bool fuses(const ops::BatchNormBackwardApply& op) const override { return inner_.fuses(op); }
   void finish_gradients() override { inner_.finish_gradients(); }
 
   [[nodiscard]] std::string name() const override { return inner_.name(); }
@@ -84,7 +86,8 @@ class ObservingBackend : public Backend {
 /// A visitor of operands that changes nothing. Others derive from it and hide what they are about.
 struct OperandVisitor {
   std::tuple<std::optional<ops::BatchNormApply>, std::optional<ops::BatchNormStatistics>,
-             std::optional<ops::BatchNormBackwardReduce>>
+             std::optional<ops::BatchNormBackwardReduce>, std::optional<ops::MaxPoolForward>,
+             std::optional<ops::MaxPoolBackward>>
       parts;  ///< ops::visit_part()
   const Tensor& in(const Tensor& x) { return x; }
   const Weight& in(const Weight& w) { return w; }

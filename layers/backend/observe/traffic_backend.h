@@ -77,6 +77,8 @@ class TrafficBackend final : public Backend {
   [[nodiscard]] bool fuses(const ops::Conv2dBackwardInput& op) const override { return rules_.fuses(op); }
   [[nodiscard]] bool fuses(const ops::Conv2dBackwardWeight& op) const override { return rules_.fuses(op); }
   [[nodiscard]] bool fuses(const ops::BatchNormApply& op) const override { return rules_.fuses(op); }
+  [[nodiscard]] bool fuses(const ops::BatchNormBackwardReduce& op) const override { return rules_.fuses(op); }
+  [[nodiscard]] bool fuses(const ops::BatchNormBackwardApply& op) const override { return rules_.fuses(op); }
   void finish_gradients() override;
   bool all_finite(const Tensor& x) override;
   [[nodiscard]] std::uint64_t checksum(const Tensor& /*x*/, std::int64_t /*first*/) override { return 0; }

@@ -130,6 +130,7 @@ Tensor relu_mask(Backend& backend, const Operation& op) {
 }  // namespace
 
 void OnednnBackend::run(const ops::BatchNormBackwardReduce& op) {
+  if (run_apart(op)) return;
   const Tensor relu = relu_mask(*this, op);
   const ChannelRows view(op.x.shape());
   const std::int64_t channels = view.channels, threads = omp_get_max_threads();
@@ -177,6 +178,7 @@ void OnednnBackend::run(const ops::BatchNormBackwardReduce& op) {
 }
 
 void OnednnBackend::run(const ops::BatchNormBackwardApply& op) {
+  if (run_apart(op)) return;
   const Tensor relu = relu_mask(*this, op);
   const ChannelRows view(op.x.shape());
   const std::int64_t channels = view.channels;

@@ -89,6 +89,27 @@ inline void call_batch_norm(Backend& backend, const Shape& shape) {
                                            data.output_f32(channels), data.output_f32(channels), false, masked});
 }
 
+/// A batch norm whose output only max pooling reads, forward and backward.
+inline void call_pooled(Backend& backend, RandomData& data, const Tensor& x, const Tensor& mean, const Tensor& variance,
+                        const Tensor& gamma, const Tensor& beta) {
+  constexpr float kEpsilon = 1e-5F;
+  for (const PoolSpec& spec : {PoolSpec{3, 2, 1}, PoolSpec{2, 2, 0}}) {
+    const Shape pooled = spec.output_shape(x.shape()), channels{x.shape()[1]};
+    const Tensor y = data.output(pooled), argmax = backend.tensor(pooled, DType::kU8);
+    const ops::MaxPoolForward epilogue{spec, ops::none(), y, argmax};
+    backend.run(ops::BatchNormApply{x, mean, variance, gamma, beta, kEpsilon, ops::none(), true, ops::none(), nullptr,
+                                    nullptr, &epilogue});
+    const Tensor dy = data.activations(pooled);
+    const ops::MaxPoolBackward prologue{spec, dy, argmax, ops::none()};
+    const Tensor dgamma = data.output_f32(channels), dbeta = data.output_f32(channels);
+    backend.run(ops::BatchNormBackwardReduce{ops::none(), x, ops::none(), mean, variance, gamma, beta, kEpsilon, true,
+                                             dgamma, dbeta, false, ops::none(), ops::none(), &prologue});
+    backend.run(ops::BatchNormBackwardApply{ops::none(), x, ops::none(), mean, variance, gamma, beta, dgamma, dbeta,
+                                            static_cast<double>(x.size() / x.shape()[1]), kEpsilon, true,
+                                            data.output(x.shape()), ops::none(), ops::none(), false, &prologue});
+  }
+}
+
 /// Convolutions and batch norms with all the parts that a backend may fuse; one that does not runs them apart.
 inline void call_fused(Backend& backend, const Conv2dSpec& spec, const Shape& input) {
   constexpr float kEpsilon = 1e-5F;
@@ -110,7 +131,7 @@ inline void call_fused(Backend& backend, const Conv2dSpec& spec, const Shape& in
               pivot, gamma, beta,     kEpsilon,    coefficients, rounded};
     }
     [[nodiscard]] ops::BatchNormApply apply(const Tensor& x, const Tensor& y, bool relu = true) const {
-      return {x, mean, variance, gamma, beta, kEpsilon, ops::none(), relu, y, nullptr, nullptr, coefficients, rounded};
+      return {x, mean, variance, gamma, beta, kEpsilon, ops::none(), relu, y, nullptr, nullptr, nullptr, coefficients, rounded};
     }
     [[nodiscard]] ops::BatchNormBackwardReduce reduce(const Tensor& dx, const Tensor& x, const Tensor& mask, bool relu,
                                                       const Tensor& dgamma, const Tensor& dbeta) const {
@@ -153,6 +174,7 @@ inline void call_fused(Backend& backend, const Conv2dSpec& spec, const Shape& in
   const Tensor y = data.output(input);
   backend.run(ops::BatchNormApply{x, before.mean, before.variance, before.gamma, before.beta, kEpsilon, ops::none(),
                                   true, y, nullptr, &sum});
+  call_pooled(backend, data, x, before.mean, before.variance, before.gamma, before.beta);
 }
 
 inline void call_max_pool(Backend& backend, const PoolSpec& spec, const Shape& input) {

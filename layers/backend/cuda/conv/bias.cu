@@ -68,7 +68,27 @@ void add_bias(const CudaState& state, const Tensor& bias, const Tensor& y) {
 }
 
 void bias_gradient(const CudaState& state, Backend& backend, const Tensor& dy, const Tensor& dbias, bool accumulate) {
-  channel_sums<false>(state, backend, {dy, ops::none()}, AddOrSet{dbias.data<float>(), accumulate});
+  const std::int64_t channels = dy.shape()[1];
+  Tensor partial;
+  unsigned slices = 0;  // none for an empty batch
+  if (dy.size() > 0) {
+    dispatch_activation(dy.dtype(), [&](auto type) {
+      using T = decltype(type);
+      const T* gradient = dy.data<T>();
+      const auto launch = [&](auto lanes) {
+        constexpr int kCount = decltype(lanes)::value;
+        const RowTiles tiles = row_tiles(state, dy.shape(), kCount, 3);
+        slices = tiles.grid.y;
+        partial = backend.tensor({slices, 1, channels}, DType::kF32);
+        launch_kernel(state, tiles.grid, tiles.block,
+                      channel_sums_kernel<T, StoredGradient, kCount, ReluMask::kNone, false>,
+                      SumInputs<T, StoredGradient>{{gradient, channels}, nullptr, nullptr, {}, nullptr}, tiles.slices,
+                      partial.data<float>());
+      };
+      dispatch_lanes<T>(channels, launch, gradient);
+    });
+  }
+  merge_sums<false>(state, partial, slices, channels, AddOrSet{dbias.data<float>(), accumulate});
 }
 
 }  // namespace convoy::gpu
