@@ -193,7 +193,9 @@ TEST_CASE("training on GPUs gives the parameters of one CPU, twice with the same
     CAPTURE(layout.str());
     const Parameters first = train_on_gpus(layout);
     check_parameters(first, train_on_cpu(layout.replicas * layout.microbatches));
+#ifndef CONVOY_ADDRESS_SANITIZER  // takes long
     CHECK(same_bits(train_on_gpus(layout), first));
+#endif
   }
 }
 
