@@ -36,6 +36,9 @@ class Conv2d final : public Layer {
   /// The same plus residual, the gradient of the input by another path, whose memory it may take. norm: null, or the
   /// batch norm whose output the input is, if this is the whole gradient of that.
   Tensor backward_input(const Tensor& dy, Cache& cache, const Tensor& residual, BatchNorm2d* norm);
+  [[nodiscard]] std::int64_t input_channels(std::int64_t /*channels*/) const override {
+    return backend_->input_channels(spec_);
+  }
   void set_input_norm(BatchNorm2d* norm) override { input_norm_ = norm; }
   void backward_weight(Cache& cache) override;
 

@@ -62,6 +62,8 @@ class Layer {
     backward_weight(cache);
     return dx;
   }
+  /// Channels of the images that it reads best, once built: see Backend::input_channels().
+  [[nodiscard]] virtual std::int64_t input_channels(std::int64_t channels) const { return channels; }
   /// The batch norm whose output, behind its ReLU, is the layer's; null where there is none.
   [[nodiscard]] virtual BatchNorm2d* output_norm() { return nullptr; }
   /// Called, once built, with the output_norm() of the layer whose output is this one's input alone: its reductions may

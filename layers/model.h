@@ -100,6 +100,8 @@ class Model {
   /// Of the whole network, for one microbatch as it was built for.
   [[nodiscard]] const Shape& input_shape() const { return infos_.front().input; }
   [[nodiscard]] const Shape& output_shape() const { return infos_.back().output; }
+  /// Of images: as the first layer reads them best; see Backend::input_channels().
+  [[nodiscard]] std::int64_t input_channels() const { return units_.front().layer->input_channels(input_shape()[1]); }
   [[nodiscard]] const std::vector<UnitInfo>& units() const { return infos_; }
   /// Elements of the whole network's parameters, and their names and shapes beside those of the buffers.
   [[nodiscard]] std::int64_t parameter_count() const;

@@ -24,6 +24,9 @@ class Sequence final : public Layer {
   Tensor backward_input(const Tensor& dy, Cache& cache) override;
   void backward_weight(Cache& cache) override;
   Tensor backward(const Tensor& dy, Cache& cache) override;
+  [[nodiscard]] std::int64_t input_channels(std::int64_t channels) const override {
+    return layers_.empty() ? channels : layers_.front().second->input_channels(channels);
+  }
   [[nodiscard]] BatchNorm2d* output_norm() override {
     return layers_.empty() ? nullptr : layers_.back().second->output_norm();
   }

@@ -100,7 +100,7 @@ double measure_input(const Config& config, Backend& backend, const Dataset& data
   constexpr std::int64_t kSamples = 8;
   const Shape shape = microbatch_shape(data, kSamples);
   const std::vector<std::byte> host(static_cast<std::size_t>(shape.size()) * dtype_size(data.input_dtype()));
-  BatchTransfer transfer(backend, shape, normalization(config.data));
+  BatchTransfer transfer(backend, shape, shape[1], normalization(config.data));
   Batch batch;
   batch.samples = kSamples;
   batch.input_shape = shape;

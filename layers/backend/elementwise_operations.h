@@ -13,7 +13,8 @@ namespace convoy::ops {
 
 // ---- input and layout
 
-/// Sets y (compute type) from uint8 images of the same shape: (x / 255 - mean[c]) / std[c].
+/// Sets y (compute type) from uint8 images of the same shape: (x / 255 - mean[c]) / std[c]. Channels that y has and x
+/// has not are set to 0.
 struct NormalizeImages {
   static constexpr const char* kName = "normalize_images";
   In x, mean, std;

@@ -25,8 +25,9 @@ Tensor channel_values(Backend& backend, const std::vector<float>& values, std::i
 
 }  // namespace
 
-BatchTransfer::BatchTransfer(Backend& backend, const Shape& largest, const Normalization& normalization)
-    : backend_(backend), largest_(largest) {
+BatchTransfer::BatchTransfer(Backend& backend, const Shape& largest, std::int64_t channels,
+                             const Normalization& normalization)
+    : backend_(backend), largest_(largest), channels_(channels) {
   if (largest.rank() != 4) return;
   mean_ = channel_values(backend_, normalization.mean, largest[1], "mean");
   std_ = channel_values(backend_, normalization.std, largest[1], "std");
@@ -40,7 +41,9 @@ Tensor BatchTransfer::inputs(const Batch& batch) {
 
 Tensor BatchTransfer::inputs(const Tensor& raw) {
   if (raw.dtype() == backend_.compute_type()) return raw;
-  Tensor inputs = backend_.tensor(raw.shape(), backend_.compute_type());
+  Shape shape = raw.shape();
+  if (raw.dtype() == DType::kU8) shape.set(1, channels_);
+  Tensor inputs = backend_.tensor(shape, backend_.compute_type());
   if (raw.dtype() == DType::kU8) {
     backend_.run(ops::NormalizeImages{raw, mean_, std_, inputs});
   } else {

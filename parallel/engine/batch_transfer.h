@@ -16,11 +16,11 @@ struct LoadedBatch {
 
 class BatchTransfer {
  public:
-  /// largest: the shape of the largest batch, [n, C, H, W] or [n, F]. Throws a usage Error when the normalization does
-  /// not fit its channels.
-  BatchTransfer(Backend& backend, const Shape& largest, const Normalization& normalization);
+  /// largest: the shape of the largest batch, [n, C, H, W] or [n, F]; channels: of normalised images, at least C. Throws
+  /// a usage Error when the normalization does not fit the images.
+  BatchTransfer(Backend& backend, const Shape& largest, std::int64_t channels, const Normalization& normalization);
 
-  /// The inputs in the compute type; uint8 images are normalised.
+  /// The inputs in the compute type; uint8 images are normalised, and the channels that they lack are 0.
   [[nodiscard]] Tensor inputs(const Batch& batch);
   /// The same, of a tensor in the data type of the data set.
   [[nodiscard]] Tensor inputs(const Tensor& raw);
@@ -33,6 +33,7 @@ class BatchTransfer {
  private:
   Backend& backend_;
   Shape largest_;
+  std::int64_t channels_;
   Tensor mean_, std_;  // float32 [C], of uint8 images
 };
 

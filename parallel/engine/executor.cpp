@@ -48,7 +48,7 @@ Executor::Executor(Model& model, Optimizer& optimizer, const Loss& loss, const N
       backend_(model.backend()),
       optimizer_(optimizer),
       loss_(loss),
-      transfer_(backend_, model.input_shape(), normalization),
+      transfer_(backend_, model.input_shape(), model.input_channels(), normalization),
       schedule_(std::move(schedule)),
       evaluation_(forward_only(schedule_)),
       coordinates_{coordinates.stage, several(coordinates.stages), several(coordinates.replicas)},
@@ -69,6 +69,7 @@ Executor::Executor(Model& model, Optimizer& optimizer, const Loss& loss, const N
   }
   for (int i = 0; i < schedule_.microbatches; ++i) caches_.push_back(model.make_cache());
   done_.resize(static_cast<std::size_t>(schedule_.chunks));
+  finish_before_reduce();
 }
 
 LossTotals Executor::train_step(std::span<const Batch> microbatches, std::int64_t global_samples, double lr,
@@ -122,7 +123,10 @@ void Executor::preload(std::span<const Batch> microbatches) {
 }
 
 void Executor::compute_gradients_twice() {
-  const auto final = [this](std::int64_t begin, std::int64_t end) { replay_->gradients_final(begin, end); };
+  const auto final = [this](std::int64_t begin, std::int64_t end) {
+    backend_.finish_gradients();
+    replay_->gradients_final(begin, end);
+  };
   if (coordinates_.replicas != nullptr) buckets_.set_before_reduce(final);
   for (const int pass : {0, 1}) {
     replay_->begin_pass(pass);
@@ -131,7 +135,12 @@ void Executor::compute_gradients_twice() {
     if (coordinates_.replicas == nullptr) final(0, model_.parameters().gradients().size());
     replay_->end_pass(coordinates_.replicas != nullptr, totals_.losses());
   }
-  buckets_.set_before_reduce({});
+  finish_before_reduce();
+}
+
+// Gradients are complete before their reduction.
+void Executor::finish_before_reduce() {
+  buckets_.set_before_reduce([this](std::int64_t, std::int64_t) { backend_.finish_gradients(); });
 }
 
 void Executor::compute_gradients() {

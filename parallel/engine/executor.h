@@ -54,6 +54,7 @@ class Executor final : public StepRunner {
  private:
   /// A step without the optimizer update.
   void compute_gradients();
+  void finish_before_reduce();
   void compute_gradients_twice();
   [[nodiscard]] bool replaying() const { return replay_ != nullptr && replay_->active(); }
   void run(const Action& action);

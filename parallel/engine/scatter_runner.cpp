@@ -17,7 +17,7 @@ ScatterRunner::ScatterRunner(Model& model, Optimizer& optimizer, const Loss& los
       backend_(model.backend()),
       optimizer_(optimizer),
       loss_(loss),
-      transfer_(backend_, model.input_shape(), normalization),
+      transfer_(backend_, model.input_shape(), model.input_channels(), normalization),
       all_(all),
       scaler_(scaler),
       loss_scale_(backend_, scaler.enabled()),

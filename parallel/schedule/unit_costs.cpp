@@ -70,6 +70,7 @@ class Probe {
     if (!below) layer.backward_input(gradients.view(0, candidate_.info.output), cache_);
     const double backward_input = below ? 0 : lap();
     if (!below) layer.backward_weight(cache_);
+    backend_.finish_gradients();
     const double backward_weight = below ? 0 : lap();
     if (counts) {
       best_.forward = std::min(best_.forward, forward);

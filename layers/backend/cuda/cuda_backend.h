@@ -59,6 +59,9 @@ class CudaBackend final : public Backend {
   std::unique_ptr<RecordedWork> record(const std::function<void()>& body) override;
   bool all_finite(const Tensor& x) override;
 
+  [[nodiscard]] std::int64_t input_channels(const Conv2dSpec& spec) const override {
+    return spec.groups == 1 ? padded_channels(spec.in_channels, options_.compute) : spec.in_channels;
+  }
   std::unique_ptr<WeightLayout> conv2d_layout(const Conv2dSpec& spec, const Shape& input) override;
   std::unique_ptr<WeightLayout> linear_layout(std::int64_t in_features, std::int64_t out_features,
                                               std::int64_t batch) override;

@@ -140,6 +140,30 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// The same with y [pixels, wide] of more channels; `count` elements of y, a multiple of kCount.
+template <class T, int kCount>
+__global__ void __launch_bounds__(kThreads)
+    normalize_padded_kernel(const std::uint8_t* x, const float* mean, int mean_step, const float* std, int std_step,
+                            int channels, int wide, std::int64_t count, T* y) {
+  for (std::int64_t i = gpu::grid_thread(); i < count / kCount; i += gpu::grid_threads()) {
+    std::int64_t pixel = i * kCount / wide;
+    int channel = static_cast<int>(i * kCount - pixel * wide);
+    Vector<T, kCount> out;
+#pragma unroll
+    for (int lane = 0; lane < kCount; ++lane) {
+      store(channel < channels
+                ? normalized(x[pixel * channels + channel], mean[channel * mean_step], std[channel * std_step])
+                : 0.0F,
+            &out.lanes[lane]);
+      if (++channel == wide) {
+        channel = 0;
+        ++pixel;
+      }
+    }
+    gpu::store_vector(out, y, i);
+  }
+}
+
 constexpr int kTile = 32, kTileRows = 8;  // a block moves kTile x kTile elements, kTileRows rows of them at a time
 
 // Sets to [N, b, a] from from [N, a, b], by tiles in shared memory, so that both sides are read and written in rows.
@@ -207,16 +231,28 @@ __global__ void __launch_bounds__(kThreads)
 void CudaBackend::run(const ops::NormalizeImages& op) {
   const std::int64_t count = op.x.size();
   if (count == 0) return;
+  const int mean_step = op.mean.size() == 1 ? 0 : 1, std_step = op.std.size() == 1 ? 0 : 1;
+  const auto channels = static_cast<int>(op.x.shape()[1]), wide = static_cast<int>(op.y.shape()[1]);
   gpu::dispatch_activation(op.y.dtype(), [&](auto type) {
     using T = decltype(type);
     const auto* source = op.x.data<std::uint8_t>();
     T* target = op.y.data<T>();
+    if (wide != channels) {
+      constexpr int kCount = gpu::kLanes<T>;
+      const bool whole = gpu::whole_vectors(op.y.size(), target) * kCount == op.y.size();
+      const auto launch = [&](auto* kernel, int lanes) {
+        gpu::launch_kernel(*state_, gpu::grid_blocks(*state_, op.y.size() / lanes), kThreads, kernel, source,
+                           op.mean.data<float>(), mean_step, op.std.data<float>(), std_step, channels, wide,
+                           op.y.size(), target);
+      };
+      whole ? launch(normalize_padded_kernel<T, kCount>, kCount) : launch(normalize_padded_kernel<T, 1>, 1);
+      return;
+    }
     const bool aligned = gpu::is_aligned(source, kPixels) && gpu::is_aligned(target, 16);
     const std::int64_t vectors = aligned ? count / kPixels : 0;
     const unsigned blocks = gpu::grid_blocks(*state_, std::max(vectors, count - kPixels * vectors));
     gpu::launch_kernel(*state_, blocks, kThreads, normalize_kernel<T>, source, op.mean.data<float>(),
-                       op.mean.size() == 1 ? 0 : 1, op.std.data<float>(), op.std.size() == 1 ? 0 : 1,
-                       static_cast<int>(op.x.shape()[1]), vectors, count, target);
+                       mean_step, op.std.data<float>(), std_step, channels, vectors, count, target);
   });
 }
 

@@ -21,6 +21,7 @@ class ObservingBackend : public Backend {
   /// `inner` outlives this.
   explicit ObservingBackend(Backend& inner) : inner_(inner) {}
   [[nodiscard]] Backend& inner() { return inner_; }
+  [[nodiscard]] const Backend& inner() const { return inner_; }
 
 #define CONVOY_OBSERVE(Operation) \
   void run(const ops::Operation& op) override { pass(op); }

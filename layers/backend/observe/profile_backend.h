@@ -69,6 +69,9 @@ class ProfileBackend final : public ObservingBackend<ProfileBackend> {
   [[nodiscard]] const std::map<ProfileKey, ProfileEntry>& entries();
   [[nodiscard]] const std::map<ConvolutionCall, std::int64_t>& convolutions() const { return convolutions_; }
 
+  [[nodiscard]] std::int64_t input_channels(const Conv2dSpec& spec) const override {
+    return inner().input_channels(spec);
+  }
   void copy_from_host(const void* source, const Tensor& destination) override;
   void zero(const Tensor& x) override;
   void refresh_compute(Weight& weight) override;

@@ -97,6 +97,7 @@ void transpose_image(const Tensor& x, const Tensor& y, const Shape& image, bool 
 void OnednnBackend::run(const ops::NormalizeImages& op) {
   // The per-channel values are repeated to some hundred elements, so that three channels are as quick as many.
   const std::int64_t channels = op.x.shape()[1];
+  if (op.y.shape()[1] != channels) return normalize_padded(op);
   const std::int64_t pattern = channels * (1 + 255 / channels);
   const Tensor repeated = tensor({2, pattern}, DType::kF32);
   float* means = repeated.data<float>();
@@ -115,6 +116,21 @@ void OnednnBackend::run(const ops::NormalizeImages& op) {
         normalize_kernel(source + at, means, stds, std::min(pattern, total - at), target + at);
       }
     });
+  });
+}
+
+// As another backend's convolutions read them.
+void OnednnBackend::normalize_padded(const ops::NormalizeImages& op) {
+  const std::int64_t channels = op.x.shape()[1], wide = op.y.shape()[1];
+  const Tensor few = tensor(op.x.shape(), op.y.dtype());
+  run(ops::NormalizeImages{op.x, op.mean, op.std, few});
+  if (rehearsing()) return;
+  zero(op.y);
+  dispatch_activation(op.y.dtype(), [&](auto type) {
+    using T = decltype(type);
+    for (std::int64_t pixel = 0; pixel < few.size() / channels; ++pixel) {
+      std::copy_n(few.data<T>() + pixel * channels, channels, op.y.data<T>() + pixel * wide);
+    }
   });
 }
 

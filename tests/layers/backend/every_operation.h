@@ -172,6 +172,9 @@ inline void call_image_operations(Backend& backend, const Shape& shape) {
     backend.run(ops::NormalizeImages{data.images(shape), data.floats({values}, 0.3, 0.6),
                                      data.floats({values}, 0.2, 0.3), data.output(shape)});
   }
+  const Shape padded{shape[0], shape[1] + 1, shape[2], shape[3]};
+  backend.run(ops::NormalizeImages{data.images(shape), data.floats({shape[1]}, 0.3, 0.6),
+                                   data.floats({shape[1]}, 0.2, 0.3), data.output(padded)});
   const Shape flat{shape[0], shape.sample_size()}, pooled{shape[0], shape[1]};
   backend.run(ops::Flatten{data.activations(shape), data.output(flat)});
   backend.run(ops::Unflatten{data.activations(flat), data.output(shape)});

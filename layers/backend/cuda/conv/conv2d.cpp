@@ -34,8 +34,7 @@ Tensor padded_input(const CudaState& state, Backend& backend, const ConvPlanKey&
 
 std::unique_ptr<WeightLayout> CudaBackend::conv2d_layout(const Conv2dSpec& spec, const Shape& input) {
   const Shape shape = spec.weight_shape();
-  return std::make_unique<CudaWeightLayout>(shape,
-                                            spec.groups == 1 ? padded_channels(input[1], options_.compute) : shape[1]);
+  return std::make_unique<CudaWeightLayout>(shape, spec.groups == 1 ? input_channels(spec) : shape[1]);
 }
 
 bool CudaBackend::run_fused(const ops::Conv2dForward& op) {

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <cstdint>
+#include <mutex>
 
 #include "tests/layers/backend/cuda/host/grid.h"
 #include "tests/layers/backend/cuda/host/scheduler.h"

@@ -4,6 +4,7 @@
 // nodes wait for those before them and no longer for their neighbours on the streams that they were captured on.
 #include <algorithm>
 #include <memory>
+#include <mutex>
 #include <utility>
 #include <vector>
 

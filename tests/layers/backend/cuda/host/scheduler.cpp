@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <limits>
+#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -21,7 +22,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kUnlimited = std::numeric_limits<std::size_t>::max();
 constexpr auto kAbsent = std::chrono::milliseconds(2);  // a host that has not called for so long waits elsewhere
-constexpr auto kLongest = std::chrono::seconds(20);     // that a call waits for the whole device
+constexpr auto kLongest = std::chrono::seconds(40);     // that a call waits for the whole device
 
 // Ended before the program's statics go.
 struct Background {
@@ -183,7 +184,7 @@ cudaError_t Scheduler::synchronize(std::unique_lock<std::mutex>& lock, const cha
 
 cudaError_t Scheduler::maybe_synchronize(std::unique_lock<std::mutex>& lock, const char* call) {
   tick();
-  return chance(0.3) ? synchronize(lock, call, 0) : cudaSuccess;
+  return !only_needed_ && chance(0.5) ? synchronize(lock, call, 0) : cudaSuccess;
 }
 
 void Scheduler::work_in_background() {

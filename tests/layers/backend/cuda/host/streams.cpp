@@ -4,6 +4,7 @@
 #include "tests/layers/backend/cuda/host/streams.h"
 
 #include <algorithm>
+#include <mutex>
 #include <ratio>
 #include <utility>
 

@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <string>
 
 #include "tests/layers/backend/cuda/host/scheduler.h"

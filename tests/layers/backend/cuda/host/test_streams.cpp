@@ -6,7 +6,7 @@
 
 #include <cmath>
 #include <cstddef>
-#include <cstring>
+#include <cstdint>
 #include <string>
 #include <vector>
 

@@ -5,6 +5,7 @@
 #include <nccl.h>
 
 #include <atomic>
+#include <cstddef>
 #include <memory>
 #include <mutex>
 #include <string>

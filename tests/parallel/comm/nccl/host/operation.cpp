@@ -5,11 +5,14 @@
 #include <cuda_fp16.h>
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
+#include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "tests/layers/backend/cuda/host/device_memory.h"
 
