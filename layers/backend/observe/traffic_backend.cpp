@@ -151,9 +151,13 @@ void TrafficBackend::finish_gradients() {
   pending_.clear();
 }
 
+std::int64_t TrafficBackend::input_channels(const Conv2dSpec& spec) const {
+  return padded_channels(spec, rules_.compute);
+}
+
 std::unique_ptr<WeightLayout> TrafficBackend::conv2d_layout(const Conv2dSpec& spec, const Shape& /*input*/) {
   const Shape shape = spec.weight_shape();
-  return std::make_unique<CudaWeightLayout>(shape, spec.groups == 1 ? padded_channels(spec, rules_.compute) : shape[1]);
+  return std::make_unique<CudaWeightLayout>(shape, spec.groups == 1 ? input_channels(spec) : shape[1]);
 }
 
 std::unique_ptr<WeightLayout> TrafficBackend::linear_layout(std::int64_t in_features, std::int64_t out_features,

@@ -80,6 +80,7 @@ class TrafficBackend final : public Backend {
   bool all_finite(const Tensor& x) override;
   [[nodiscard]] std::uint64_t checksum(const Tensor& /*x*/, std::int64_t /*first*/) override { return 0; }
 
+  [[nodiscard]] std::int64_t input_channels(const Conv2dSpec& spec) const override;
   std::unique_ptr<WeightLayout> conv2d_layout(const Conv2dSpec& spec, const Shape& input) override;
   std::unique_ptr<WeightLayout> linear_layout(std::int64_t in_features, std::int64_t out_features,
                                               std::int64_t batch) override;
