@@ -171,8 +171,8 @@ Json time_data(Run& run, const BenchArguments& arguments, const StopRequest& sto
   check_whole_batches(run);
   const LoaderOptions options = training_loader(run);
   const auto loader = whole_batch_loader(run);
-  const Shape largest = microbatch_shape(*run.train, run.layout.microbatch(run.plan.global_batch));
-  BatchTransfer transfer(*run.backend, largest, largest[1], normalization(run.config.data));
+  const Shape shape = microbatch_shape(*run.train, run.layout.microbatch(run.plan.global_batch));
+  BatchTransfer transfer(*run.backend, shape, shape[1], normalization(run.config.data));
   std::vector<double> seconds;
   double processor_seconds = 0, loader_seconds = 0;  // of all threads, and of the loader's; other programs do not count
   for (std::int64_t i = 0; i < arguments.warmup + arguments.steps; ++i) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "layers/backend/backend.h"
+#include "layers/backend/cuda/conv/weight_layout.h"
 #include "layers/backend/cuda/fusion_rules.h"
 
 namespace convoy {
