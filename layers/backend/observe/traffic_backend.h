@@ -70,7 +70,6 @@ class TrafficBackend final : public Backend {
   void copy_to_host(const Tensor& /*source*/, void* /*destination*/) override {}
   void zero(const Tensor& x) override;
   [[nodiscard]] Tensor zeros(const Shape& shape, DType dtype) override;
-  [[nodiscard]] std::int64_t input_channels(const Conv2dSpec& spec) const override;
   [[nodiscard]] bool recomputes_relu_masks() const override { return true; }
   [[nodiscard]] bool fuses_batch_norms() const override { return rules_.fuses_batch_norms(); }
   [[nodiscard]] bool fuses(const ops::Conv2dForward& op) const override { return rules_.fuses(op); }
@@ -83,6 +82,7 @@ class TrafficBackend final : public Backend {
   bool all_finite(const Tensor& x) override;
   [[nodiscard]] std::uint64_t checksum(const Tensor& /*x*/, std::int64_t /*first*/) override { return 0; }
 
+  [[nodiscard]] std::int64_t input_channels(const Conv2dSpec& spec) const override;
   std::unique_ptr<WeightLayout> conv2d_layout(const Conv2dSpec& spec, const Shape& input) override;
   std::unique_ptr<WeightLayout> linear_layout(std::int64_t in_features, std::int64_t out_features,
                                               std::int64_t batch) override;

@@ -119,7 +119,7 @@ TEST_CASE("weight gradients leave in 16 bits, of inputs that are normalised on t
         2 * ConvNorm::kX + ConvNorm::kInputVectors + 4 * 8 * 4 + 2 * 8 * 2);
 }
 
-TEST_CASE("few channels are padded first") {
+TEST_CASE("few channels are padded first, unless they come with the padding") {
   TrafficBackend backend(kFused);
   RandomData data(backend);
   const Conv2dSpec spec{3, 16, 3, 1, 1};
@@ -132,6 +132,14 @@ TEST_CASE("few channels are padded first") {
   CHECK(products.bytes == (3 + 2 * 4) * pixels + 4 * window + 16 * pixels);
   CHECK(products.least == 3 * pixels + 3 * window + 16 * pixels);
   CHECK(products.nodes == 2);
+
+  backend.restart();
+  CHECK(backend.input_channels(spec) == 4);
+  backend.run(ops::Conv2dForward{spec, data.output({2, 4, 6, 6}), w.weight, nullptr, y});
+  const Moved whole = moved(backend, TrafficKind::kProducts);
+  CHECK(whole.bytes == 4 * pixels + 4 * window + 16 * pixels);
+  CHECK(whole.least == products.least);
+  CHECK(whole.nodes == 1);
 }
 
 TEST_CASE("a residual block in passes over its activations") {
