@@ -22,16 +22,16 @@ struct PendingNorm {
   [[nodiscard]] ops::BatchNormApply apply(const Tensor& residual, const Tensor& y,
                                           const ops::BatchNormApply* prologue = nullptr,
                                           const ops::MaxPoolForward* epilogue = nullptr) const {
-    return {x,    mean, variance, gamma,    beta,         epsilon, residual, relu, y,
-            mask, prologue, epilogue, coefficients, rounded};
+    return {x,    mean, variance, gamma,    beta,     epsilon,      residual,
+            relu, y,    mask,     prologue, epilogue, coefficients, rounded};
   }
 };
 
 struct Activation {
   Tensor values;  ///< computed, or memory for the output of `pending`, or empty
   std::optional<PendingNorm> pending{};
-  Tensor residual{};                         ///< of pending
-  std::optional<PendingNorm> shortcut{};     ///< the batch norm whose output is the residual, where that is empty
+  Tensor residual{};                      ///< of pending
+  std::optional<PendingNorm> shortcut{};  ///< the batch norm whose output is the residual, where that is empty
 
   [[nodiscard]] const Shape& shape() const { return pending ? pending->x.shape() : values.shape(); }
   /// The pending operation, or nothing; it refers to this activation.
@@ -65,8 +65,7 @@ struct Moments {
 
   /// Computes those of x; refers to x and to this.
   [[nodiscard]] ops::BatchNormStatistics of(const Tensor& x) const {
-    return {x,     mean, variance, step_mean, step_variance, share,
-            pivot, gamma, beta,    epsilon,   coefficients,  rounded};
+    return {x, mean, variance, step_mean, step_variance, share, pivot, gamma, beta, epsilon, coefficients, rounded};
   }
 };
 

@@ -57,9 +57,7 @@ void BatchNorm2d::reduce_statistics(double count, const Tensor& mean, const Tens
   backend_->copy_from_host(v.data(), variance);
 }
 
-bool BatchNorm2d::fused() const {
-  return backend_->fuses_batch_norms() && reducer_ == nullptr && !running_->frozen;
-}
+bool BatchNorm2d::fused() const { return backend_->fuses_batch_norms() && reducer_ == nullptr && !running_->frozen; }
 
 Activation BatchNorm2d::normalized(const Tensor& x, const Tensor& mean, const Tensor& variance,
                                    const Activation& shortcut, Cache& cache, Mode mode) {
@@ -243,8 +241,8 @@ Tensor BatchNorm2d::backward_through(const OutputGradient& gradient, Cache& cach
   Tensor dx = in_place_of(x);
   backend_->run(ops::BatchNormBackwardApply{gradient.dy, x, gradient.mask, slots[kMean], slots[kVariance],
                                             weight_->weight.master, bias_->weight.master, dgamma, dbeta, count,
-                                            kEpsilon, gradient.recompute, dx, gamma_gradient, beta_gradient,
-                                            accumulate, gradient.pool});
+                                            kEpsilon, gradient.recompute, dx, gamma_gradient, beta_gradient, accumulate,
+                                            gradient.pool});
   for (Tensor& slot : slots) slot.reset();
   return dx;
 }

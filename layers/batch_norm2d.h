@@ -38,8 +38,8 @@ class BatchNorm2d final : public Layer {
   /// The gradient of a batch norm's output, and what is left of its way through the ReLU.
   struct OutputGradient {
     Tensor dy;
-    Tensor mask{};            ///< of the ReLU; empty when dy is masked, or `recompute`
-    bool recompute = false;   ///< the mask, from the batch norm's input
+    Tensor mask{};                               ///< of the ReLU; empty when dy is masked, or `recompute`
+    bool recompute = false;                      ///< the mask, from the batch norm's input
     const ops::MaxPoolBackward* pool = nullptr;  ///< what computes dy, which is empty then
   };
   Tensor backward_input(const Tensor& dy, Cache& cache) override {

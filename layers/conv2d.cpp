@@ -61,7 +61,8 @@ Tensor Conv2d::forward(Activation x, Cache& cache, Mode mode, const Moments& mom
   };
   if (x.pending && !x.values && !stays_pending()) x.values = output(x.shape());
   const auto prologue = x.prologue();
-  backend_->run(ops::Conv2dForward{spec_, x.values, weight_->weight, bias, y, prologue ? &*prologue : nullptr, epilogue});
+  backend_->run(
+      ops::Conv2dForward{spec_, x.values, weight_->weight, bias, y, prologue ? &*prologue : nullptr, epilogue});
   if (mode == Mode::kTraining) {
     saved_input_shape(cache) = x.shape();
     if (!weight_->frozen) {

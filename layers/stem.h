@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The first layers of ResNet (He et al. 2016), torchvision's names: a convolution, batch norm with ReLU, and with images
-// of ImageNet's size max pooling. Where the backend fuses batch norms the output of the batch norm is never stored.
+// The first layers of ResNet (He et al. 2016), torchvision's names: a convolution, batch norm with ReLU, and with
+// images of ImageNet's size max pooling. Where the backend fuses batch norms the output of the batch norm is never
+// stored.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,8 @@ namespace convoy {
 class ResNetStem final : public Layer {
  public:
   /// spec: of the max pooling; there may be none.
-  ResNetStem(const Conv2dSpec& conv, const std::optional<PoolSpec>& spec) : conv_(conv, false), norm_(true), spec_(spec) {
+  ResNetStem(const Conv2dSpec& conv, const std::optional<PoolSpec>& spec)
+      : conv_(conv, false), norm_(true), spec_(spec) {
     if (spec) pool_.emplace(*spec);
   }
 

@@ -98,8 +98,8 @@ class Backend : public ops::Interface {
   /// ones, to compare with; null where there is no other.
   [[nodiscard]] virtual std::unique_ptr<Backend> with_direct_convolutions() const { return nullptr; }
 
-  /// Channels of the images that the convolution reads best, at least spec.in_channels: it takes inputs that have so many,
-  /// of which the further ones are 0, and no gradient is asked for.
+  /// Channels of the images that the convolution reads best, at least spec.in_channels: it takes inputs that have so
+  /// many, of which the further ones are 0, and no gradient is asked for.
   [[nodiscard]] virtual std::int64_t input_channels(const Conv2dSpec& spec) const { return spec.in_channels; }
 
   // ---- parameter layouts; host arrays are float32, row-major in the logical shape

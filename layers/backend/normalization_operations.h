@@ -17,8 +17,8 @@ namespace convoy::ops {
 [[nodiscard]] inline float unbiased_share(float share, double n) { return static_cast<float>(share * (n / (n - 1))); }
 
 /// Sets mean and the biased variance of n values per channel. Unless these are empty, also step_mean += share * mean
-/// and step_variance += share * n / (n - 1) * variance: this microbatch's part of the step's statistics. Of a batch norm
-/// whose operations are fused with convolutions (Backend::fuses_batch_norms) it also sets what these read of it.
+/// and step_variance += share * n / (n - 1) * variance: this microbatch's part of the step's statistics. Of a batch
+/// norm whose operations are fused with convolutions (Backend::fuses_batch_norms) it also sets what these read of it.
 struct BatchNormStatistics {
   static constexpr const char* kName = "batch_norm_statistics";
   In x;
@@ -69,13 +69,25 @@ struct BatchNormApply {
   template <class V>
   BatchNormApply visit(V& v) const {
     const BatchNormApply* first = visit_part(v, prologue);
-    return {v.in(x), v.in(mean),     v.in(variance),  v.in(gamma), v.in(beta),         epsilon,
-            v.in(residual), relu,    v.out("y", y),   v.mask(mask), first,             visit_part(v, epilogue),
-            v.in(coefficients), v.in(rounded)};
+    return {v.in(x),
+            v.in(mean),
+            v.in(variance),
+            v.in(gamma),
+            v.in(beta),
+            epsilon,
+            v.in(residual),
+            relu,
+            v.out("y", y),
+            v.mask(mask),
+            first,
+            visit_part(v, epilogue),
+            v.in(coefficients),
+            v.in(rounded)};
   }
   /// Without its parts, of another residual and with another y.
   [[nodiscard]] BatchNormApply with(In other_residual, Out other_y) const {
-    return {x, mean, variance, gamma, beta, epsilon, other_residual, relu, other_y, mask, nullptr, nullptr, coefficients, rounded};
+    return {x,    mean,    variance, gamma,   beta,    epsilon,      other_residual,
+            relu, other_y, mask,     nullptr, nullptr, coefficients, rounded};
   }
 };
 
@@ -114,7 +126,8 @@ struct BatchNormBackwardReduce {
   [[nodiscard]] std::string detail() const { return x.shape().str(); }
   /// Without its prologue, of another dy.
   [[nodiscard]] BatchNormBackwardReduce with(In other) const {
-    return {other, x, mask, mean, variance, gamma, beta, epsilon, relu, dgamma, dbeta, accumulate, masked, coefficients};
+    return {other,   x,    mask,   mean,  variance,   gamma,  beta,
+            epsilon, relu, dgamma, dbeta, accumulate, masked, coefficients};
   }
 };
 
@@ -155,8 +168,8 @@ struct BatchNormBackwardApply {
   [[nodiscard]] std::string detail() const { return x.shape().str(); }
   /// Without its prologue, of another dy.
   [[nodiscard]] BatchNormBackwardApply with(In other) const {
-    return {other, x,       mask, mean, variance,       gamma,         beta,      dgamma, dbeta,
-            count, epsilon, relu, dx,   gamma_gradient, beta_gradient, accumulate};
+    return {other, x,     mask,    mean, variance, gamma,          beta,          dgamma,
+            dbeta, count, epsilon, relu, dx,       gamma_gradient, beta_gradient, accumulate};
   }
 };
 

@@ -16,8 +16,8 @@ struct LoadedBatch {
 
 class BatchTransfer {
  public:
-  /// largest: the shape of the largest batch, [n, C, H, W] or [n, F]; channels: of normalised images, at least C. Throws
-  /// a usage Error when the normalization does not fit the images.
+  /// largest: the shape of the largest batch, [n, C, H, W] or [n, F]; channels: of normalised images, at least C.
+  /// Throws a usage Error when the normalization does not fit the images.
   BatchTransfer(Backend& backend, const Shape& largest, std::int64_t channels, const Normalization& normalization);
 
   /// The inputs in the compute type; uint8 images are normalised, and the channels that they lack are 0.

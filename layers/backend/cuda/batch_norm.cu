@@ -179,8 +179,8 @@ __device__ void apply_rows(const T* x, const T* residual, std::int64_t at, std::
 }
 
 template <class T, int kCount, Residual kResidual, bool kRelu>
-__global__ void __launch_bounds__(kThreads) apply_kernel(const T* x, NormInputs norm, const T* residual,
-                                                         NormInputs residual_norm, RowSlices slices, T* y) {
+__global__ void __launch_bounds__(kThreads)
+    apply_kernel(const T* x, NormInputs norm, const T* residual, NormInputs residual_norm, RowSlices slices, T* y) {
   constexpr int kTogether = kResidual == Residual::kNormalized ? 2 : 4;
   const std::int64_t channels = slices.channels, channel = gpu::thread_channel<kCount>();
   if (channel >= channels) return;
@@ -191,8 +191,7 @@ __global__ void __launch_bounds__(kThreads) apply_kernel(const T* x, NormInputs 
   const std::int64_t step = blockDim.y, stride = step * channels;
   std::int64_t row = first + threadIdx.y;
   for (; row + (kTogether - 1) * step < end; row += kTogether * step) {
-    apply_rows<kTogether, kResidual, kRelu>(x, residual, row * channels + channel, stride, map, residual_map,
-                                            y);
+    apply_rows<kTogether, kResidual, kRelu>(x, residual, row * channels + channel, stride, map, residual_map, y);
   }
   for (; row < end; row += step) {
     apply_rows<1, kResidual, kRelu>(x, residual, row * channels + channel, stride, map, residual_map, y);
@@ -231,9 +230,8 @@ void CudaBackend::run(const ops::BatchNormStatistics& op) {
     gpu::dispatch_lanes<T>(channels, launch, input);
   });
   const dim3 block(gpu::kMergeChannels, gpu::kMergeLanes);
-  gpu::launch_kernel(
-      *state_, gpu::merge_grid(channels), block, merge_moments_kernel, partial.data<float>(), tiles.slices,
-      static_cast<int>(tiles.grid.y), gpu::moment_outputs(op));
+  gpu::launch_kernel(*state_, gpu::merge_grid(channels), block, merge_moments_kernel, partial.data<float>(),
+                     tiles.slices, static_cast<int>(tiles.grid.y), gpu::moment_outputs(op));
 }
 
 void CudaBackend::run(const ops::BatchNormApply& op) {

@@ -3,8 +3,9 @@
 // Batch norm statistics from sums that a convolution has taken of its output: of y - pivot and of its square, in
 // float32. Where the mean is far from the pivot, such that the difference of the two sums would lose more than 6 bits
 // of the variance, the channel is read again around its mean. That is rare: the pivot is the running mean.
+#include "layers/backend/cuda/batch_norm_sums.h"
+
 #include "layers/backend/cuda/batch_norm.cuh"
-#include "layers/backend/cuda/conv/dense_kernels.h"
 
 namespace convoy::gpu {
 

@@ -9,8 +9,8 @@
 
 namespace convoy::gpu {
 
-/// What the sums are taken over: the rows of a gradient (pooling.cuh), arrays [rows, channels]. y: of ReluMask::kOutput;
-/// x null: no products.
+/// What the sums are taken over: the rows of a gradient (pooling.cuh), arrays [rows, channels]. y: of
+/// ReluMask::kOutput; x null: no products.
 template <class T, template <class> class Gradient>
 struct SumInputs {
   Gradient<T> gradient;

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "layers/backend/backend.h"
-#include "layers/backend/cuda/conv/weight_layout.h"
 #include "layers/backend/cuda/fusion_rules.h"
 
 namespace convoy {
@@ -60,9 +59,7 @@ class CudaBackend final : public Backend {
   std::unique_ptr<RecordedWork> record(const std::function<void()>& body) override;
   bool all_finite(const Tensor& x) override;
 
-  [[nodiscard]] std::int64_t input_channels(const Conv2dSpec& spec) const override {
-    return spec.groups == 1 ? padded_channels(spec.in_channels, options_.compute) : spec.in_channels;
-  }
+  [[nodiscard]] std::int64_t input_channels(const Conv2dSpec& spec) const override;
   std::unique_ptr<WeightLayout> conv2d_layout(const Conv2dSpec& spec, const Shape& input) override;
   std::unique_ptr<WeightLayout> linear_layout(std::int64_t in_features, std::int64_t out_features,
                                               std::int64_t batch) override;
@@ -118,8 +115,8 @@ class CudaBackend final : public Backend {
   std::unique_ptr<Uploads> uploads_;  // these two hold pooled memory
   std::vector<LarsTable> lars_tables_;
   std::vector<PendingGradient> pending_gradients_;  // for finish_gradients()
-  Tensor zeros_;                                          // cleared; zeros() hands out what is left of it
-  std::int64_t zeros_used_ = 0;                           // bytes
+  Tensor zeros_;                                    // cleared; zeros() hands out what is left of it
+  std::int64_t zeros_used_ = 0;                     // bytes
 };
 
 }  // namespace convoy

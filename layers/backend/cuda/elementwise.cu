@@ -251,8 +251,8 @@ void CudaBackend::run(const ops::NormalizeImages& op) {
     const bool aligned = gpu::is_aligned(source, kPixels) && gpu::is_aligned(target, 16);
     const std::int64_t vectors = aligned ? count / kPixels : 0;
     const unsigned blocks = gpu::grid_blocks(*state_, std::max(vectors, count - kPixels * vectors));
-    gpu::launch_kernel(*state_, blocks, kThreads, normalize_kernel<T>, source, op.mean.data<float>(),
-                       mean_step, op.std.data<float>(), std_step, channels, vectors, count, target);
+    gpu::launch_kernel(*state_, blocks, kThreads, normalize_kernel<T>, source, op.mean.data<float>(), mean_step,
+                       op.std.data<float>(), std_step, channels, vectors, count, target);
   });
 }
 

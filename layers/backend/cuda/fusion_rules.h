@@ -35,8 +35,8 @@ struct FusionRules {
     if (op.epilogue != nullptr) {
       return op.prologue == nullptr && !op.residual && op.relu && !op.y && op.mask == nullptr && fits(op.x);
     }
-    return op.prologue != nullptr && op.prologue->prologue == nullptr && !op.prologue->residual &&
-           !op.prologue->relu && !op.prologue->y;
+    return op.prologue != nullptr && op.prologue->prologue == nullptr && !op.prologue->residual && !op.prologue->relu &&
+           !op.prologue->y;
   }
   /// The gradient of such a max pooling.
   [[nodiscard]] bool fuses(const ops::BatchNormBackwardReduce& op) const {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Max pooling of the CUDA backend, also of the output of a batch norm that is not stored. Records for every output which
-// place of its window won; backward then gathers: each input pixel adds the gradients of those windows that cover it and
-// chose it, in row-major order. A block has one line of pixels, a thread 16 bytes of channels.
+// Max pooling of the CUDA backend, also of the output of a batch norm that is not stored. Records for every output
+// which place of its window won; backward then gathers: each input pixel adds the gradients of those windows that cover
+// it and chose it, in row-major order. A block has one line of pixels, a thread 16 bytes of channels.
 #include <cmath>
 
 #include "layers/backend/cuda/batch_norm.cuh"

@@ -18,7 +18,6 @@ using gpu::load_lanes;
 using gpu::PoolGeometry;
 using gpu::store_lanes;
 
-
 // y [lines, out_width, channels]; line = image * out_height + out_row. Pixels of the padding count as zeros.
 template <class T, int kCount>
 __global__ void __launch_bounds__(kThreads, 4) avg_pool_kernel(const T* x, PoolGeometry g, float scale, T* y) {

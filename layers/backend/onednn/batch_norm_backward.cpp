@@ -122,8 +122,7 @@ template <class Operation>
 Tensor relu_mask(Backend& backend, const Operation& op) {
   if (op.mask || !op.relu) return op.mask;
   Tensor y = backend.tensor(op.x.shape(), op.x.dtype());
-  backend.run(
-      ops::BatchNormApply{op.x, op.mean, op.variance, op.gamma, op.beta, op.epsilon, ops::none(), true, y});
+  backend.run(ops::BatchNormApply{op.x, op.mean, op.variance, op.gamma, op.beta, op.epsilon, ops::none(), true, y});
   return y;
 }
 

@@ -127,16 +127,15 @@ inline void call_fused(Backend& backend, const Conv2dSpec& spec, const Shape& in
       backend.run(statistics(x, ops::none()));
     }
     [[nodiscard]] ops::BatchNormStatistics statistics(const Tensor& x, const Tensor& pivot) const {
-      return {x,     mean,  variance, ops::none(), ops::none(),  0,
-              pivot, gamma, beta,     kEpsilon,    coefficients, rounded};
+      return {x, mean, variance, ops::none(), ops::none(), 0, pivot, gamma, beta, kEpsilon, coefficients, rounded};
     }
     [[nodiscard]] ops::BatchNormApply apply(const Tensor& x, const Tensor& y, bool relu = true) const {
-      return {x, mean, variance, gamma, beta, kEpsilon, ops::none(), relu, y, nullptr, nullptr, nullptr, coefficients, rounded};
+      return {x,    mean, variance, gamma,   beta,    kEpsilon,     ops::none(),
+              relu, y,    nullptr,  nullptr, nullptr, coefficients, rounded};
     }
     [[nodiscard]] ops::BatchNormBackwardReduce reduce(const Tensor& dx, const Tensor& x, const Tensor& mask, bool relu,
                                                       const Tensor& dgamma, const Tensor& dbeta) const {
-      return {dx,   x,      mask,  mean, variance, gamma, beta, kEpsilon,
-              relu, dgamma, dbeta, true, dx,       coefficients};
+      return {dx, x, mask, mean, variance, gamma, beta, kEpsilon, relu, dgamma, dbeta, true, dx, coefficients};
     }
   };
   const TestWeight w = data.weight(backend.conv2d_layout(spec, input));
@@ -153,8 +152,7 @@ inline void call_fused(Backend& backend, const Conv2dSpec& spec, const Shape& in
     }
     const Tensor dw = data.output_f32({w.layout->elements()});
     for (const bool accumulate : {false, true}) {
-      backend.run(
-          ops::Conv2dBackwardWeight{spec, values, dy, w.weight, dw, ops::none(), accumulate, &prologue});
+      backend.run(ops::Conv2dBackwardWeight{spec, values, dy, w.weight, dw, ops::none(), accumulate, &prologue});
     }
   }
   const Tensor relu_output = data.output(input);
@@ -295,7 +293,8 @@ inline void call_on_views(Backend& backend, std::int64_t channels) {
     backend.run(ops::BatchNormStatistics{x, mean, variance});
     backend.run(ops::BatchNormApply{x, mean, variance, gamma, a, 1e-5F, Tensor(), true, y});
     backend.run(ops::BatchNormBackwardReduce{dy, x, y, mean, variance, gamma, a, 1e-5F, false, mean, b});
-    backend.run(ops::BatchNormBackwardApply{dy, x, y, mean, variance, gamma, a, a, b, 60, 1e-5F, false, data.output(image)});
+    backend.run(
+        ops::BatchNormBackwardApply{dy, x, y, mean, variance, gamma, a, a, b, 60, 1e-5F, false, data.output(image)});
     backend.run(ops::SgdUpdate{{0.1F, 0.9F, 0.01F, true}, a, b, gamma});
     backend.run(ops::AdamwUpdate{{0.01F, 1e-8F, 0.05F, 0.9, 0.999, 0.3, 0.003}, a, b, gamma, variance});
     backend.run(

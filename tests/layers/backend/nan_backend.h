@@ -52,7 +52,9 @@ class NanBackend final : public ObservingBackend<NanBackend> {
     }
     const Tensor& in(const Tensor& x) {
       const bool floats = x && x.dtype() != DType::kU8 && x.dtype() != DType::kI64;
-      if (!floats || x.size() == 0 || std::find(left_out.begin(), left_out.end(), x.raw()) != left_out.end() || !is_wanted()) return x;
+      if (!floats || x.size() == 0 || std::find(left_out.begin(), left_out.end(), x.raw()) != left_out.end() ||
+          !is_wanted())
+        return x;
       return input = owner->of_nan(x.shape(), x.dtype());
     }
     bool only_layouts = false;  // the values of weights are not read

@@ -164,9 +164,8 @@ TEST_CASE("batch norm backward agrees with float64") {
           }
           const auto expected = reference::batch_norm_backward(dy, x, relu ? &y_values : nullptr, p.gamma, kEpsilon);
           const Tensor dgamma = device.spoiled({channels}), dbeta = device.spoiled({channels});
-          device.backend.run(
-              ops::BatchNormBackwardReduce{dy_tensor, x_tensor, y, s.mean, s.variance, p.gamma_tensor,
-                                       p.beta_tensor, kEpsilon, false, dgamma, dbeta});
+          device.backend.run(ops::BatchNormBackwardReduce{dy_tensor, x_tensor, y, s.mean, s.variance, p.gamma_tensor,
+                                                          p.beta_tensor, kEpsilon, false, dgamma, dbeta});
           // Terms of about 1 that may cancel; float32 sums of 32 rows err by some 1e-7 each, in any direction.
           check_close(device.get(dgamma), expected.dgamma, 1e-6, 1e-6 * std::sqrt(count), what + " dgamma");
           check_close(device.get(dbeta), expected.dbeta, 1e-6, 1e-6 * std::sqrt(count), what + " dbeta");
@@ -201,9 +200,8 @@ TEST_CASE("batch norm backward agrees with finite differences of the reference")
     device.backend.run(ops::BatchNormApply{x_tensor, s.mean, s.variance, p.gamma_tensor, p.beta_tensor, kEpsilon,
                                            residual_tensor, relu, y});
     const Tensor mask = relu ? y : Tensor();
-    device.backend.run(
-        ops::BatchNormBackwardReduce{dy_tensor, x_tensor, mask, s.mean, s.variance, p.gamma_tensor,
-                                       p.beta_tensor, kEpsilon, false, dgamma, dbeta});
+    device.backend.run(ops::BatchNormBackwardReduce{dy_tensor, x_tensor, mask, s.mean, s.variance, p.gamma_tensor,
+                                                    p.beta_tensor, kEpsilon, false, dgamma, dbeta});
     device.backend.run(ops::BatchNormBackwardApply{dy_tensor, x_tensor, mask, s.mean, s.variance, p.gamma_tensor,
                                                    p.beta_tensor, dgamma, dbeta, 18.0, kEpsilon, false, dx});
     device.backend.run(ops::BatchNormBackwardResidual{dy_tensor, mask, dresidual});
@@ -250,14 +248,13 @@ TEST_CASE("batch norm gives the same bits every time, and may work in place") {
       if (in_place) device.backend.run(ops::Cast{x_tensor, output});
       device.backend.run(ops::BatchNormApply{in_place ? output : x_tensor, s.mean, s.variance, p.gamma_tensor,
                                              p.beta_tensor, kEpsilon, Tensor(), true, output});
-      device.backend.run(
-          ops::BatchNormBackwardReduce{dy_tensor, x_tensor, output, s.mean, s.variance, p.gamma_tensor,
-                                       p.beta_tensor, kEpsilon, false, dgamma, dbeta});
+      device.backend.run(ops::BatchNormBackwardReduce{dy_tensor, x_tensor, output, s.mean, s.variance, p.gamma_tensor,
+                                                      p.beta_tensor, kEpsilon, false, dgamma, dbeta});
       const Tensor dx = device.spoiled(shape);
       if (in_place) device.backend.run(ops::Cast{place == Place::kOverX ? x_tensor : dy_tensor, dx});
-      device.backend.run(ops::BatchNormBackwardApply{place == Place::kOverDy ? dx : dy_tensor,
-                                                     place == Place::kOverX ? dx : x_tensor, output, s.mean, s.variance,
-                                                     p.gamma_tensor, p.beta_tensor, dgamma, dbeta, count, kEpsilon, false, dx});
+      device.backend.run(ops::BatchNormBackwardApply{
+          place == Place::kOverDy ? dx : dy_tensor, place == Place::kOverX ? dx : x_tensor, output, s.mean, s.variance,
+          p.gamma_tensor, p.beta_tensor, dgamma, dbeta, count, kEpsilon, false, dx});
       std::vector<std::uint8_t> all;
       for (const Tensor& tensor : {s.mean, s.variance, output, dgamma, dbeta, dx}) {
         const auto bytes = device.bytes(tensor);
@@ -292,9 +289,8 @@ TEST_CASE("the ReLU mask that a forward returns lets through what its output let
       for (const Tensor& way : {expected, mask}) {
         const Tensor dgamma = device.spoiled({channels}), dbeta = device.spoiled({channels});
         const Tensor dx = device.spoiled(shape, dtype), dresidual = device.put(residual, dtype);
-        device.backend.run(
-            ops::BatchNormBackwardReduce{dy_tensor, x_tensor, way, s.mean, s.variance, p.gamma_tensor,
-                                       p.beta_tensor, kEpsilon, false, dgamma, dbeta});
+        device.backend.run(ops::BatchNormBackwardReduce{dy_tensor, x_tensor, way, s.mean, s.variance, p.gamma_tensor,
+                                                        p.beta_tensor, kEpsilon, false, dgamma, dbeta});
         device.backend.run(ops::BatchNormBackwardApply{dy_tensor, x_tensor, way, s.mean, s.variance, p.gamma_tensor,
                                                        p.beta_tensor, dgamma, dbeta, 105, kEpsilon, false, dx});
         device.backend.run(ops::BatchNormBackwardResidual{dy_tensor, way, dresidual});

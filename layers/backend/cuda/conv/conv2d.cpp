@@ -5,6 +5,7 @@
 // apart. Weight gradients of 16-bit activations leave cuDNN in 16 bits, as it has no plan that writes float32, and are
 // summed in float32 from then on; those that are set wait for finish_gradients(). What fusion_rules.h names is fused
 // where cuDNN has a plan for it, else it runs apart.
+#include "layers/backend/cuda/batch_norm_sums.h"
 #include "layers/backend/cuda/conv/conv_plans.h"
 #include "layers/backend/cuda/conv/dense_kernels.h"
 #include "layers/backend/cuda/conv/weight_layout.h"
@@ -31,6 +32,10 @@ Tensor padded_input(const CudaState& state, Backend& backend, const ConvPlanKey&
 }
 
 }  // namespace
+
+std::int64_t CudaBackend::input_channels(const Conv2dSpec& spec) const {
+  return spec.groups == 1 ? padded_channels(spec.in_channels, options_.compute) : spec.in_channels;
+}
 
 std::unique_ptr<WeightLayout> CudaBackend::conv2d_layout(const Conv2dSpec& spec, const Shape& input) {
   const Shape shape = spec.weight_shape();

@@ -15,7 +15,21 @@ namespace {
 
 constexpr std::int64_t kMaxWorkspace = std::int64_t{1} << 30;
 enum Uid : std::int64_t {
-  kX = 1, kW, kY, kScale, kShift, kPivot, kSums, kSquares, kResidual, kNormInput, kMask, kMean, kInverseStd, kDgamma, kDbeta
+  kX = 1,
+  kW,
+  kY,
+  kScale,
+  kShift,
+  kPivot,
+  kSums,
+  kSquares,
+  kResidual,
+  kNormInput,
+  kMask,
+  kMean,
+  kInverseStd,
+  kDgamma,
+  kDbeta
 };
 
 fe::DataType_t frontend_type(DType type) {
@@ -177,10 +191,18 @@ fe::error_t propose_plans(const ConvPlanKey& key, EngineRules rules, cudnnHandle
 
 std::unordered_map<std::int64_t, void*> variant_pack(const ConvBuffers& b) {
   std::unordered_map<std::int64_t, void*> pack{{kX, b.x}, {kW, b.w}, {kY, b.y}};
-  const std::pair<Uid, void*> others[] = {{kScale, b.scale},       {kShift, b.shift},         {kPivot, b.pivot},
-                                          {kSums, b.sums},         {kSquares, b.squares},     {kResidual, b.residual},
-                                          {kNormInput, b.norm_input}, {kMask, b.mask},        {kMean, b.mean},
-                                          {kInverseStd, b.inverse_std}, {kDgamma, b.dgamma},  {kDbeta, b.dbeta}};
+  const std::pair<Uid, void*> others[] = {{kScale, b.scale},
+                                          {kShift, b.shift},
+                                          {kPivot, b.pivot},
+                                          {kSums, b.sums},
+                                          {kSquares, b.squares},
+                                          {kResidual, b.residual},
+                                          {kNormInput, b.norm_input},
+                                          {kMask, b.mask},
+                                          {kMean, b.mean},
+                                          {kInverseStd, b.inverse_std},
+                                          {kDgamma, b.dgamma},
+                                          {kDbeta, b.dbeta}};
   for (const auto& [uid, data] : others) {
     if (data != nullptr) pack.emplace(uid, data);
   }

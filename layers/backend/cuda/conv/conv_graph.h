@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// cuDNN's graph of one convolution and of what is fused with it, channels-last by strides, sums in float32. Needs no GPU where the
-// graph has the description of one. Private to layers/backend/cuda.
+// cuDNN's graph of one convolution and of what is fused with it, channels-last by strides, sums in float32. Needs no
+// GPU where the graph has the description of one. Private to layers/backend/cuda.
 #pragma once
 
 #include <cudnn_frontend.h>

@@ -25,8 +25,8 @@ struct ConvBuffers {
   void *pivot = nullptr, *sums = nullptr, *squares = nullptr;  ///< statistics, added to the last two
   void* residual = nullptr;                                    ///< of the type and shape of x, as the next two
   void *norm_input = nullptr, *mask = nullptr;
-  void *mean = nullptr, *inverse_std = nullptr;     ///< reductions; scale and shift for a mask that is computed again
-  void *dgamma = nullptr, *dbeta = nullptr;         ///< added to
+  void *mean = nullptr, *inverse_std = nullptr;  ///< reductions; scale and shift for a mask that is computed again
+  void *dgamma = nullptr, *dbeta = nullptr;      ///< added to
 };
 
 class ConvolutionPlans {

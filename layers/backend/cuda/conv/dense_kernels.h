@@ -29,7 +29,4 @@ void add_gradient(const CudaState& state, const Tensor& gradient, const Tensor& 
 /// Sets the float32 dw of each to its gradient; all gradients are of one type. A kernel for each 128.
 void cast_gradients(const CudaState& state, std::span<const PendingGradient> all);
 
-/// What `op` sets, from sums [2, C] of its x - pivot and of the squares.
-void finish_statistics(const CudaState& state, const ops::BatchNormStatistics& op, const Tensor& sums);
-
 }  // namespace convoy::gpu
