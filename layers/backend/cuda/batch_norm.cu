@@ -211,7 +211,9 @@ void dispatch_apply(const ops::BatchNormApply& op, const F& f) {
 
 void CudaBackend::run(const ops::BatchNormStatistics& op) {
   if (op.x.size() == 0) {
-    for (const Tensor* output : {&op.mean, &op.variance, &op.coefficients, &op.rounded}) zero(*output);
+    for (const Tensor* output : {&op.mean, &op.variance, &op.coefficients, &op.rounded}) {
+      if (*output) zero(*output);
+    }
     return;
   }
   const std::int64_t channels = op.x.shape()[1];

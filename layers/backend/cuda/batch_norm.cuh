@@ -116,8 +116,8 @@ void dispatch_mask(bool output, bool recomputed, F&& f) {
 }
 
 /// dy, or 0 where the ReLU was off; other: y or x, as the mask has it.
-template <ReluMask kMask, class T>
-__device__ float masked(const T& dy, const T& other, float scale, float shift) {
+template <ReluMask kMask, class G, class T>
+__device__ float masked(const G& dy, const T& other, float scale, float shift) {
   const float g = load(dy);
   if constexpr (kMask == ReluMask::kOutput) return load(other) <= 0.0F ? 0.0F : g;
   if constexpr (kMask == ReluMask::kRecomputed) return fmaf(load(other), scale, shift) <= 0.0F ? 0.0F : g;

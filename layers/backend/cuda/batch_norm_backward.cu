@@ -58,7 +58,8 @@ template <int kRows, ReluMask kMask, class T, template <class> class Gradient, i
 __device__ void backward_rows(const Gradients<T, Gradient>& g, const gpu::RowPlace& place,
                               const Coefficients<kCount>& k) {
   const std::int64_t at = place.row * place.channels + place.channel, stride = place.step * place.channels;
-  Vector<T, kCount> dy[kRows], x[kRows], y[kRows];
+  decltype(g.gradient.template load<kCount>(0, 0)) dy[kRows];
+  Vector<T, kCount> x[kRows], y[kRows];
 #pragma unroll
   for (int row = 0; row < kRows; ++row) {
     dy[row] = g.gradient.template load<kCount>(place.row + row * place.step, place.channel);

@@ -29,7 +29,8 @@ template <int kRows, ReluMask kMask, bool kProducts, class T, template <class> c
 __device__ void add_rows(const SumInputs<T, Gradient>& in, const RowPlace& place, const float (&mean)[kCount],
                          const Affine<kCount>& map, float (&sums)[kCount], float (&products)[kCount]) {
   const std::int64_t at = place.row * place.channels + place.channel, stride = place.step * place.channels;
-  Vector<T, kCount> dy[kRows], x[kRows], y[kRows];
+  decltype(in.gradient.template load<kCount>(0, 0)) dy[kRows];
+  Vector<T, kCount> x[kRows], y[kRows];
 #pragma unroll
   for (int row = 0; row < kRows; ++row) {
     dy[row] = in.gradient.template load<kCount>(place.row + row * place.step, place.channel);
@@ -46,7 +47,9 @@ __device__ void add_rows(const SumInputs<T, Gradient>& in, const RowPlace& place
       if constexpr (kProducts) products[lane] += g * (load(x[row].lanes[lane]) - mean[lane]);
       if constexpr (kMask != ReluMask::kNone) store(g, &dy[row].lanes[lane]);
     }
-    if (kProducts && in.masked != nullptr) store_vector(dy[row], in.masked + at + row * stride, 0);
+    if constexpr (kProducts && std::is_same_v<Gradient<T>, StoredGradient<T>>) {
+      if (in.masked != nullptr) store_vector(dy[row], in.masked + at + row * stride, 0);
+    }
   }
 }
 

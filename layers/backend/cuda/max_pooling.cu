@@ -22,7 +22,7 @@ using gpu::store_lanes;
 using gpu::Vector;
 
 // y and argmax [lines, out_width, channels]; line = image * out_height + out_row.
-// kNormalized: of max(0, scale * x + shift), rounded as if it had been stored.
+// kNormalized: of max(0, scale * x + shift), which is rounded once the largest is found.
 template <class T, int kCount, bool kNormalized>
 __global__ void __launch_bounds__(kThreads, kNormalized ? 3 : 4)
     max_pool_kernel(const T* x, gpu::NormInputs norm, PoolGeometry g, T* y, std::uint8_t* argmax) {
@@ -50,9 +50,7 @@ __global__ void __launch_bounds__(kThreads, kNormalized ? 3 : 4)
         if constexpr (kNormalized) {
 #pragma unroll
           for (int lane = 0; lane < kCount; ++lane) {
-            T rounded;
-            gpu::store(gpu::positive_part(fmaf(values[lane], map.scale[lane], map.shift[lane])), &rounded);
-            values[lane] = gpu::load(rounded);
+            values[lane] = gpu::positive_part(fmaf(values[lane], map.scale[lane], map.shift[lane]));
           }
         }
         const int place = (row - top) * g.kernel_width + column - left;

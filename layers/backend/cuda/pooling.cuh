@@ -80,8 +80,7 @@ __device__ void gather_max_pool(const T* dy, const std::uint8_t* argmax, const P
   }
 }
 
-/// Where a kernel over rows (channel_rows.cuh) finds the gradient of a row: in memory, or under max pooling, rounded as
-/// if it had been stored.
+/// Where a kernel over rows (channel_rows.cuh) finds the gradient of a row: in memory, or under max pooling.
 template <class T>
 struct StoredGradient {
   const T* dy;
@@ -97,15 +96,12 @@ struct PooledGradient {
   const std::uint8_t* argmax;
   PoolGeometry g;
   template <int kCount>
-  __device__ Vector<T, kCount> load(std::int64_t row, std::int64_t channel) const {
+  __device__ Vector<float, kCount> load(std::int64_t row, std::int64_t channel) const {
     const auto pixel = static_cast<std::uint32_t>(row), width = static_cast<std::uint32_t>(g.width);
     const std::uint32_t line = pixel / width, image = line / static_cast<std::uint32_t>(g.height);
-    float sums[kCount];
+    Vector<float, kCount> gradient;
     gather_max_pool(dy, argmax, g, image, static_cast<int>(line - image * static_cast<std::uint32_t>(g.height)),
-                    static_cast<int>(pixel - line * width), channel, sums);
-    Vector<T, kCount> gradient;
-#pragma unroll
-    for (int lane = 0; lane < kCount; ++lane) store(sums[lane], &gradient.lanes[lane]);
+                    static_cast<int>(pixel - line * width), channel, gradient.lanes);
     return gradient;
   }
 };

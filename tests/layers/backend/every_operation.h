@@ -89,24 +89,34 @@ inline void call_batch_norm(Backend& backend, const Shape& shape) {
                                            data.output_f32(channels), data.output_f32(channels), false, masked});
 }
 
-/// A batch norm whose output only max pooling reads, forward and backward.
-inline void call_pooled(Backend& backend, RandomData& data, const Tensor& x, const Tensor& mean, const Tensor& variance,
-                        const Tensor& gamma, const Tensor& beta) {
-  constexpr float kEpsilon = 1e-5F;
+/// A batch norm whose output only max pooling reads, forward and backward. Its values are numbers that every type holds,
+/// so that the same ones are the largest.
+inline void call_pooled(Backend& backend, const Shape& shape) {
+  RandomData data(backend);
+  const Shape channels{shape[1]};
+  const auto filled = [&](const std::vector<float>& pattern) {
+    std::vector<float> host(static_cast<std::size_t>(shape[1]));
+    for (std::size_t i = 0; i < host.size(); ++i) host[i] = pattern[i % pattern.size()];
+    Tensor x = data.output_f32(channels);
+    backend.copy_from_host(host.data(), x);
+    return x;
+  };
+  const Tensor x = data.coarse_activations(shape), mean = filled({0, 1, -1}), variance = filled({1, 4, 0.25});
+  const Tensor gamma = filled({1, -0.5, 2}), beta = filled({0.5, 0, -1, 2});
   for (const PoolSpec& spec : {PoolSpec{3, 2, 1}, PoolSpec{2, 2, 0}}) {
-    const Shape pooled = spec.output_shape(x.shape()), channels{x.shape()[1]};
+    const Shape pooled = spec.output_shape(shape);
     const Tensor y = data.output(pooled), argmax = backend.tensor(pooled, DType::kU8);
     const ops::MaxPoolForward epilogue{spec, ops::none(), y, argmax};
-    backend.run(ops::BatchNormApply{x, mean, variance, gamma, beta, kEpsilon, ops::none(), true, ops::none(), nullptr,
-                                    nullptr, &epilogue});
+    backend.run(ops::BatchNormApply{x, mean, variance, gamma, beta, 0, ops::none(), true, ops::none(), nullptr, nullptr,
+                                    &epilogue});
     const Tensor dy = data.activations(pooled);
     const ops::MaxPoolBackward prologue{spec, dy, argmax, ops::none()};
     const Tensor dgamma = data.output_f32(channels), dbeta = data.output_f32(channels);
-    backend.run(ops::BatchNormBackwardReduce{ops::none(), x, ops::none(), mean, variance, gamma, beta, kEpsilon, true,
-                                             dgamma, dbeta, false, ops::none(), ops::none(), &prologue});
+    backend.run(ops::BatchNormBackwardReduce{ops::none(), x, ops::none(), mean, variance, gamma, beta, 0, true, dgamma,
+                                             dbeta, false, ops::none(), ops::none(), &prologue});
     backend.run(ops::BatchNormBackwardApply{ops::none(), x, ops::none(), mean, variance, gamma, beta, dgamma, dbeta,
-                                            static_cast<double>(x.size() / x.shape()[1]), kEpsilon, true,
-                                            data.output(x.shape()), ops::none(), ops::none(), false, &prologue});
+                                            static_cast<double>(x.size() / shape[1]), 0, true, data.output(shape),
+                                            ops::none(), ops::none(), false, &prologue});
   }
 }
 
@@ -172,7 +182,7 @@ inline void call_fused(Backend& backend, const Conv2dSpec& spec, const Shape& in
   const Tensor y = data.output(input);
   backend.run(ops::BatchNormApply{x, before.mean, before.variance, before.gamma, before.beta, kEpsilon, ops::none(),
                                   true, y, nullptr, &sum});
-  call_pooled(backend, data, x, before.mean, before.variance, before.gamma, before.beta);
+  call_pooled(backend, input);
 }
 
 inline void call_max_pool(Backend& backend, const PoolSpec& spec, const Shape& input) {

@@ -6,7 +6,14 @@
 
 #include <cmath>
 
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
 #include "tests/layers/backend/cuda/gpu.h"
+#include "tests/layers/fused_network.h"
 #include "tests/layers/training.h"
 
 using namespace convoy;
@@ -45,6 +52,85 @@ TEST_CASE("a ResNet-18 learns on the GPU what it learns on the CPU") {
                   fmt::format("step {}: {} on the GPU, {} on the CPU", step, on_gpu.loss(), last));
   }
   CHECK(last < 0.8 * first);
+}
+
+TEST_CASE("a network with every fusion agrees with the CPU in every operation") {
+  for_each_precision([](CheckedGpu& backends, const Precision& precision) {
+    attempt(precision.name, [&] {
+      Training training(backends.backend, fused_network(10), {6, 3, 20, 16}, {}, precision.loss_scale);
+      for (std::uint64_t step = 0; step < 2; ++step) {
+        training.load(step);
+        training.step(0.01);
+        CHECK(std::isfinite(training.loss()));
+      }
+    });
+  });
+}
+
+namespace {
+
+// |a - b| / |b|, Euclidean.
+double distance(const std::vector<float>& a, const std::vector<float>& b) {
+  double gaps = 0, squares = 0;
+  for (std::size_t i = 0; i < b.size(); ++i) {
+    gaps += (static_cast<double>(a[i]) - b[i]) * (static_cast<double>(a[i]) - b[i]);
+    squares += static_cast<double>(b[i]) * b[i];
+  }
+  return std::sqrt(gaps / squares);
+}
+
+}  // namespace
+
+TEST_CASE("fused batch norms give gradients as near to float32's as those that run apart") {
+  const Shape input{8, 3, 24, 24};
+  const auto train = [&](Backend& backend) {
+    auto training = std::make_unique<Training>(backend, fused_network(10), input, OptimizerChoice{}, 64);
+    for (const std::uint64_t key : {3, 4}) {
+      training->load(key);
+      training->step(1e-4);
+    }
+    return training;
+  };
+  OnednnBackend cpu(cpu_threads(), DType::kF32);
+  const auto expected = train(cpu);
+  for (const DType compute : {DType::kBF16, DType::kF16}) {
+    attempt(dtype_name(compute), [&] {
+      CudaOptions options;
+      options.compute = compute;
+      options.time_plans = false;
+      CudaBackend fused_backend(options);
+      options.deterministic = true;
+      CudaBackend apart_backend(options);
+      CHECK(fused_backend.fuses_batch_norms());
+      CHECK_FALSE(apart_backend.fuses_batch_norms());
+      const auto fused = train(fused_backend), apart = train(apart_backend);
+      // Rounding turns ReLUs of values near zero on and off, which is where most of these distances come from: they
+      // fall with the square root of the precision, and differ by chance. A gradient that is missing or counted twice
+      // is as far away as it is long.
+      const auto check = [&](const std::string& what, const std::vector<float>& own, const std::vector<float>& other,
+                             const std::vector<float>& right, double factor, double bound) {
+        CHECK_MESSAGE(distance(own, right) <= factor * distance(other, right) + bound,
+                      fmt::format("{}, {}: {:.4f} fused, {:.4f} apart", dtype_name(compute), what, distance(own, right),
+                                  distance(other, right)));
+      };
+      const auto running = [](Training& training) { return training.on_host(training.model().parameters().running()); };
+      check("running statistics", running(*fused), running(*apart), running(*expected), 1.5, 0.02);
+      std::vector<float> all[3];
+      for (std::size_t i = 0; i < expected->model().parameters().parameters().size(); ++i) {
+        const auto gradient = [&](Training& training, std::vector<float>& together) {
+          const Parameter& parameter = *training.model().parameters().parameters()[i];
+          std::vector<float> values(static_cast<std::size_t>(parameter.layout->shape().size()));
+          training.model().backend().export_weight(*parameter.layout, parameter.gradient, values.data());
+          together.insert(together.end(), values.begin(), values.end());
+          return values;
+        };
+        // Sums over a batch of small images that nearly cancel are the furthest away.
+        check(expected->model().parameters().parameters()[i]->name, gradient(*fused, all[0]), gradient(*apart, all[1]),
+              gradient(*expected, all[2]), 3, 0.1);
+      }
+      check("all gradients", all[0], all[1], all[2], 1.5, 0.02);
+    });
+  }
 }
 
 TEST_CASE("in the deterministic mode two runs give the same bits") {
