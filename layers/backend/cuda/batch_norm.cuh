@@ -107,14 +107,6 @@ enum class ReluMask : std::uint8_t {
   kRecomputed  ///< from x
 };
 
-/// Calls f(std::integral_constant<ReluMask, ...>).
-template <class F>
-void dispatch_mask(bool output, bool recomputed, F&& f) {
-  if (output) return f(std::integral_constant<ReluMask, ReluMask::kOutput>{});
-  if (recomputed) return f(std::integral_constant<ReluMask, ReluMask::kRecomputed>{});
-  f(std::integral_constant<ReluMask, ReluMask::kNone>{});
-}
-
 /// dy, or 0 where the ReLU was off; other: y or x, as the mask has it.
 template <ReluMask kMask, class G, class T>
 __device__ float masked(const G& dy, const T& other, float scale, float shift) {

@@ -112,24 +112,30 @@ __global__ void __launch_bounds__(kThreads, 3)
 }
 
 // Calls launch(lanes, gradient, mask) with constants and with a StoredGradient or a PooledGradient, whatever the
-// operation has; others: what else is read and written as vectors.
+// operation has; others: what else is read and written as vectors. Masks that are computed again take registers for
+// scale and shift, so threads have fewer channels.
 template <class T, class Operation, class Launch, class... Array>
 void dispatch_gradient(const Operation& op, const Launch& launch, const Array*... others) {
+  constexpr int kFew = 4;
+  using Recomputed = std::integral_constant<ReluMask, ReluMask::kRecomputed>;
   const std::int64_t channels = op.x.shape()[1];
-  if (op.prologue == nullptr) {
-    const gpu::StoredGradient<T> gradient{op.dy.template data<T>(), channels};
-    const auto with = [&](auto lanes) {
-      gpu::dispatch_mask(static_cast<bool>(op.mask), op.relu, [&](auto mask) { launch(lanes, gradient, mask); });
-    };
-    return gpu::dispatch_lanes<T>(channels, with, gradient.dy, others...);
+  if (op.prologue != nullptr) {
+    const ops::MaxPoolBackward& pool = *op.prologue;
+    const gpu::PooledGradient<T> gradient{pool.dy.template data<T>(), pool.argmax.template data<std::uint8_t>(),
+                                          gpu::geometry(pool.spec, op.x.shape(), pool.dy.shape())};
+    const auto with = [&](auto lanes) { launch(lanes, gradient, Recomputed{}); };
+    return gpu::dispatch_lanes<T, kFew>(channels, with, gradient.dy, gradient.argmax, others...);
   }
-  const ops::MaxPoolBackward& pool = *op.prologue;
-  const gpu::PooledGradient<T> gradient{pool.dy.template data<T>(), pool.argmax.template data<std::uint8_t>(),
-                                        gpu::geometry(pool.spec, op.x.shape(), pool.dy.shape())};
+  const gpu::StoredGradient<T> gradient{op.dy.template data<T>(), channels};
+  if (!op.mask && op.relu) {
+    const auto with = [&](auto lanes) { launch(lanes, gradient, Recomputed{}); };
+    return gpu::dispatch_lanes<T, kFew>(channels, with, gradient.dy, others...);
+  }
   const auto with = [&](auto lanes) {
-    launch(lanes, gradient, std::integral_constant<ReluMask, ReluMask::kRecomputed>{});
+    if (op.mask) return launch(lanes, gradient, std::integral_constant<ReluMask, ReluMask::kOutput>{});
+    launch(lanes, gradient, std::integral_constant<ReluMask, ReluMask::kNone>{});
   };
-  gpu::dispatch_lanes<T>(channels, with, gradient.dy, gradient.argmax, others...);
+  gpu::dispatch_lanes<T>(channels, with, gradient.dy, others...);
 }
 
 }  // namespace

@@ -75,13 +75,14 @@ __device__ void store_lanes(const float (&values)[kCount], T* place) {
   store_vector(vector, place, 0);
 }
 
-/// Calls f(std::integral_constant<int, lanes>): 16 bytes of T where every row of all these arrays (null: not there)
-/// starts aligned and is made of such vectors, else one element.
-template <class T, class F, class... Array>
+/// Calls f(std::integral_constant<int, lanes>): 16 bytes of T, or kMost elements if that is less, where every row of
+/// all these arrays (null: not there) starts aligned and is made of such vectors, else one element.
+template <class T, int kMost = kLanes<T>, class F, class... Array>
 void dispatch_lanes(std::int64_t channels, F&& f, const Array*... arrays) {
+  constexpr int kCount = kMost < kLanes<T> ? kMost : kLanes<T>;
   const bool aligned = ((reinterpret_cast<std::uintptr_t>(arrays) % 16 == 0) && ...);
-  if (aligned && channels % kLanes<T> == 0) {
-    f(std::integral_constant<int, kLanes<T>>{});
+  if (aligned && channels % kCount == 0) {
+    f(std::integral_constant<int, kCount>{});
   } else {
     f(std::integral_constant<int, 1>{});
   }

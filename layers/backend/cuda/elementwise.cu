@@ -140,27 +140,43 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// The same with y [pixels, wide] of more channels; `count` elements of y, a multiple of kCount.
-template <class T, int kCount>
+constexpr int kImageChannels = 4;  // of the images that convolutions read (padded_channels())
+
+// The same with y [pixels, 4], in vectors of whole pixels.
+template <class T>
 __global__ void __launch_bounds__(kThreads)
-    normalize_padded_kernel(const std::uint8_t* x, const float* mean, int mean_step, const float* std, int std_step,
-                            int channels, int wide, std::int64_t count, T* y) {
-  for (std::int64_t i = gpu::grid_thread(); i < count / kCount; i += gpu::grid_threads()) {
-    std::int64_t pixel = i * kCount / wide;
-    int channel = static_cast<int>(i * kCount - pixel * wide);
+    normalize_to_four_kernel(const std::uint8_t* x, const float* mean, int mean_step, const float* std, int std_step,
+                             int channels, std::int64_t vectors, T* y) {
+  constexpr int kCount = gpu::kLanes<T>, kTogether = kCount / kImageChannels;
+  for (std::int64_t i = gpu::grid_thread(); i < vectors; i += gpu::grid_threads()) {
     Vector<T, kCount> out;
 #pragma unroll
     for (int lane = 0; lane < kCount; ++lane) {
-      store(channel < channels
-                ? normalized(x[pixel * channels + channel], mean[channel * mean_step], std[channel * std_step])
-                : 0.0F,
-            &out.lanes[lane]);
-      if (++channel == wide) {
-        channel = 0;
-        ++pixel;
+      const int channel = lane % kImageChannels;
+      const std::int64_t pixel = i * kTogether + lane / kImageChannels;
+      float value = 0.0F;
+      if (channel < channels) {
+        value = normalized(x[pixel * channels + channel], mean[channel * mean_step], std[channel * std_step]);
       }
+      store(value, &out.lanes[lane]);
     }
     gpu::store_vector(out, y, i);
+  }
+}
+
+// The same with y [pixels, wide], `count` elements, one at a time.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    normalize_padded_kernel(const std::uint8_t* x, const float* mean, int mean_step, const float* std, int std_step,
+                            int channels, int wide, std::int64_t count, T* y) {
+  for (std::int64_t i = gpu::grid_thread(); i < count; i += gpu::grid_threads()) {
+    const std::int64_t pixel = i / wide;
+    const int channel = static_cast<int>(i - pixel * wide);
+    float value = 0.0F;
+    if (channel < channels) {
+      value = normalized(x[pixel * channels + channel], mean[channel * mean_step], std[channel * std_step]);
+    }
+    store(value, y + i);
   }
 }
 
@@ -238,14 +254,15 @@ void CudaBackend::run(const ops::NormalizeImages& op) {
     const auto* source = op.x.data<std::uint8_t>();
     T* target = op.y.data<T>();
     if (wide != channels) {
-      constexpr int kCount = gpu::kLanes<T>;
-      const bool whole = gpu::whole_vectors(op.y.size(), target) * kCount == op.y.size();
-      const auto launch = [&](auto* kernel, int lanes) {
-        gpu::launch_kernel(*state_, gpu::grid_blocks(*state_, op.y.size() / lanes), kThreads, kernel, source,
-                           op.mean.data<float>(), mean_step, op.std.data<float>(), std_step, channels, wide,
-                           op.y.size(), target);
-      };
-      whole ? launch(normalize_padded_kernel<T, kCount>, kCount) : launch(normalize_padded_kernel<T, 1>, 1);
+      const std::int64_t size = op.y.size(), whole = gpu::whole_vectors(size, target);
+      if (wide == kImageChannels && whole * gpu::kLanes<T> == size) {
+        gpu::launch_kernel(*state_, gpu::grid_blocks(*state_, whole), kThreads, normalize_to_four_kernel<T>, source,
+                           op.mean.data<float>(), mean_step, op.std.data<float>(), std_step, channels, whole, target);
+      } else {
+        gpu::launch_kernel(*state_, gpu::grid_blocks(*state_, size), kThreads, normalize_padded_kernel<T>, source,
+                           op.mean.data<float>(), mean_step, op.std.data<float>(), std_step, channels, wide, size,
+                           target);
+      }
       return;
     }
     const bool aligned = gpu::is_aligned(source, kPixels) && gpu::is_aligned(target, 16);

@@ -89,8 +89,8 @@ inline void call_batch_norm(Backend& backend, const Shape& shape) {
                                            data.output_f32(channels), data.output_f32(channels), false, masked});
 }
 
-/// A batch norm whose output only max pooling reads, forward and backward. Its values are numbers that every type holds,
-/// so that the same ones are the largest.
+/// A batch norm whose output only max pooling reads, forward and backward. Its values are numbers that every type
+/// holds, so that the same ones are the largest.
 inline void call_pooled(Backend& backend, const Shape& shape) {
   RandomData data(backend);
   const Shape channels{shape[1]};
@@ -202,9 +202,13 @@ inline void call_image_operations(Backend& backend, const Shape& shape) {
     backend.run(ops::NormalizeImages{data.images(shape), data.floats({values}, 0.3, 0.6),
                                      data.floats({values}, 0.2, 0.3), data.output(shape)});
   }
-  const Shape padded{shape[0], shape[1] + 1, shape[2], shape[3]};
-  backend.run(ops::NormalizeImages{data.images(shape), data.floats({shape[1]}, 0.3, 0.6),
-                                   data.floats({shape[1]}, 0.2, 0.3), data.output(padded)});
+  for (const std::int64_t few : {1, 3}) {
+    const Shape image{shape[0], few, shape[2], shape[3]};
+    for (const std::int64_t wide : {4, 5}) {
+      backend.run(ops::NormalizeImages{data.images(image), data.floats({few}, 0.3, 0.6), data.floats({few}, 0.2, 0.3),
+                                       data.output({shape[0], wide, shape[2], shape[3]})});
+    }
+  }
   const Shape flat{shape[0], shape.sample_size()}, pooled{shape[0], shape[1]};
   backend.run(ops::Flatten{data.activations(shape), data.output(flat)});
   backend.run(ops::Unflatten{data.activations(flat), data.output(shape)});

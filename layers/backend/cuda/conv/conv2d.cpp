@@ -37,7 +37,7 @@ std::int64_t CudaBackend::input_channels(const Conv2dSpec& spec) const {
   return spec.groups == 1 ? padded_channels(spec.in_channels, options_.compute) : spec.in_channels;
 }
 
-std::unique_ptr<WeightLayout> CudaBackend::conv2d_layout(const Conv2dSpec& spec, const Shape& input) {
+std::unique_ptr<WeightLayout> CudaBackend::conv2d_layout(const Conv2dSpec& spec, const Shape& /*input*/) {
   const Shape shape = spec.weight_shape();
   return std::make_unique<CudaWeightLayout>(shape, spec.groups == 1 ? input_channels(spec) : shape[1]);
 }

@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <set>
@@ -80,6 +81,42 @@ std::set<ConvPlanKey> keys_of(const std::vector<Convolution>& convolutions, DTyp
   return keys;
 }
 
+/// What FusionRules lets a convolution be fused with in training.
+std::vector<ConvFusion> fusions_of(ConvDirection direction, const ConvPlanKey& key) {
+  const bool padded = key.in_channels % 8 != 0, normalised_input = key.type == DType::kF16 && !padded;
+  std::vector<ConvFusion> all;
+  switch (direction) {
+    case ConvDirection::kForward:
+      all.push_back({.statistics = true});
+      if (normalised_input) all.push_back({.prologue = true, .statistics = true});
+      break;
+    case ConvDirection::kBackwardInput:
+      if (padded) break;
+      all.push_back({.reductions = true, .mask = MaskSource::kRecomputed});                // within a block
+      all.push_back({.residual = true, .reductions = true, .mask = MaskSource::kOutput});  // between blocks
+      break;
+    case ConvDirection::kBackwardWeight:
+      if (normalised_input) all.push_back({.prologue = true});
+      break;
+  }
+  return all;
+}
+
+/// The plans of training with fused batch norms, each once.
+std::set<ConvPlanKey> fused_keys_of(const std::vector<Convolution>& convolutions, DType type) {
+  std::set<ConvPlanKey> keys;
+  for (const auto& [spec, input] : convolutions) {
+    for (const auto direction :
+         {ConvDirection::kForward, ConvDirection::kBackwardInput, ConvDirection::kBackwardWeight}) {
+      const ConvPlanKey key = conv_plan_key(direction, spec, input, type);
+      for (const ConvFusion& fusion : fusions_of(direction, key)) {
+        keys.insert(conv_plan_key(direction, spec, input, type, fusion));
+      }
+    }
+  }
+  return keys;
+}
+
 /// Why there is no plan, or nothing.
 std::string refusal(const ConvPlanKey& key, EngineRules rules, const DescribedGpu& gpu,
                     const std::shared_ptr<const cudnn_frontend::DeviceProperties>& properties) {
@@ -119,6 +156,29 @@ TEST_CASE("and a deterministic one") {
   }
 }
 
+static void check_fused(const DescribedGpu& gpu, std::size_t step) {
+  const auto properties = device_properties(gpu);
+  const auto convolutions = convolutions_of(resnet_model(50, Stem::kImagenet, 1000), {256, 3, 224, 224});
+  for (const DType type : {DType::kBF16, DType::kF16}) {
+    const std::set<ConvPlanKey> keys = fused_keys_of(convolutions, type);
+    std::size_t index = 0, plans = 0;
+    for (const ConvPlanKey& key : keys) {
+      if (index++ % step != 0) continue;
+      const std::string reason = refusal(key, {}, gpu, properties);
+      CHECK_MESSAGE(reason.empty(), fmt::format("{}: {}: {}", gpu.name, key.str(), reason));
+      ++plans;
+    }
+    MESSAGE(fmt::format("{}, {}: {} of {} fused convolutions", gpu.name, dtype_name(type), plans, keys.size()));
+  }
+}
+
+// cuDNN takes half a second for each: these are a sample.
+TEST_CASE("cuDNN has a plan for convolutions of ResNet-50 with the batch norms around them") { check_fused(kH200, 8); }
+
+TEST_CASE("and for all of them" * doctest::skip()) {
+  for (const DescribedGpu& gpu : {kH100, kH200}) check_fused(gpu, 1);
+}
+
 TEST_CASE("a convolution that cannot be is refused") {
   const auto properties = device_properties(kH200);
   const ConvPlanKey good = conv_plan_key(ConvDirection::kForward, {64, 64, 7}, {8, 64, 7, 7}, DType::kBF16);
@@ -129,4 +189,8 @@ TEST_CASE("a convolution that cannot be is refused") {
   ConvPlanKey uneven_groups = good;
   uneven_groups.groups = 3;
   CHECK_FALSE(refusal(uneven_groups, {}, kH200, properties).empty());
+  ConvPlanKey normalised =
+      conv_plan_key(ConvDirection::kBackwardWeight, {64, 64, 3, 1, 1}, {8, 64, 7, 7}, DType::kBF16);
+  normalised.fusion.prologue = true;  // why bfloat16 stores what it normalises
+  CHECK_FALSE(refusal(normalised, {}, kH200, properties).empty());
 }
