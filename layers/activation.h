@@ -34,7 +34,8 @@ struct Activation {
   std::optional<PendingNorm> shortcut{};  ///< the batch norm whose output is the residual, where that is empty
 
   [[nodiscard]] const Shape& shape() const { return pending ? pending->x.shape() : values.shape(); }
-  /// The pending operation, or nothing; it refers to this activation.
+  /// The pending operation, or nothing; it refers to this activation. With a shortcut that is pending, too, only
+  /// materialize() applies it.
   [[nodiscard]] std::optional<ops::BatchNormApply> prologue() const {
     if (!pending) return std::nullopt;
     return pending->apply(residual, values);

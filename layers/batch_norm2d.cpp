@@ -84,12 +84,15 @@ Moments BatchNorm2d::moments(Cache& cache, Mode mode) {
   auto& slots = saved(cache);
   slots[kMean] = backend_->tensor({channels_}, DType::kF32);
   slots[kVariance] = backend_->tensor({channels_}, DType::kF32);
-  if (reducer_ != nullptr) return {slots[kMean], slots[kVariance]};
-  Moments set{slots[kMean], slots[kVariance], running_->step_mean, running_->step_variance, cache.share};
+  Moments set{slots[kMean], slots[kVariance]};
+  set.pivot = running_->mean;
+  if (reducer_ != nullptr) return set;
+  set.step_mean = running_->step_mean;
+  set.step_variance = running_->step_variance;
+  set.share = cache.share;
   if (fused()) {
     slots[kCoefficients] = backend_->tensor({4, channels_}, DType::kF32);
     slots[kRounded] = backend_->tensor({2, channels_}, backend_->compute_type());
-    set.pivot = running_->mean;
     set.gamma = weight_->weight.master;
     set.beta = bias_->weight.master;
     set.epsilon = kEpsilon;

@@ -29,7 +29,7 @@ class BatchNorm2d final : public Layer {
   Tensor forward(const Tensor& x, Cache& cache, Mode mode) override;
   /// The first half of forward(): memory for the moments of the input, which the caller computes; empty in evaluation.
   [[nodiscard]] Moments moments(Cache& cache, Mode mode);
-  /// The second half, once the moments are computed; the normalisation itself stays pending. `residual` (x's shape, or
+  /// The second half, once the moments are computed; the normalisation itself stays pending. `shortcut` (x's shape, or
   /// empty) is added before the ReLU.
   /// A shortcut whose normalisation is pending stays so.
   Activation forward_pending(const Tensor& x, const Activation& shortcut, Cache& cache, Mode mode);
@@ -47,7 +47,8 @@ class BatchNorm2d final : public Layer {
   }
   /// Where the backend fuses batch norms dy comes back masked.
   [[nodiscard]] OutputGradient output_gradient(const Tensor& dy, Cache& cache);
-  /// backward_input() from a gradient that may be that of another batch norm, whose residual this one's output is.
+  /// backward_input() from the gradient of what this norm's output became a part of: itself, or the sum of a block,
+  /// whose mask another norm has.
   Tensor backward_through(const OutputGradient& gradient, Cache& cache);
   /// The reductions of this batch norm over dx, the gradient of its output, for the operation that computes that, which
   /// masks it; nothing where they must be apart. Refers to dx and to the cache. Unless it is run, drop_reductions().

@@ -48,6 +48,7 @@ Shape Conv2d::build(BuildContext& context, const std::string& path, const Shape&
 }
 
 Tensor Conv2d::forward(Activation x, Cache& cache, Mode mode, const Moments& moments) {
+  if (x.shortcut) x = {x.materialize(*backend_)};
   const Weight* bias = bias_ != nullptr ? &bias_->weight : nullptr;
   Tensor y = output(output_shape(x.shape()));
   const ops::BatchNormStatistics statistics = moments.of(y);

@@ -79,6 +79,7 @@ class Backend : public ops::Interface {
   bool run_apart(const ops::BatchNormBackwardApply& op);
   /// Completes the gradients that Conv2dBackwardWeight has left for later: after it they may be read by others.
   virtual void finish_gradients() {}
+  [[nodiscard]] virtual bool has_unfinished_gradients() const { return false; }
 
   /// Runs `body`, which calls operations of this backend (and of communicators on its memory) but none that waits or
   /// copies from the host, and keeps them for replay(), which alone carries them out. Recorded works share the memory

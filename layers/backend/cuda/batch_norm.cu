@@ -181,7 +181,7 @@ __device__ void apply_rows(const T* x, const T* residual, std::int64_t at, std::
 template <class T, int kCount, Residual kResidual, bool kRelu>
 __global__ void __launch_bounds__(kThreads)
     apply_kernel(const T* x, NormInputs norm, const T* residual, NormInputs residual_norm, RowSlices slices, T* y) {
-  constexpr int kTogether = kResidual == Residual::kNormalized ? 2 : 4;
+  constexpr int kRows = kResidual == Residual::kNormalized ? 2 : 4;
   const std::int64_t channels = slices.channels, channel = gpu::thread_channel<kCount>();
   if (channel >= channels) return;
   gpu::Affine<kCount> map, residual_map;
@@ -190,8 +190,8 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t first = blockIdx.y * slices.slice_rows, end = first + slices.rows_of(blockIdx.y);
   const std::int64_t step = blockDim.y, stride = step * channels;
   std::int64_t row = first + threadIdx.y;
-  for (; row + (kTogether - 1) * step < end; row += kTogether * step) {
-    apply_rows<kTogether, kResidual, kRelu>(x, residual, row * channels + channel, stride, map, residual_map, y);
+  for (; row + (kRows - 1) * step < end; row += kRows * step) {
+    apply_rows<kRows, kResidual, kRelu>(x, residual, row * channels + channel, stride, map, residual_map, y);
   }
   for (; row < end; row += step) {
     apply_rows<1, kResidual, kRelu>(x, residual, row * channels + channel, stride, map, residual_map, y);

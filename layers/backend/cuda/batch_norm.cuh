@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the kernels of batch norm share: the affine map that a normalisation is, y = scale * x + shift, and the mask of
-// the ReLU behind it, which is read from an output or computed again from x. Forward and backward round alike, so that
-// the mask is the forward's.
+// the ReLU behind it, which is read from an output or computed again from x. These kernels round alike in forward and
+// backward; cuDNN's mask may differ where a value is within rounding of 0.
 #pragma once
 
 #include "layers/backend/backend.h"
 #include "layers/backend/cuda/channel_rows.cuh"
+#include "layers/backend/cuda/fusion_rules.h"
 
 namespace convoy::gpu {
 
@@ -72,6 +73,12 @@ NormInputs norm_inputs(const Operation& op) {
           op.beta.template data<float>(), op.epsilon};
 }
 
+/// The nearest number that float16 can hold; a NaN stays one.
+__device__ inline float finite_half(float value) {
+  constexpr float kLargest = 65504.0F;
+  return value > kLargest ? kLargest : value < -kLargest ? -kLargest : value;
+}
+
 /// Sets all that is wanted of one channel.
 __device__ inline void set_moments(float mean, float variance, std::int64_t channel, std::int64_t channels,
                                    const MomentOutputs& out) {
@@ -91,8 +98,8 @@ __device__ inline void set_moments(float mean, float variance, std::int64_t chan
   column[3 * channels] = shift;
   if (out.rounded == nullptr) return;
   const auto set = [&](auto* rounded) {
-    store(scale, rounded + channel);
-    store(shift, rounded + channels + channel);
+    store(finite_half(scale), rounded + channel);
+    store(finite_half(shift), rounded + channels + channel);
   };
   switch (out.rounded_type) {
     case DType::kBF16: return set(static_cast<__nv_bfloat16*>(out.rounded));
@@ -100,12 +107,6 @@ __device__ inline void set_moments(float mean, float variance, std::int64_t chan
     default: return set(static_cast<float*>(out.rounded));
   }
 }
-
-enum class ReluMask : std::uint8_t {
-  kNone,
-  kOutput,     ///< y, the output of the ReLU
-  kRecomputed  ///< from x
-};
 
 /// dy, or 0 where the ReLU was off; other: y or x, as the mask has it.
 template <ReluMask kMask, class G, class T>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Batch normalisation of the CUDA backend, backward: one pass for the two sums per channel, one for the gradients of
-// input and residual, as dx = scale * g + (slope * (x - mean) + shift).
+// Batch normalisation of the CUDA backend, backward: one pass for the two sums per channel, one for the gradient of
+// the input, as dx = scale * g + (slope * (x - mean) + shift).
 #include <utility>
 
 #include "layers/backend/cuda/channel_sums.cuh"
@@ -13,7 +13,6 @@ namespace {
 
 using gpu::kThreads;
 using gpu::NormInputs;
-using gpu::ReluMask;
 using gpu::RowSlices;
 using gpu::RowTiles;
 using gpu::Vector;
@@ -53,7 +52,7 @@ struct Gradients {
   T* dx;
 };
 
-// For kRows rows; dx may be dy.
+// For kRows rows; dx may be x.
 template <int kRows, ReluMask kMask, class T, template <class> class Gradient, int kCount>
 __device__ void backward_rows(const Gradients<T, Gradient>& g, const gpu::RowPlace& place,
                               const Coefficients<kCount>& k) {

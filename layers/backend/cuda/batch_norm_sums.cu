@@ -2,7 +2,8 @@
 //
 // Batch norm statistics from sums that a convolution has taken of its output: of y - pivot and of its square, in
 // float32. Where the mean is far from the pivot, such that the difference of the two sums would lose more than 6 bits
-// of the variance, the channel is read again around its mean. That is rare: the pivot is the running mean.
+// of the variance (or of epsilon, beside which less does not matter), the channel is read again around its mean. That
+// is rare: the pivot is the running mean.
 #include "layers/backend/cuda/batch_norm_sums.h"
 
 #include "layers/backend/cuda/batch_norm.cuh"
@@ -27,7 +28,7 @@ __global__ void __launch_bounds__(kMergeChannels* kMergeLanes)
     const double sum = sums[channel], offset = sum / n;
     mean = offset + (pivot != nullptr ? pivot[channel] : 0.0F);
     m2 = sums[channels + channel] - sum * offset;
-    if (threadIdx.y == 0) far[threadIdx.x] = sum * offset <= kMaxOffset * m2 ? 0 : 1;  // a NaN is far
+    if (threadIdx.y == 0) far[threadIdx.x] = sum * offset > kMaxOffset * (m2 + n * out.epsilon) ? 1 : 0;
   } else if (threadIdx.y == 0) {
     far[threadIdx.x] = 0;
   }

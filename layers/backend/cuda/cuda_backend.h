@@ -78,6 +78,7 @@ class CudaBackend final : public Backend {
   [[nodiscard]] bool fuses(const ops::BatchNormBackwardReduce& op) const override { return rules_.fuses(op); }
   [[nodiscard]] bool fuses(const ops::BatchNormBackwardApply& op) const override { return rules_.fuses(op); }
   void finish_gradients() override;
+  [[nodiscard]] bool has_unfinished_gradients() const override { return !pending_gradients_.empty(); }
 
   CONVOY_OPERATIONS(CONVOY_DECLARE_RUN)
 
@@ -101,6 +102,7 @@ class CudaBackend final : public Backend {
   /// With their parts in one plan; false, and nothing done, where cuDNN has none.
   bool run_fused(const ops::Conv2dForward& op);
   bool run_fused(const ops::Conv2dBackwardInput& op);
+  [[nodiscard]] Tensor aligned_pivot(const Tensor& pivot, std::int64_t channels);
   /// Sets result, in the compute type; false, and nothing done, where cuDNN has no plan with the prologue.
   bool run_weight_gradient(const ops::Conv2dBackwardWeight& op, const Tensor& result);
 

@@ -8,6 +8,19 @@
 
 namespace convoy {
 
+/// Where the mask of a ReLU comes from in backward.
+enum class ReluMask : std::uint8_t {
+  kNone,
+  kOutput,     ///< the output of the ReLU
+  kRecomputed  ///< the input of the batch norm before it
+};
+
+/// Bytes that one memset clears for small tensors of zeros, what counts as small, and where each begins; weight
+/// gradients that one kernel casts.
+inline constexpr std::int64_t kZeroedTogether = std::int64_t{256} << 10, kZeroedPart = kZeroedTogether / 8,
+                              kZeroedAlignment = 256;
+inline constexpr int kCastTogether = 128;
+
 struct FusionRules {
   DType compute = DType::kF32;
   bool deterministic = false;

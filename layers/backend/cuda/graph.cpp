@@ -70,9 +70,16 @@ class Capture {
 std::unique_ptr<RecordedWork> CudaBackend::record(const std::function<void()>& body) {
   require_not_recording("record");
   finish_gradients();
-  zeros_.reset();  // those of a recording are cleared by it
+  zeros_.reset();  // those of a recording are cleared by it, and are for it alone
   Capture capture(*state_, pool_);
-  body();
+  try {
+    body();
+    finish_gradients();
+  } catch (...) {  // what was captured never happens
+    pending_gradients_.clear();
+    zeros_.reset();
+    throw;
+  }
   zeros_.reset();
   return capture.finish();
 }

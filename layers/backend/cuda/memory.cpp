@@ -72,15 +72,15 @@ void CudaBackend::zero(const Tensor& x) {
 
 // Small tensors are parts of a block that one call has cleared.
 Tensor CudaBackend::zeros(const Shape& shape, DType dtype) {
-  constexpr std::int64_t kBlock = std::int64_t{256} << 10, kSmall = kBlock / 8, kAlignment = 256;
+  constexpr std::int64_t kBlock = kZeroedTogether;
   const std::int64_t bytes = shape.size() * static_cast<std::int64_t>(dtype_size(dtype));
-  if (bytes > kSmall) return Backend::zeros(shape, dtype);
+  if (bytes > kZeroedPart) return Backend::zeros(shape, dtype);
   if (!zeros_ || zeros_used_ + bytes > kBlock) {
     zeros_ = Backend::zeros({kBlock}, DType::kU8);
     zeros_used_ = 0;
   }
   const Tensor part = zeros_.view(zeros_used_, {bytes});
-  zeros_used_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  zeros_used_ += (bytes + kZeroedAlignment - 1) / kZeroedAlignment * kZeroedAlignment;
   return part.as(shape, dtype);
 }
 

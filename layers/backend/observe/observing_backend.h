@@ -37,6 +37,7 @@ class ObservingBackend : public Backend {
   [[nodiscard]] bool fuses(const ops::BatchNormBackwardReduce& op) const override { return inner_.fuses(op); }
   [[nodiscard]] bool fuses(const ops::BatchNormBackwardApply& op) const override { return inner_.fuses(op); }
   void finish_gradients() override { inner_.finish_gradients(); }
+  [[nodiscard]] bool has_unfinished_gradients() const override { return inner_.has_unfinished_gradients(); }
 
   [[nodiscard]] std::string name() const override { return inner_.name(); }
   [[nodiscard]] std::string description() const override { return inner_.description(); }

@@ -100,6 +100,11 @@ void ProfileBackend::zero(const Tensor& x) {
   timed("zero", x.shape().str(), {0, bytes_of(x)}, [&] { inner().zero(x); });
 }
 
+void ProfileBackend::finish_gradients() {
+  if (!inner().has_unfinished_gradients()) return;
+  timed("finish_gradients", "", {}, [&] { inner().finish_gradients(); });
+}
+
 void ProfileBackend::refresh_compute(Weight& weight) {
   timed("refresh_compute", weight.layout->shape().str(), {0, bytes_of(weight.master, weight.compute)},
         [&] { inner().refresh_compute(weight); });

@@ -75,6 +75,7 @@ class ProfileBackend final : public ObservingBackend<ProfileBackend> {
   void copy_from_host(const void* source, const Tensor& destination) override;
   void zero(const Tensor& x) override;
   void refresh_compute(Weight& weight) override;
+  void finish_gradients() override;
 
   template <class Operation>
   void observe(const Operation& op);

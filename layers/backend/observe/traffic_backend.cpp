@@ -121,10 +121,9 @@ void TrafficBackend::zero(const Tensor& x) {
 }
 
 Tensor TrafficBackend::zeros(const Shape& shape, DType dtype) {
-  constexpr std::int64_t kAlignment = 256;
   Tensor x = tensor(shape, dtype);
   const auto bytes = static_cast<std::int64_t>(x.bytes());
-  if (bytes > kZeroedTogether / 8) {
+  if (bytes > kZeroedPart) {
     zero(x);
     return x;
   }
@@ -132,7 +131,7 @@ Tensor TrafficBackend::zeros(const Shape& shape, DType dtype) {
     zeroed_ = kZeroedTogether;
     add(TrafficKind::kRest, {static_cast<double>(zeroed_), 0, 1});
   }
-  zeroed_ -= (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  zeroed_ -= (bytes + kZeroedAlignment - 1) / kZeroedAlignment * kZeroedAlignment;
   return x;
 }
 
@@ -147,7 +146,7 @@ void TrafficBackend::finish_gradients() {
     bytes += static_cast<double>(elements) * static_cast<double>(dtype_size(rules_.compute) + dtype_size(DType::kF32));
   }
   const auto count = static_cast<std::int64_t>(pending_.size());
-  if (count > 0) add(TrafficKind::kGradientCasts, {bytes, 0, (count + kConvertedTogether - 1) / kConvertedTogether});
+  if (count > 0) add(TrafficKind::kGradientCasts, {bytes, 0, (count + kCastTogether - 1) / kCastTogether});
   pending_.clear();
 }
 

@@ -5,6 +5,9 @@
 // apart. Weight gradients of 16-bit activations leave cuDNN in 16 bits, as it has no plan that writes float32, and are
 // summed in float32 from then on; those that are set wait for finish_gradients(). What fusion_rules.h names is fused
 // where cuDNN has a plan for it, else it runs apart.
+#include <algorithm>
+#include <cstdint>
+
 #include "layers/backend/cuda/batch_norm_sums.h"
 #include "layers/backend/cuda/conv/conv_plans.h"
 #include "layers/backend/cuda/conv/dense_kernels.h"
@@ -42,6 +45,15 @@ std::unique_ptr<WeightLayout> CudaBackend::conv2d_layout(const Conv2dSpec& spec,
   return std::make_unique<CudaWeightLayout>(shape, spec.groups == 1 ? input_channels(spec) : shape[1]);
 }
 
+// A plan reads 16 bytes at a time; statistics behind a batch norm with an odd number of channels begin anywhere.
+Tensor CudaBackend::aligned_pivot(const Tensor& pivot, std::int64_t channels) {
+  if (pivot && reinterpret_cast<std::uintptr_t>(pivot.raw()) % 16 == 0) return pivot;
+  if (!pivot) return zeros({channels}, DType::kF32);
+  Tensor copy = tensor({channels}, DType::kF32);
+  run(ops::Cast{pivot, copy});
+  return copy;
+}
+
 bool CudaBackend::run_fused(const ops::Conv2dForward& op) {
   const std::int64_t channels = op.y.shape()[1];
   ConvFusion fusion;
@@ -58,7 +70,7 @@ bool CudaBackend::run_fused(const ops::Conv2dForward& op) {
   Tensor sums, pivot;
   if (fusion.statistics) {
     sums = zeros({2, channels}, DType::kF32);
-    pivot = op.epilogue->pivot ? op.epilogue->pivot : zeros({channels}, DType::kF32);
+    pivot = aligned_pivot(op.epilogue->pivot, channels);
     buffers.pivot = pivot.raw();
     buffers.sums = sums.raw();
     buffers.squares = sums.data<float>() + channels;
@@ -81,8 +93,8 @@ bool CudaBackend::run_fused(const ops::Conv2dBackwardInput& op) {
   ConvFusion fusion;
   fusion.residual = static_cast<bool>(op.residual);
   fusion.reductions = op.epilogue != nullptr;
-  if (fusion.reductions && op.epilogue->mask) fusion.mask = MaskSource::kOutput;
-  if (fusion.reductions && !op.epilogue->mask && op.epilogue->relu) fusion.mask = MaskSource::kRecomputed;
+  if (fusion.reductions && op.epilogue->mask) fusion.mask = ReluMask::kOutput;
+  if (fusion.reductions && !op.epilogue->mask && op.epilogue->relu) fusion.mask = ReluMask::kRecomputed;
   const ConvPlanKey key =
       conv_plan_key(ConvDirection::kBackwardInput, op.spec, op.dx.shape(), options_.compute, fusion);
   ConvBuffers buffers{op.dx.raw(), op.w.backward.raw(), op.dy.raw()};
@@ -95,8 +107,8 @@ bool CudaBackend::run_fused(const ops::Conv2dBackwardInput& op) {
     buffers.inverse_std = rows + channels;
     buffers.dgamma = op.epilogue->dgamma.raw();
     buffers.dbeta = op.epilogue->dbeta.raw();
-    if (fusion.mask == MaskSource::kOutput) buffers.mask = op.epilogue->mask.raw();
-    if (fusion.mask == MaskSource::kRecomputed) {
+    if (fusion.mask == ReluMask::kOutput) buffers.mask = op.epilogue->mask.raw();
+    if (fusion.mask == ReluMask::kRecomputed) {
       buffers.scale = rows + 2 * channels;
       buffers.shift = rows + 3 * channels;
     }
@@ -133,7 +145,8 @@ bool CudaBackend::run_weight_gradient(const ops::Conv2dBackwardWeight& op, const
 
 void CudaBackend::run(const ops::Conv2dBackwardWeight& op) {
   if (!rules_.fuses(op) && run_apart(op)) return;
-  if (op.accumulate) finish_gradients();
+  const auto same = [&](const PendingGradient& pending) { return pending.dw.raw() == op.dw.raw(); };
+  if (std::any_of(pending_gradients_.begin(), pending_gradients_.end(), same)) finish_gradients();
   if (op.dbias) gpu::bias_gradient(*state_, *this, op.dy, op.dbias, op.accumulate);
   if (op.dy.size() == 0) {
     if (!op.accumulate) zero(op.dw);

@@ -126,8 +126,8 @@ class Around {
     if (fusion.residual) dx = apply(fe::PointwiseMode_t::ADD, dx, image("residual", kResidual));
     GraphTensor x;
     if (fusion.reductions) x = image("norm_input", kNormInput);
-    if (fusion.mask == MaskSource::kOutput) dx = apply(fe::PointwiseMode_t::RELU_BWD, dx, image("mask", kMask));
-    if (fusion.mask == MaskSource::kRecomputed) {
+    if (fusion.mask == ReluMask::kOutput) dx = apply(fe::PointwiseMode_t::RELU_BWD, dx, image("mask", kMask));
+    if (fusion.mask == ReluMask::kRecomputed) {
       dx = apply(fe::PointwiseMode_t::RELU_BWD, dx, affine(x, DType::kF32, channels));
     }
     as_output(dx, result);

@@ -7,6 +7,7 @@
 #include "layers/backend/cuda/conv/dense_kernels.h"
 #include "layers/backend/cuda/cuda_backend.h"
 #include "layers/backend/cuda/element.cuh"
+#include "layers/backend/cuda/fusion_rules.h"
 
 namespace convoy::gpu {
 
@@ -33,9 +34,8 @@ struct GradientCast {
   float* to;
   std::int64_t count;
 };
-constexpr int kCasts = 128;  // of one kernel: its parameters hold up to 4 KB
-struct GradientCasts {
-  GradientCast all[kCasts];
+struct GradientCasts {  // parameters of a kernel: they hold up to 4 KB
+  GradientCast all[kCastTogether];
 };
 
 // A row of blocks for each gradient.
@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(kThreads) cast_gradients_kernel(GradientCasts 
 
 void cast_gradients(const CudaState& state, std::span<const PendingGradient> all) {
   while (!all.empty()) {
-    const auto part = all.first(std::min<std::size_t>(all.size(), kCasts));
+    const auto part = all.first(std::min<std::size_t>(all.size(), kCastTogether));
     GradientCasts casts{};
     std::int64_t largest = 1;
     for (std::size_t i = 0; i < part.size(); ++i) {

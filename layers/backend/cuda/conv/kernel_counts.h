@@ -13,10 +13,6 @@
 
 namespace convoy {
 
-/// Bytes that one clearing gives to small tensors of zeros, and weight gradients that share one conversion.
-inline constexpr std::int64_t kZeroedTogether = std::int64_t{256} << 10;
-inline constexpr std::int64_t kConvertedTogether = 128;
-
 [[nodiscard]] inline bool is_16_bit(DType type) { return dtype_size(type) == 2; }
 
 /// Input channels as this convolution sees them.

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "layers/backend/cuda/conv/weight_layout.h"
+#include "layers/backend/cuda/fusion_rules.h"
 #include "layers/backend/operation.h"
 #include "layers/base/error.h"
 #include "layers/base/shape.h"
@@ -24,15 +25,13 @@ namespace convoy {
 
 enum class ConvDirection : std::uint8_t { kForward, kBackwardInput, kBackwardWeight };
 
-enum class MaskSource : std::uint8_t { kNone, kOutput, kRecomputed };
-
 /// What a plan computes besides the convolution; see FusionRules.
 struct ConvFusion {
   bool prologue = false;    ///< the input is max(0, scale * x + shift)
   bool statistics = false;  ///< sums of y - pivot and of its squares
   bool residual = false;    ///< added to the input gradient
   bool reductions = false;  ///< sums of the input gradient, masked, and of its products with the normalised input
-  MaskSource mask = MaskSource::kNone;
+  ReluMask mask = ReluMask::kNone;
 
   auto operator<=>(const ConvFusion&) const = default;
   [[nodiscard]] std::string str() const {
@@ -41,8 +40,8 @@ struct ConvFusion {
     if (residual) text += " with a residual";
     if (statistics) text += " with statistics";
     if (reductions) text += " with reductions";
-    if (mask == MaskSource::kOutput) text += " masked by an output";
-    if (mask == MaskSource::kRecomputed) text += " masked again";
+    if (mask == ReluMask::kOutput) text += " with the mask of an output";
+    if (mask == ReluMask::kRecomputed) text += " with the mask recomputed";
     return text;
   }
 };

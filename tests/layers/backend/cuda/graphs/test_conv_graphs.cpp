@@ -92,8 +92,8 @@ std::vector<ConvFusion> fusions_of(ConvDirection direction, const ConvPlanKey& k
       break;
     case ConvDirection::kBackwardInput:
       if (padded) break;
-      all.push_back({.reductions = true, .mask = MaskSource::kRecomputed});                // within a block
-      all.push_back({.residual = true, .reductions = true, .mask = MaskSource::kOutput});  // between blocks
+      all.push_back({.reductions = true, .mask = ReluMask::kRecomputed});                // within a block
+      all.push_back({.residual = true, .reductions = true, .mask = ReluMask::kOutput});  // between blocks
       break;
     case ConvDirection::kBackwardWeight:
       if (normalised_input) all.push_back({.prologue = true});

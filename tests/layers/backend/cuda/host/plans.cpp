@@ -93,8 +93,8 @@ void finish_input_gradient(const ConvPlanKey& key, const ConvBuffers& buffers, s
   }
   std::vector<double> x, mask;
   if (key.fusion.reductions) x = read(buffers.norm_input);
-  if (key.fusion.mask == MaskSource::kOutput) mask = read(buffers.mask);
-  if (key.fusion.mask == MaskSource::kRecomputed) {
+  if (key.fusion.mask == ReluMask::kOutput) mask = read(buffers.mask);
+  if (key.fusion.mask == ReluMask::kRecomputed) {
     mask = x;
     for_each_channel(mask, channels, per_channel(buffers.scale), per_channel(buffers.shift), affine);
   }
