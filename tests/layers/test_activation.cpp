@@ -24,6 +24,7 @@ class FusingBackend final : public ObservingBackend<FusingBackend> {
   enum class Omit { kNothing, kPrologue, kEpilogue };
   explicit FusingBackend(Backend& inner, Omit omit = Omit::kNothing) : ObservingBackend(inner), omit_(omit) {}
 
+  using ObservingBackend::fuses;
   [[nodiscard]] bool fuses(const ops::Conv2dForward& /*op*/) const override { return true; }
   using ObservingBackend::run;
   void run(const ops::Conv2dForward& op) override {

@@ -62,7 +62,8 @@ struct ConvNorm {
   }
   void backward_weight() {
     const Tensor m = vector(8), v = vector(8), g = vector(8), b = vector(8), c = coefficients(8), r = rounded(8);
-    const ops::BatchNormApply apply{x, m, v, g, b, 1e-5F, ops::none(), true, ops::none(), nullptr, nullptr, c, r};
+    const ops::BatchNormApply apply{x,    m,           v,       g,       b,       1e-5F, ops::none(),
+                                    true, ops::none(), nullptr, nullptr, nullptr, c,     r};
     backend.run(ops::Conv2dBackwardWeight{spec, ops::none(), y, w.weight, dw, ops::none(), false, &apply});
     backend.finish_gradients();
   }
