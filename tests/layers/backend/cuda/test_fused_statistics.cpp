@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "layers/base/random.h"
@@ -75,7 +76,7 @@ TEST_CASE("statistics of a convolution are right where the mean is thousands of 
       gpu.copy_to_host(mean, means.data());
       gpu.copy_to_host(variance, variances.data());
       for (std::size_t c = 0; c < kChannels; ++c) {
-        CAPTURE(dtype_name(compute));
+        CAPTURE(std::string(dtype_name(compute)));
         CAPTURE(guess);
         CAPTURE(c);
         const Expected expected(shape.size() / kChannels, high[c], step);
