@@ -24,6 +24,10 @@ LAYOUTS = {
 # estimated: of MPI, of threads, of blocks that the C library keeps.
 TOLERANCE = 0.1
 MIB = 1 << 20
+# Pages of tensors that no operation writes are not resident: on some CPUs (seen without AVX-512) a process has less than its
+# tensors and what a process with the toy network has, 32 MiB. The prediction counts all of them. So it may be above what
+# is measured by the pages that are not resident, and not below.
+PROCESS = 32 * MIB
 
 
 @pytest.mark.parametrize("precision", ("fp32", "bf16"))
@@ -42,7 +46,10 @@ def test_prediction(model, layout, precision):
     for measured, predicted in (("backend_memory_bytes", "predicted_backend_memory_bytes"),
                                 ("peak_memory_bytes", "predicted_memory_bytes")):
         assert len(result[measured]) == len(result[predicted]) == ranks
-        for have, said in zip(result[measured], result[predicted]):
-            assert abs(said - have) <= TOLERANCE * have, f"{measured}: {said / MIB:.1f} MiB predicted, {have / MIB:.1f} measured"
+        for rank, (have, said) in enumerate(zip(result[measured], result[predicted])):
+            whole = measured == "peak_memory_bytes"
+            most = max(have, result["backend_memory_bytes"][rank] + PROCESS) if whole else have
+            text = f"{measured}: {said / MIB:.1f} MiB predicted, {have / MIB:.1f} measured"
+            assert (1 - TOLERANCE) * have <= said <= (1 + TOLERANCE) * most, text
         columns += [f"{max(result[key]) / MIB:.0f}" for key in (predicted, measured)]
     print(f"\n| {model} | {precision} | {layout} | " + " | ".join(columns) + " |")
