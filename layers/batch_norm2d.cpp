@@ -139,45 +139,37 @@ Tensor BatchNorm2d::backward_frozen(const OutputGradient& gradient) {
   return dx;
 }
 
-ops::BatchNormBackwardReduce BatchNorm2d::reduce(const OutputGradient& gradient, Cache& cache, const Tensor& masked) {
+void BatchNorm2d::make_sums(Cache& cache, const Tensor& memory) {
+  saved(cache)[kDgamma] = memory.view(0, {channels_});
+  saved(cache)[kDbeta] = memory.view(channels_, {channels_});
+}
+
+ops::BatchNormBackwardReduce BatchNorm2d::reduce(Cache& cache, const Tensor& dy, const Tensor& mask, bool recompute,
+                                                 const Tensor& masked) {
   auto& slots = saved(cache);
-  return {gradient.dy,
+  return {dy,
           slots[kInput],
-          gradient.mask,
+          mask,
           slots[kMean],
           slots[kVariance],
           weight_->weight.master,
           bias_->weight.master,
           kEpsilon,
-          gradient.recompute,
+          recompute,
           slots[kDgamma],
           slots[kDbeta],
           false,
           masked,
-          slots[kCoefficients],
-          gradient.pool};
+          slots[kCoefficients]};
 }
 
 std::optional<ops::BatchNormBackwardReduce> BatchNorm2d::reductions(const Tensor& dx, Cache& cache) {
   if (!fused()) return std::nullopt;
-  auto& slots = saved(cache);
-  const Tensor sums = backend_->zeros({2, channels_}, DType::kF32);
-  slots[kDgamma] = sums.view(0, {channels_});
-  slots[kDbeta] = sums.view(channels_, {channels_});
-  return ops::BatchNormBackwardReduce{dx,
-                                      slots[kInput],
-                                      slots[kReluMask],
-                                      slots[kMean],
-                                      slots[kVariance],
-                                      weight_->weight.master,
-                                      bias_->weight.master,
-                                      kEpsilon,
-                                      relu_ && !slots[kReluMask],
-                                      slots[kDgamma],
-                                      slots[kDbeta],
-                                      true,
-                                      dx,
-                                      slots[kCoefficients]};
+  make_sums(cache, backend_->zeros({2, channels_}, DType::kF32));
+  const Tensor& mask = saved(cache)[kReluMask];
+  std::optional<ops::BatchNormBackwardReduce> op(reduce(cache, dx, mask, relu_ && !mask, dx));
+  op->accumulate = true;
+  return op;
 }
 
 void BatchNorm2d::drop_reductions(Cache& cache) {
@@ -195,10 +187,9 @@ BatchNorm2d::OutputGradient BatchNorm2d::output_gradient(const Tensor& dy, Cache
   gradient.recompute = relu_ && !mask;
   if (!mask || !fused()) return gradient;
   // The mask is that of a residual, whose gradient is the masked one as well.
-  slots[kDgamma] = backend_->tensor({channels_}, DType::kF32);
-  slots[kDbeta] = backend_->tensor({channels_}, DType::kF32);
+  make_sums(cache, backend_->tensor({2, channels_}, DType::kF32));
   const Tensor masked = output(dy.shape());
-  backend_->run(reduce(gradient, cache, masked));
+  backend_->run(reduce(cache, dy, mask, false, masked));
   return {masked};
 }
 
@@ -222,9 +213,10 @@ Tensor BatchNorm2d::backward_through(const OutputGradient& gradient, Cache& cach
   if (running_->frozen) return backward_frozen(gradient);
   auto& slots = saved(cache);
   if (!slots[kDgamma]) {
-    slots[kDgamma] = backend_->tensor({channels_}, DType::kF32);
-    slots[kDbeta] = backend_->tensor({channels_}, DType::kF32);
-    backend_->run(reduce(gradient, cache, Tensor()));
+    make_sums(cache, backend_->tensor({2, channels_}, DType::kF32));
+    ops::BatchNormBackwardReduce op = reduce(cache, gradient.dy, gradient.mask, gradient.recompute, ops::none());
+    op.prologue = gradient.pool;
+    backend_->run(op);
   }
   const bool accumulate = !weight_->take_first();
   bias_->take_first();
@@ -233,11 +225,10 @@ Tensor BatchNorm2d::backward_through(const OutputGradient& gradient, Cache& cach
   Tensor gamma_gradient = weight_->gradient, beta_gradient = bias_->gradient;
   auto count = static_cast<double>(values_per_channel(x));
   if (reducer_ != nullptr) {  // the gradients of the parameters are the sums of this replica
-    for (const auto& [sum, total] : {std::pair{&dgamma, &gamma_gradient}, std::pair{&dbeta, &beta_gradient}}) {
-      if (!accumulate) backend_->zero(*total);
-      backend_->run(ops::Axpy{1.0F, *sum, *total});
-      total->reset();
-    }
+    backend_->set_or_add(dgamma, accumulate, gamma_gradient);
+    backend_->set_or_add(dbeta, accumulate, beta_gradient);
+    gamma_gradient.reset();
+    beta_gradient.reset();
     reduce_gradients(count, dgamma, dbeta);
     count = host_.back();
   }

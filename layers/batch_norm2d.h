@@ -60,7 +60,11 @@ class BatchNorm2d final : public Layer {
  private:
   Tensor backward_frozen(const OutputGradient& gradient);
   void reduce_gradients(double count, Tensor& dgamma, Tensor& dbeta);
-  [[nodiscard]] ops::BatchNormBackwardReduce reduce(const OutputGradient& gradient, Cache& cache, const Tensor& masked);
+  // Gives dgamma and dbeta this memory, float32 [2, C].
+  void make_sums(Cache& cache, const Tensor& memory);
+  // Sets them. Refers to its arguments.
+  [[nodiscard]] ops::BatchNormBackwardReduce reduce(Cache& cache, const Tensor& dy, const Tensor& mask, bool recompute,
+                                                    const Tensor& masked);
   [[nodiscard]] bool fused() const;
   void reduce_statistics(double count, const Tensor& mean, const Tensor& variance);
   // x normalised with these statistics; its application leaves the mask of ReLU for backward.

@@ -77,6 +77,11 @@ class Backend : public ops::Interface {
   bool run_apart(const ops::BatchNormApply& op);
   bool run_apart(const ops::BatchNormBackwardReduce& op);
   bool run_apart(const ops::BatchNormBackwardApply& op);
+  /// Sets gradient to sum, or with accumulate adds it, both float32.
+  void set_or_add(const Tensor& sum, bool accumulate, const Tensor& gradient) {
+    if (!accumulate) zero(gradient);
+    run(ops::Axpy{1.0F, sum, gradient});
+  }
   /// Completes the gradients that Conv2dBackwardWeight has left for later: after it they may be read by others.
   virtual void finish_gradients() {}
   [[nodiscard]] virtual bool has_unfinished_gradients() const { return false; }

@@ -99,7 +99,7 @@ struct BatchNormBackwardReduce {
   In mask;  ///< of the forward's ReLU; empty without one, or with `relu`: computed again from x
   In mean, variance, gamma, beta;
   float epsilon = 0;
-  bool relu = false;  ///< whether there was a ReLU
+  bool relu = false;  ///< without a mask: whether there was a ReLU
   InOut dgamma, dbeta;
   bool accumulate = false;
   Out masked = none();       ///< receives g unless it is empty; may be dy

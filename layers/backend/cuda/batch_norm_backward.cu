@@ -2,8 +2,6 @@
 //
 // Batch normalisation of the CUDA backend, backward: one pass for the two sums per channel, one for the gradient of
 // the input, as dx = scale * g + (slope * (x - mean) + shift).
-#include <utility>
-
 #include "layers/backend/cuda/channel_sums.cuh"
 #include "layers/backend/cuda/cuda_backend.h"
 
@@ -177,12 +175,9 @@ void CudaBackend::run(const ops::BatchNormBackwardApply& op) {
                           op.beta_gradient.data<float>(),
                           op.accumulate};
   if (op.x.size() == 0) {
-    for (const auto& [sum, gradient] :
-         {std::pair{&op.dgamma, &op.gamma_gradient}, std::pair{&op.dbeta, &op.beta_gradient}}) {
-      if (!*gradient) continue;
-      if (!op.accumulate) zero(*gradient);
-      run(ops::Axpy{1.0F, *sum, *gradient});
-    }
+    if (!op.gamma_gradient) return;
+    set_or_add(op.dgamma, op.accumulate, op.gamma_gradient);
+    set_or_add(op.dbeta, op.accumulate, op.beta_gradient);
     return;
   }
   gpu::dispatch_activation(op.x.dtype(), [&](auto type) {

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 
 #include "layers/backend/onednn/batch_norm_rows.h"
 #include "layers/backend/onednn/element.h"
@@ -201,11 +200,8 @@ void OnednnBackend::run(const ops::BatchNormBackwardApply& op) {
     });
   });
   if (!op.gamma_gradient) return;
-  for (const auto& [sum, gradient] :
-       {std::pair{&op.dgamma, &op.gamma_gradient}, std::pair{&op.dbeta, &op.beta_gradient}}) {
-    if (!op.accumulate) zero(*gradient);
-    run(ops::Axpy{1.0F, *sum, *gradient});
-  }
+  set_or_add(op.dgamma, op.accumulate, op.gamma_gradient);
+  set_or_add(op.dbeta, op.accumulate, op.beta_gradient);
 }
 
 void OnednnBackend::run(const ops::BatchNormBackwardResidual& op) {

@@ -37,7 +37,7 @@ Tensor padded_input(const CudaState& state, Backend& backend, const ConvPlanKey&
 }  // namespace
 
 std::int64_t CudaBackend::input_channels(const Conv2dSpec& spec) const {
-  return spec.groups == 1 ? padded_channels(spec.in_channels, options_.compute) : spec.in_channels;
+  return padded_channels(spec, options_.compute);
 }
 
 std::unique_ptr<WeightLayout> CudaBackend::conv2d_layout(const Conv2dSpec& spec, const Shape& /*input*/) {

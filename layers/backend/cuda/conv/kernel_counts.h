@@ -15,11 +15,6 @@ namespace convoy {
 
 [[nodiscard]] inline bool is_16_bit(DType type) { return dtype_size(type) == 2; }
 
-/// Input channels as this convolution sees them.
-[[nodiscard]] inline std::int64_t padded_channels(const Conv2dSpec& spec, DType compute) {
-  return spec.groups == 1 ? padded_channels(spec.in_channels, compute) : spec.in_channels;
-}
-
 /// Sums over the rows of an activation: one kernel for slices of them, one for the sums of those.
 inline constexpr int kSumKernels = 2;
 

@@ -74,8 +74,7 @@ struct ConvPlanKey {
 /// The plan of a convolution of x [N, C, H, W]; type: of activations.
 [[nodiscard]] inline ConvPlanKey conv_plan_key(ConvDirection direction, const Conv2dSpec& s, const Shape& x, DType type,
                                                const ConvFusion& fusion = {}) {
-  const std::int64_t in = s.groups == 1 ? padded_channels(s.in_channels, type) : s.in_channels;
-  return {direction, x[0], in, x[2], x[3], s.out_channels, s.groups, s, type, fusion};
+  return {direction, x[0], padded_channels(s, type), x[2], x[3], s.out_channels, s.groups, s, type, fusion};
 }
 
 /// What cuDNN may note about an engine, as far as it matters here.

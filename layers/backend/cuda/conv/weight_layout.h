@@ -24,4 +24,9 @@ class CudaWeightLayout final : public WeightLayout {
   return (channels + unit - 1) / unit * unit;
 }
 
+/// The same of a convolution; groups are not padded.
+[[nodiscard]] inline std::int64_t padded_channels(const Conv2dSpec& spec, DType compute) {
+  return spec.groups == 1 ? padded_channels(spec.in_channels, compute) : spec.in_channels;
+}
+
 }  // namespace convoy
