@@ -3,9 +3,11 @@
 // Fibers: flows of control with stacks of their own that hand the host thread to each other.
 #pragma once
 
-#include <ucontext.h>
-
 #include <cstddef>
+
+#ifndef __x86_64__
+#include <ucontext.h>
+#endif
 
 namespace convoy::on_host {
 
@@ -28,7 +30,11 @@ class Fiber {
   static void begin();
 
   void (*body_)() = nullptr;
+#ifdef __x86_64__
+  void* saved_ = nullptr;  // its stack pointer, while others run
+#else
   ucontext_t context_{};
+#endif
   std::byte* pages_ = nullptr;  // null: the host thread's stack
   const void* stack_ = nullptr;
   std::size_t stack_bytes_ = 0;
