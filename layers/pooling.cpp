@@ -14,13 +14,22 @@ void require_image(std::string_view layer, const std::string& path, const Shape&
   if (input.rank() != 4) fail_usage("{}: {} takes images [N, C, H, W], not {}", path, layer, input.str());
 }
 
+// What is kept of the position of a maximum has room for this.
+constexpr std::int64_t kMaxExtent = 15;
+
+// One window as large as the image.
+PoolSpec global_window(const Shape& image) {
+  const Size2d size{image[2], image[3]};
+  return {size, size, 0};
+}
+
 }  // namespace
 
 Shape WindowPool::build(BuildContext& context, const std::string& path, const Shape& input) {
   join(context);
   require_image(layer_, path, input);
-  if (std::max(spec_.kernel.height, spec_.kernel.width) > 15) {
-    fail_usage("{}: kernel_size {} (at most 15)", path, spec_.kernel.str());
+  if (std::max(spec_.kernel.height, spec_.kernel.width) > kMaxExtent) {
+    fail_usage("{}: kernel_size {} (at most {})", path, spec_.kernel.str(), kMaxExtent);
   }
   if (2 * spec_.padding.height > spec_.kernel.height || 2 * spec_.padding.width > spec_.kernel.width) {
     fail_usage("{}: padding {} is more than half of kernel_size {}", path, spec_.padding.str(), spec_.kernel.str());
@@ -81,6 +90,41 @@ Tensor GlobalAvgPool::forward(const Tensor& x, Cache& cache, Mode mode) {
 Tensor GlobalAvgPool::backward_input(const Tensor& dy, Cache& cache) {
   Tensor dx = output(saved_input_shape(cache));
   backend_->run(ops::GlobalAvgPoolBackward{dy, dx});
+  return dx;
+}
+
+Shape GlobalMaxPool::build(BuildContext& context, const std::string& path, const Shape& input) {
+  join(context);
+  require_image("global_max_pool", path, input);
+  return output_shape(input);
+}
+
+Shape GlobalMaxPool::output_shape(const Shape& input) const {
+  if (std::max(input[2], input[3]) > kMaxExtent) {
+    fail_usage("global_max_pool: an input of {}x{} (at most {}x{}: smaller images, or pooling before it)", input[2],
+               input[3], kMaxExtent, kMaxExtent);
+  }
+  return {input[0], input[1]};
+}
+
+Tensor GlobalMaxPool::forward(const Tensor& x, Cache& cache, Mode mode) {
+  const PoolSpec window = global_window(x.shape());
+  const Tensor y = output(window.output_shape(x.shape()));
+  const Tensor argmax = backend_->tensor(y.shape(), DType::kU8);
+  backend_->run(ops::MaxPoolForward{window, x, y, argmax});
+  if (mode == Mode::kTraining) {
+    saved(cache)[0] = argmax;
+    saved_input_shape(cache) = x.shape();
+  }
+  return y.reshaped(output_shape(x.shape()));
+}
+
+Tensor GlobalMaxPool::backward_input(const Tensor& dy, Cache& cache) {
+  const PoolSpec window = global_window(saved_input_shape(cache));
+  const Tensor dx = output(saved_input_shape(cache));
+  const Tensor argmax = saved(cache)[0];
+  backend_->run(ops::MaxPoolBackward{window, dy.reshaped(argmax.shape()), argmax, dx});
+  saved(cache)[0].reset();
   return dx;
 }
 

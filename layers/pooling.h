@@ -57,6 +57,15 @@ class GlobalAvgPool final : public Layer {
   Tensor backward_input(const Tensor& dy, Cache& cache) override;
 };
 
+/// [N, C, H, W] -> [N, C], the maximum over H and W, which are at most 15.
+class GlobalMaxPool final : public Layer {
+ public:
+  Shape build(BuildContext& context, const std::string& path, const Shape& input) override;
+  [[nodiscard]] Shape output_shape(const Shape& input) const override;
+  Tensor forward(const Tensor& x, Cache& cache, Mode mode) override;
+  Tensor backward_input(const Tensor& dy, Cache& cache) override;
+};
+
 /// [N, C, H, W] -> [N, C * H * W] in that order (torch.nn.Flatten); [N, F] passes through.
 class Flatten final : public Layer {
  public:
@@ -99,6 +108,14 @@ struct GlobalAvgPoolOptions {
   static void visit(Visitor& /*v*/, Self& /*o*/) {}
   [[nodiscard]] std::unique_ptr<Layer> make() const { return std::make_unique<GlobalAvgPool>(); }
   bool operator==(const GlobalAvgPoolOptions&) const = default;
+};
+
+struct GlobalMaxPoolOptions {
+  static constexpr std::string_view kName = "global_max_pool";
+  template <class Visitor, class Self>
+  static void visit(Visitor& /*v*/, Self& /*o*/) {}
+  [[nodiscard]] std::unique_ptr<Layer> make() const { return std::make_unique<GlobalMaxPool>(); }
+  bool operator==(const GlobalMaxPoolOptions&) const = default;
 };
 
 struct FlattenOptions {

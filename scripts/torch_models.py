@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""convoy's networks in PyTorch, for the programs that time both: resnet18 to resnet152, mlp and toy, with as many
+"""convoy's networks in PyTorch, for the programs that time both: resnet9 to resnet152, mlp and toy, with as many
 parameters and the same operations. Runs with torch, which the caller hands in. torchvision is not needed.
 """
 
@@ -10,6 +10,8 @@ def build(torch, name, classes, inputs=784, hidden=(), stem="imagenet"):
         return torch.nn.Sequential(torch.nn.Linear(10, 10), torch.nn.ReLU(inplace=True), torch.nn.Linear(10, classes))
     if name == "mlp":
         return mlp(torch, inputs, hidden, classes)
+    if name == "resnet9":
+        return resnet9(torch, classes)
     return resnet(torch, int(name.removeprefix("resnet")), classes, stem)
 
 
@@ -19,6 +21,41 @@ def mlp(torch, inputs, hidden, classes):
         layers += [nn.Linear(inputs, width), nn.ReLU(inplace=True)]
         inputs = width
     return nn.Sequential(*layers, nn.Linear(inputs, classes))
+
+
+def resnet9(torch, classes, channels=3):
+    """The network of the DAWNBench entries for CIFAR-10 (Page 2018), with convoy's names of parameters."""
+    nn = torch.nn
+
+    def convolution(inputs, outputs):
+        return {"conv": nn.Conv2d(inputs, outputs, 3, 1, 1, bias=False), "bn": nn.BatchNorm2d(outputs), "relu": nn.ReLU()}
+
+    def sequence(modules):
+        result = nn.Sequential()
+        for name, module in modules.items():
+            result.add_module(name, module)
+        return result
+
+    class Residual(nn.Module):
+        """x + f(x) of two convolutions."""
+
+        def __init__(self, width):
+            super().__init__()
+            self.res1, self.res2 = sequence(convolution(width, width)), sequence(convolution(width, width))
+
+        def forward(self, x):
+            return x + self.res2(self.res1(x))
+
+    class Scale(nn.Module):
+        def forward(self, x):
+            return 0.125 * x
+
+    return sequence({
+        "prep": sequence(convolution(channels, 64)),
+        "layer1": sequence({**convolution(64, 128), "pool": nn.MaxPool2d(2), "residual": Residual(128)}),
+        "layer2": sequence({**convolution(128, 256), "pool": nn.MaxPool2d(2)}),
+        "layer3": sequence({**convolution(256, 512), "pool": nn.MaxPool2d(2), "residual": Residual(512)}),
+        "pool": nn.AdaptiveMaxPool2d(1), "flatten": nn.Flatten(), "fc": nn.Linear(512, classes, bias=False), "scale": Scale()})
 
 
 BLOCKS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}

@@ -114,7 +114,7 @@ struct Add {
   }
 };
 
-/// x *= factor, float32.
+/// x *= factor.
 struct Scale {
   static constexpr const char* kName = "scale";
   float factor = 1;

@@ -25,6 +25,7 @@ struct Entry {
 constexpr auto kModels = std::to_array<Entry>({
     {"toy", [](const ModelOptions&, std::int64_t outputs) { return toy_model(outputs); }},
     {"mlp", [](const ModelOptions& options, std::int64_t outputs) { return mlp_model(options.hidden, outputs); }},
+    {"resnet9", [](const ModelOptions&, std::int64_t outputs) { return resnet9_model(outputs); }},
     {"resnet18", resnet<18>},
     {"resnet34", resnet<34>},
     {"resnet50", resnet<50>},

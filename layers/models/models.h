@@ -42,11 +42,14 @@ CONVOY_OPTION_ENUM(Stem, "imagenet", "small");
 /// ResNet (He et al. 2016; bottleneck v1.5) of depth 18, 34, 50, 101 or 152 as in torchvision.
 std::vector<Unit> resnet_model(int depth, Stem stem, std::int64_t outputs);
 
+/// ResNet-9 (Page 2018): prep, layer1 and its residual block, layer2, layer3 and its residual block, head.
+std::vector<Unit> resnet9_model(std::int64_t outputs);
+
 /// The layers of a sequential model by name.
 using LayerChoice = std::variant<LinearOptions, ReluOptions, TanhOptions, SigmoidOptions, GeluOptions, SiluOptions,
                                  Conv2dOptions, Conv1dOptions, BatchNorm2dOptions, LayerNormOptions, MaxPool2dOptions,
                                  MaxPool1dOptions, AvgPool2dOptions, AvgPool1dOptions, GlobalAvgPoolOptions,
-                                 FlattenOptions, DropoutOptions, BasicBlockOptions, BottleneckOptions>;
+                                 GlobalMaxPoolOptions, FlattenOptions, DropoutOptions, BasicBlockOptions, BottleneckOptions>;
 
 /// One layer of a [[model.layers]] list.
 struct LayerOptions {

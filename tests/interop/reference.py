@@ -6,10 +6,14 @@ grows past the tolerances of the tests within 10 steps, between two memory layou
 """
 import collections
 import os
+import sys
 
 from interop import (Mlp, Toy, assert_close, assert_same_tensors, base_config, h5py, last_checkpoint, make_images, np,
                      randomize_buffers, read_metrics, relative_difference, resnet, run_convoy, torch, write_config,
                      write_images, write_weights)
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts"))
+import torch_models  # noqa: E402
 
 STEPS = 10
 DEFAULTS = dict(model="mlp", hidden=[64, 32], size=8, channels=1, batch=16, optimizer="sgd", lr=0.01, momentum=0.9,
@@ -61,6 +65,7 @@ SMOOTH = [
 CASES = {
     "toy": dict(model="toy", loss="mse", lr=0.05),
     "mlp": dict(lr=0.05),
+    "resnet9": dict(model="resnet9", size=32, channels=3, lr=0.01, slots=1e-2),
     "resnet18_small": dict(model="resnet18", stem="small", size=32, channels=3, lr=0.005, slots=1e-2),
     "resnet18_digits": dict(model="resnet18", stem="small", batch=32, slots=1e-2),
     "resnet18_imagenet": dict(model="resnet18", stem="imagenet", size=64, channels=3, lr=0.003, slots=1e-2),
@@ -98,6 +103,8 @@ def make_model(case):
         return Mlp(case["size"] ** 2 * case["channels"], case["hidden"], 10)
     if case["model"] == "sequential":
         return make_sequential(case)
+    if case["model"] == "resnet9":
+        return torch_models.resnet9(torch, 10, case["channels"])
     model = resnet(case["model"], case["stem"], case["channels"])
     last = "bn3.weight" if case["model"] == "resnet50" else "bn2.weight"
     for name, parameter in model.named_parameters():

@@ -166,6 +166,14 @@ TEST_CASE("global average pooling and flatten") {
       .check(kLinear);
 }
 
+TEST_CASE("global max pooling") {
+  Probe({{"a", Conv2dOptions{.out_channels = 4, .kernel_size = 1}}, {"g", GlobalMaxPoolOptions{}}}, {2, 3, 5, 7})
+      .check({.step = 1e-3, .tolerance = 1e-2, .kink = 1e-2, .skipped_share = 0.3, .entries = 60});
+  OnednnBackend backend(1, DType::kF32);
+  CHECK_THROWS_WITH(Model(backend, sequential_model({{"g", GlobalMaxPoolOptions{}}}), {1, 3, 16, 4}, 1),
+                    "global_max_pool: an input of 16x4 (at most 15x15: smaller images, or pooling before it)");
+}
+
 TEST_CASE("residual blocks, with identity and with downsample") {
   for (const char* type : {"basic_block", "bottleneck"}) {
     for (const std::int64_t stride : {1, 2}) {
@@ -193,11 +201,14 @@ TEST_CASE("flatten orders features as C, H, W") {
 
 TEST_CASE("the two halves of backward give the whole, bit for bit") {
   const Shape shape{4, 3, 8, 8};
+  bool resnet9 = false;
+  SUBCASE("ResNet-50") {}
+  SUBCASE("ResNet-9") { resnet9 = true; }
   const auto gradients = [&](bool split) {
     OnednnBackend backend(1, DType::kF32);
     ParameterStore store(backend);
     BuildContext context{backend, store};
-    auto units = resnet_model(50, Stem::kSmall, 10);
+    auto units = resnet9 ? resnet9_model(10) : resnet_model(50, Stem::kSmall, 10);
     Shape out = shape;
     for (auto& unit : units) out = unit.layer->build(context, unit.path, out);
     store.finalize(1);

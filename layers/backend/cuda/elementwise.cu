@@ -335,7 +335,10 @@ void CudaBackend::run(const ops::Add& op) {
 }
 
 void CudaBackend::run(const ops::Scale& op) {
-  map(*state_, Scale{op.factor}, op.x.size(), op.x.data<float>(), op.x.data<const float>());
+  gpu::dispatch_activation(op.x.dtype(), [&](auto type) {
+    using T = decltype(type);
+    map(*state_, Scale{op.factor}, op.x.size(), op.x.data<T>(), op.x.data<const T>());
+  });
 }
 
 void CudaBackend::run(const ops::Axpy& op) {

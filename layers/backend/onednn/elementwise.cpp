@@ -185,9 +185,11 @@ void OnednnBackend::run(const ops::Add& op) {
 }
 
 void OnednnBackend::run(const ops::Scale& op) {
-  float* values = op.x.data<float>();
-  parallel_ranges(op.x.size(), kGrain, [=](std::int64_t first, std::int64_t last, int) {
-    for (std::int64_t i = first; i < last; ++i) values[i] *= op.factor;
+  dispatch_activation(op.x.dtype(), [&](auto type) {
+    auto* values = op.x.data<decltype(type)>();
+    parallel_ranges(op.x.size(), kGrain, [=, factor = op.factor](std::int64_t first, std::int64_t last, int) {
+      for (std::int64_t i = first; i < last; ++i) store(load(values[i]) * factor, values + i);
+    });
   });
 }
 

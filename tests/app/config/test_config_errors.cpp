@@ -155,10 +155,10 @@ TEST_CASE("values out of range") {
 TEST_CASE("missing keys") {
   check_all({
       {"",
-       "1:1: model.name: missing (must be one of toy, mlp, resnet18, resnet34, resnet50, resnet101, resnet152, "
+       "1:1: model.name: missing (must be one of toy, mlp, resnet9, resnet18, resnet34, resnet50, resnet101, resnet152, "
        "sequential)"},
       {"\n[model]\nclasses = 3\n",
-       "2:1: model.name: missing (must be one of toy, mlp, resnet18, resnet34, resnet50, "
+       "2:1: model.name: missing (must be one of toy, mlp, resnet9, resnet18, resnet34, resnet50, "
        "resnet101, resnet152, sequential)"},
       {"model.name = \"toy\"\n[data]\nkind = \"hdf5\"\n", "2:1: data.train: missing (must be a file)"},
       {"model.name = \"toy\"\ndata.kind = \"synthetic\"\n[train]\nsteps = 4\n",
