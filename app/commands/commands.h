@@ -67,7 +67,7 @@ struct InspectArguments {
 struct PackArguments {
   std::string source, output;
   std::string kind;  ///< empty: told by content
-  int resize = 0;    ///< 0: JPEGs stay as they are
+  int resize = 0;    ///< 0: images stay as they are
   int quality = 90;
   int raw = 0;  ///< 0: no pixels
   bool verify = false;

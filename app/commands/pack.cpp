@@ -55,7 +55,8 @@ void check_options(const PackArguments& a, const PackSource& source) {
   if (source.encoded()) return;
   const char* option = a.resize > 0 ? "--resize" : a.raw > 0 ? "--raw" : a.verify ? "--verify" : nullptr;
   if (option != nullptr) {
-    fail_usage("{}: is ignored with {}, which holds images of one size, not JPEGs (leave it out)", option, a.source);
+    fail_usage("{}: is ignored with {}, which holds images of one size, not encoded ones (leave it out)", option,
+               a.source);
   }
 }
 

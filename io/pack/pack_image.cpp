@@ -21,7 +21,7 @@ void ImagePacker::append_bytes(std::vector<std::byte>& out) const {
   out.insert(out.end(), tools_.bytes.begin(), tools_.bytes.end());
 }
 
-void ImagePacker::append_resized(const JpegHeader& header, std::vector<std::byte>& out) {
+void ImagePacker::append_resized(const ImageHeader& header, std::vector<std::byte>& out) {
   const double scale = static_cast<double>(options_.resize) / std::min(header.width, header.height);
   DecodedSize size{header.width, header.height, header.components == 1 ? 1 : kRgb};
   const bool larger = scale < 1;
@@ -36,7 +36,7 @@ void ImagePacker::append_resized(const JpegHeader& header, std::vector<std::byte
   append_jpeg(pixels_.data(), size.width, size.height, size.channels, options_.quality, out);
 }
 
-void ImagePacker::append_raw(const JpegHeader& header, std::vector<std::byte>& out) {
+void ImagePacker::append_raw(const ImageHeader& header, std::vector<std::byte>& out) {
   const int side = options_.raw;
   pixels_.resize(static_cast<std::size_t>(side) * static_cast<std::size_t>(side) * kRgb);
   tools_.decode_central(header, static_cast<int>(std::lround(side * kResizeOfSize)), {side, side, kRgb},
@@ -52,7 +52,9 @@ void ImagePacker::append(std::int64_t index, std::vector<std::byte>& out) {
     if (tools_.bytes.empty()) fail("it is empty");
     return append_bytes(out);
   }
-  const JpegHeader header = tools_.decoder.open(tools_.bytes);
+  const ImageHeader header = tools_.decoder.open(tools_.bytes);
+  const bool smaller = options_.resize > 0 && std::min(header.width, header.height) > options_.resize;
+  if (header.alpha && dropped_alpha_ < 0 && (options_.raw > 0 || smaller)) dropped_alpha_ = index;
   if (options_.raw > 0) return append_raw(header, out);
   if (options_.resize > 0) return append_resized(header, out);
   tools_.decoder.decode({0, 0, header.width, header.height}, header.width, header.height, kRgb);

@@ -46,7 +46,7 @@ PackKind kind_of_folder(const std::string& path) {
   }
   if (error) fail_system(error.value(), "cannot list the folder {}: {} (see its permissions)", path, error.message());
   fail_usage(
-      "{}: nothing in it that is known (a folder of JPEGs for each class, MNIST's IDX files, or CIFAR-10's batches)",
+      "{}: nothing in it that is known (a folder of images for each class, MNIST's IDX files, or CIFAR-10's batches)",
       path);
 }
 

@@ -209,7 +209,7 @@ void Packer::commit(std::int64_t number, PackBlock block, const std::vector<std:
   }
   end_ += static_cast<std::int64_t>(bytes.size());
   broken_ += static_cast<std::int64_t>(block.broken.size());
-  news_.insert(news_.end(), block.broken.begin(), block.broken.end());
+  for (const std::string& text : block.broken) news_.push_back("left out: " + text);
   unnoted_.push_back(block);
   unnoted_bytes_ += static_cast<std::int64_t>(bytes.size());
   blocks_.push_back(std::move(block));
@@ -230,6 +230,13 @@ void Packer::work() {
         number = next_++;
       }
       PackBlock block = make_block(number, packer, bytes);
+      if (packer.dropped_alpha() >= 0) {
+        const std::lock_guard lock(mutex_);
+        if (!std::exchange(alpha_told_, true)) {
+          news_.push_back(fmt::format("note: {}: has transparency, which is dropped, here and in all other images",
+                                      source_.name(packer.dropped_alpha())));
+        }
+      }
       commit(number, std::move(block), bytes);
     }
   } catch (...) {
@@ -260,7 +267,7 @@ void Packer::watch() {
     const std::vector<std::string> news = std::exchange(news_, {});
     const std::int64_t done = samples_done();
     lock.unlock();
-    for (const std::string& text : news) hooks_.message(fmt::format("left out: {}", text));
+    for (const std::string& text : news) hooks_.message(text);
     hooks_.progress(done);
     const bool stop = hooks_.stop();
     lock.lock();

@@ -98,7 +98,8 @@ class Packer {
   int descriptor_ = -1;             // of its part
   std::int64_t end_ = 0;            // of the samples written to it
   std::int64_t unnoted_bytes_ = 0;
-  std::vector<std::string> news_;  // of broken files
+  std::vector<std::string> news_;  // messages about files
+  bool alpha_told_ = false;        // that transparency is dropped
   std::int64_t broken_ = 0;
   bool stopping_ = false;
   int working_ = 0;  // threads

@@ -274,7 +274,7 @@ def test_a_folder_with_the_second_class_alone(tmp_path):
 def test_image_folder_on_a_file_says_so():
     folder = Folder("run", config(MLP, data={"kind": "image_folder", "train": DIGITS, "validation": None}))
     assert folder.run(1) == USAGE
-    assert "is a file (data.kind = \"image_folder\" reads a folder that holds a folder of JPEGs for each class)" \
+    assert "is a file (data.kind = \"image_folder\" reads a folder that holds a folder of images for each class)" \
         in one_error(folder)
 
 

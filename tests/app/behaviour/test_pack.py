@@ -11,7 +11,7 @@ import pytest
 
 from behaviour import FAILURE, USAGE, Folder, h5py, kill_tree, same_series
 from packing import losses, packed
-from pictures import NET, pictures, slow_pictures
+from pictures import NET, add_pngs, pictures, slow_pictures
 
 TENS = {**NET, "layers": [*NET["layers"][:-1], {**NET["layers"][-1], "out_features": 10}]}  # ten classes
 
@@ -44,6 +44,32 @@ def test_packed_jpegs_train_as_the_folder_does():
     same_series("pixels", losses(folder, NET, kind="hdf5", train="raw.h5"),
                 losses(folder, NET, kind="image_folder", train="pictures", image_size=32))
     assert not partial_files(folder)
+
+
+def test_packed_pngs_train_as_the_folder_does():
+    folder = Folder("pack", {})
+    pictures(folder)
+    add_pngs(folder)
+    assert "36 samples, 3 classes" in packed(folder, "pictures", "out.h5", "--verify")
+    options = {"image_size": 32, "augment": ["crop", "flip"]}
+    same_series("packed JPEGs and PNGs", losses(folder, NET, kind="hdf5", train="out.h5", **options),
+                losses(folder, NET, kind="image_folder", train="pictures", **options))
+    text = packed(folder, "pictures", "raw.h5", "--raw", "32")
+    assert text.count("has transparency, which is dropped") == 1
+    same_series("pixels", losses(folder, NET, kind="hdf5", train="raw.h5"),
+                losses(folder, NET, kind="image_folder", train="pictures", image_size=32))
+    packed(folder, "pictures", "small.h5", "--resize", "24")
+    assert folder.run(1, "verify", "out.h5", "small.h5") == 0, folder.stdout
+    if h5py:
+        with h5py.File(folder.file("out.h5")) as whole, h5py.File(folder.file("small.h5")) as small:
+            for file, pngs in ((whole, 6), (small, 0)):  # every PNG is larger, and becomes a JPEG
+                data, offsets = file["jpeg/bytes"][()].tobytes(), file["jpeg/offsets"][()]
+                starts = [data[first:first + 4] for first in offsets[:-1]]
+                assert starts.count(b"\x89PNG") == pngs and len(starts) == 36
+    with open(folder.file("pictures", "b", "p001.png"), "r+b") as file:
+        file.truncate(300)
+    packed(folder, "pictures", "broken.h5", "--verify", code=FAILURE)
+    assert "b/p001.png: the PNG ends early" in folder.stderr
 
 
 def test_packed_idx_trains_as_idx_does():
