@@ -86,6 +86,8 @@ CLI::App* add_pack_command(CLI::App& app, PackArguments& pack) {
       ->type_name("SIZE")
       ->excludes(resize);
   command->add_flag("--verify", pack.verify, "decode images that are kept as they are, and leave out broken ones");
+  command->add_flag("--statistics", pack.statistics,
+                    "measure mean and deviation of each channel of training pixels: printed, and written to OUT");
   command
       ->add_option("--validation", pack.validation, "hold out this share of each class, in groups /train, /validation")
       ->check(CLI::Range(1e-9, 1 - 1e-9).description("between 0 and 1"))

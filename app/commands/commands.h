@@ -71,6 +71,7 @@ struct PackArguments {
   int quality = 90;
   int raw = 0;  ///< 0: no pixels
   bool verify = false;
+  bool statistics = false;  ///< mean and deviation of the training pixels
   double validation = 0;   ///< share of each class
   std::uint64_t seed = 0;  ///< of the split
   std::optional<std::uint64_t> shuffle;

@@ -6,13 +6,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace convoy {
 
 namespace {
 
+constexpr float kLargestUint16 = 65535;
 constexpr const char* kNeeded =
-    "needed: images uint8 [N, H, W, C] + labels int64 [N], or inputs float32 [N, ...] + targets float32 [N, ...], "
+    "needed: images uint8, uint16 or float32 [N, H, W, C] + labels int64 [N], or inputs float32 [N, ...] + targets float32 [N, ...], "
     "inputs + labels, or jpeg/bytes uint8 + jpeg/offsets int64 [N + 1] + labels";
 
 // What the group holds, and what would be right.
@@ -79,8 +81,12 @@ void Hdf5Dataset::open_inputs(const hdf5::File& file, const std::string& name, b
   const auto& dims = info.dims;
   const bool images = name == "images";
   const std::string what = fmt::format("{}: {} {}", source_.name_of(name), info.type_name, info.shape_text());
-  if (images && (dims.size() != 4 || info.dtype != DType::kU8)) fail("{}, but images are uint8 [N, H, W, C]", what);
-  if (!images && (dims.empty() || dims.size() > 4 || !info.type_name.starts_with("float"))) {
+  const bool floats = info.type_name.starts_with("float");
+  uint16_ = images && info.type_name == "uint16";
+  if (images && (dims.size() != 4 || (info.dtype != DType::kU8 && !uint16_ && !floats))) {
+    fail("{}, but images are uint8, uint16 or float32 [N, H, W, C]", what);
+  }
+  if (!images && (dims.empty() || dims.size() > 4 || !floats)) {
     fail("{}, but inputs are float32 [N, features], [N, C, L] or [N, C, H, W]", what);
   }
   if (info.size() < 1) fail("{}: no samples", what);
@@ -101,7 +107,7 @@ void Hdf5Dataset::open_inputs(const hdf5::File& file, const std::string& name, b
   } else {
     sample_shape_ = Shape{info.size() / size_};
   }
-  inputs_ = std::make_unique<RowSource>(file, info.path, images ? DType::kU8 : DType::kF32);
+  inputs_ = std::make_unique<RowSource>(file, info.path, images && info.dtype == DType::kU8 ? DType::kU8 : DType::kF32);
 }
 
 void Hdf5Dataset::open_targets(const hdf5::File& file, const std::string& name) {
@@ -114,6 +120,21 @@ void Hdf5Dataset::open_targets(const hdf5::File& file, const std::string& name) 
   }
   targets_ = std::make_unique<RowSource>(file, info.path, DType::kF32);
   target_size_ = targets_->row_elements();
+}
+
+// The checksum is one of the bytes in the file.
+void Hdf5Dataset::verify(std::int64_t index, const void* input) const {
+  const auto count = static_cast<std::size_t>(sample_shape_.size());
+  const auto* bytes = static_cast<const std::byte*>(input);
+  std::size_t size = count * dtype_size(input_dtype());
+  thread_local std::vector<std::uint16_t> elements;  // grows once per thread
+  if (uint16_) {
+    const auto* const values = static_cast<const float*>(input);
+    elements.assign(values, values + count);
+    bytes = reinterpret_cast<const std::byte*>(elements.data());
+    size = count * sizeof elements[0];
+  }
+  checksums_->check(index, {bytes, size}, labels_ ? (*labels_)[index] : 0);
 }
 
 void Hdf5Dataset::check_labels(std::int64_t classes) const {
@@ -131,9 +152,10 @@ void Hdf5Dataset::read(const SampleId& sample, void* input, std::int64_t* label,
   } else if (input != nullptr) {
     inputs_->read(index, input);
   }
-  if (input != nullptr && checksums_) {
-    const auto* const bytes = static_cast<const std::byte*>(input);
-    checksums_->check(index, {bytes, static_cast<std::size_t>(sample_shape_.size())}, labels_ ? (*labels_)[index] : 0);
+  if (input != nullptr && checksums_) verify(index, input);
+  if (input != nullptr && uint16_) {
+    auto* const values = static_cast<float*>(input);
+    for (std::int64_t i = 0; i < sample_shape_.size(); ++i) values[i] /= kLargestUint16;
   }
   if (label != nullptr && labels_) *label = (*labels_)[index];
   if (target != nullptr && targets_ != nullptr) targets_->read(index, target);

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "io/pack/pixel_statistics.h"
+
 namespace convoy {
 
 /// One group of a data file.
@@ -22,6 +24,8 @@ struct DataFileGroup {
 
 struct DataFileFrame {
   std::vector<std::int64_t> image;  ///< [H, W, C] of the samples; empty: encoded images
+  PixelType type = PixelType::kUint8;
+  std::vector<double> mean, deviation;  ///< of the first group's pixels, written as attributes; empty: not known
   std::vector<std::string> class_names;
   std::vector<DataFileGroup> groups;  ///< in the order of their samples
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <span>
 
 #include "io/images/jpeg_encode.h"
 #include "layers/base/error.h"
@@ -59,6 +60,24 @@ void ImagePacker::append(std::int64_t index, std::vector<std::byte>& out) {
   if (options_.resize > 0) return append_resized(header, out);
   tools_.decoder.decode({0, 0, header.width, header.height}, header.width, header.height, kRgb);
   append_bytes(out);
+}
+
+void ImagePacker::measure(std::int64_t index, std::span<const std::byte> packed, PixelStatistics& statistics) {
+  if (!source_.encoded()) {
+    try {
+      statistics.add(packed, static_cast<int>(source_.image()[2]), source_.type());
+    } catch (const Error& error) {
+      fail_usage("{}: {}", source_.name(index), error.what());
+    }
+  } else if (options_.raw > 0) {
+    statistics.add(packed, kRgb, PixelType::kUint8);
+  } else {
+    const ImageHeader header = tools_.decoder.open(packed);
+    const DecodedPixels all =
+        tools_.decoder.decode({0, 0, header.width, header.height}, header.width, header.height, kRgb);
+    const auto size = static_cast<std::size_t>(all.width) * static_cast<std::size_t>(all.height) * kRgb;
+    statistics.add({reinterpret_cast<const std::byte*>(all.pixels), size}, kRgb, PixelType::kUint8);
+  }
 }
 
 }  // namespace convoy

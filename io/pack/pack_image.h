@@ -6,10 +6,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "io/images/decode_tools.h"
 #include "io/pack/pack_source.h"
+#include "io/pack/pixel_statistics.h"
 
 namespace convoy {
 
@@ -18,6 +20,7 @@ struct PackImageOptions {
   int quality = 90;     ///< of that encoding
   int raw = 0;          ///< of encoded images: pixels of raw x raw, as evaluation sees them; 0: they stay encoded
   bool verify = false;  ///< decode those that are kept
+  bool statistics = false;  ///< measure the pixels of training samples
 };
 
 /// Tools of one thread.
@@ -26,6 +29,8 @@ class ImagePacker {
   ImagePacker(const PackSource& source, const PackImageOptions& options) : source_(source), options_(options) {}
   /// Appends the packed sample to `out`. Throws an Error that says what is wrong with it, without its name.
   void append(std::int64_t index, std::vector<std::byte>& out);
+  /// Adds the pixels of the packed sample `index` to `statistics`; encoded images as RGB. Throws as append() does.
+  void measure(std::int64_t index, std::span<const std::byte> packed, PixelStatistics& statistics);
   /// The first sample whose transparency was dropped; -1: none so far.
   [[nodiscard]] std::int64_t dropped_alpha() const { return dropped_alpha_; }
 

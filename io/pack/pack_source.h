@@ -14,6 +14,7 @@
 
 #include "io/data/dataset.h"
 #include "io/data/encoded_images.h"
+#include "io/pack/pixel_statistics.h"
 
 namespace convoy {
 
@@ -40,6 +41,8 @@ class PackSource {
   [[nodiscard]] bool encoded() const { return images_ != nullptr; }
   /// [H, W, C] of images of one size; empty for encoded ones.
   [[nodiscard]] const std::vector<std::int64_t>& image() const { return image_; }
+  /// Of these.
+  [[nodiscard]] PixelType type() const { return type_; }
   /// Replaces `bytes` by an encoded image, or by the pixels [H, W, C]. An Error says what is wrong without the name.
   void read(std::int64_t index, std::vector<std::byte>& bytes) const;
   /// A number that changes when names, sizes, times or labels of the source do (or the pixels, of small files).
@@ -58,6 +61,7 @@ class PackSource {
   std::int64_t first_held_out_ = 0, classes_ = 0, bytes_ = 0;
   std::vector<std::string> class_names_;
   std::vector<std::int64_t> image_, labels_;
+  PixelType type_ = PixelType::kUint8;
   std::uint64_t fingerprint_ = 0;
 };
 

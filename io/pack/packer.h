@@ -43,6 +43,7 @@ struct PackResult {
   std::int64_t done = 0;         ///< samples of the source, those of earlier packings too
   std::int64_t packed_here = 0;  ///< samples of this packing alone
   std::int64_t bytes = 0;        ///< of the files
+  std::vector<double> mean, deviation;  ///< of training pixels, if they were measured
 };
 
 class Packer {
@@ -79,6 +80,7 @@ class Packer {
   void frame_part(int file, const DataFileFrame& whole);
   void check_broken() const;
   [[nodiscard]] std::int64_t samples_done() const;
+  [[nodiscard]] PixelStatistics statistics() const;
 
   const PackSource& source_;
   const PackPlan& plan_;

@@ -67,6 +67,41 @@ TEST_CASE("images and labels, however they are stored") {
   }
 }
 
+TEST_CASE("images of uint16 are scaled as torchvision's are, floats stay; of any number of channels, however stored") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "a.h5";
+  std::vector<std::uint16_t> values(6 * 4 * 3 * 5);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::uint16_t>(65535 - i * 181);
+  const std::vector<float> floats(values.begin(), values.end());
+  for (const Storage storage : {Storage::kContiguous, Storage::kChunked, Storage::kCompressed}) {
+    for (const hid_t type : {H5T_STD_U16LE, H5T_STD_U16BE, H5T_IEEE_F32LE, H5T_IEEE_F64BE}) {
+      {
+        RawFile raw(path);
+        raw.write("images", {6, 4, 3, 5}, type, H5T_NATIVE_UINT16, values.data(), storage);
+        raw.labels("labels", {0, 1, 2, 0, 1, 2});
+      }
+      const Hdf5Dataset data(path);
+      CHECK(data.sample_shape() == Shape{5, 4, 3});
+      CHECK(data.input_dtype() == DType::kF32);
+      CHECK(data.classes() == 3);
+      const bool scaled = H5Tget_class(type) == H5T_INTEGER;
+      std::vector<float> image(60);
+      for (const std::int64_t i : {5, 0, 3}) {
+        data.read(i, image.data(), nullptr, nullptr);
+        bool same = true;
+        for (std::size_t k = 0; k < 60; ++k) {
+          const float value = floats[static_cast<std::size_t>(i) * 60 + k];
+          same = same && image[k] == (scaled ? value / 65535.0F : value);
+        }
+        CHECK(same);
+      }
+      const hdf5::File file(path);
+      CHECK((file.info("/images").uint16_offset >= 0) ==
+            (storage == Storage::kContiguous && H5Tequal(type, H5T_NATIVE_UINT16) > 0));
+    }
+  }
+}
+
 TEST_CASE("a group may be named, and names of classes may hang on the labels") {
   const TemporaryFolder folder;
   const std::string path = folder / "a.h5";
@@ -157,8 +192,17 @@ TEST_CASE("bad files are errors of input that say what is wrong and what is need
     raw.images("images", 2);
     raw.write("labels", {2}, H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, floats.data());
   });
-  check("float32 [2, 4, 4, 3], but images are uint8 [N, H, W, C]", [&](RawFile& raw) {
-    raw.write("images", {2, 4, 4, 3}, H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, floats.data());
+  check("int16 [2, 4, 4, 3], but images are uint8, uint16 or float32 [N, H, W, C]", [&](RawFile& raw) {
+    raw.write("images", {2, 4, 4, 3}, H5T_STD_I16LE, H5T_NATIVE_FLOAT, floats.data());
+    raw.labels("labels", {0, 1});
+  });
+  check("uint16 [2, 64], but images are", [&](RawFile& raw) {
+    raw.write("images", {2, 64}, H5T_STD_U16LE, H5T_NATIVE_FLOAT, floats.data());
+    raw.labels("labels", {0, 1});
+  });
+  check("uint16 [2, 3, 16, 16], which looks like [N, C, H, W]", [&](RawFile& raw) {
+    const std::vector<float> zeros(2 * 3 * 16 * 16);
+    raw.write("images", {2, 3, 16, 16}, H5T_STD_U16LE, H5T_NATIVE_FLOAT, zeros.data());
     raw.labels("labels", {0, 1});
   });
   check("uint8 [2, 64], but images are", [&](RawFile& raw) {
