@@ -8,7 +8,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-packages=(g++ cmake ninja-build ccache git openmpi-bin libopenmpi-dev libhdf5-dev zlib1g-dev libjpeg-dev libdnnl-dev libfmt-dev
+packages=(g++ cmake ninja-build ccache git openmpi-bin libopenmpi-dev libhdf5-dev zlib1g-dev libjpeg-dev libpng-dev libdnnl-dev libfmt-dev
           nlohmann-json3-dev libtomlplusplus-dev libcli11-dev doctest-dev)
 # A test that lacks one of these says so and is skipped; the rest still runs.
 test_packages=(python3 python3-pip python3-pytest python3-numpy python3-h5py python3-matplotlib python3-torch python3-torchvision clang-format clang-tidy

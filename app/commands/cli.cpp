@@ -65,14 +65,15 @@ void refuse_unknown_command(std::string_view word) {
 CLI::App* add_pack_command(CLI::App& app, PackArguments& pack) {
   CLI::App* command =
       app.add_subcommand("pack", "put a data set into one HDF5 file, or shards of one, which is read faster");
-  command->add_option("SOURCE", pack.source, "a folder of JPEGs by class, IDX or CIFAR-10 files, or an HDF5 file")
+  command
+      ->add_option("SOURCE", pack.source, "a folder of JPEGs and PNGs by class, IDX or CIFAR-10 files, or an HDF5 file")
       ->required();
   command->add_option("OUT", pack.output, "the data file, for data.kind = \"hdf5\"")->required();
   command->add_option("--kind", pack.kind, "what SOURCE is, as data.kind; default: by its content")
       ->check(CLI::IsMember({"image_folder", "idx", "cifar10", "hdf5"}));
   const CLI::Range side(1, 65500);
   CLI::Option* resize =
-      command->add_option("--resize", pack.resize, "JPEGs with a longer short side get this one, and are re-encoded")
+      command->add_option("--resize", pack.resize, "images with a longer short side get this one, and become JPEGs")
           ->check(side)
           ->type_name("SHORT");
   command->add_option("--quality", pack.quality, "of that encoding")
@@ -80,11 +81,13 @@ CLI::App* add_pack_command(CLI::App& app, PackArguments& pack) {
       ->type_name("Q")
       ->needs(resize)
       ->capture_default_str();
-  command->add_option("--raw", pack.raw, "decode JPEGs to pixels, as evaluation with this data.image_size sees them")
+  command->add_option("--raw", pack.raw, "decode images to pixels, as evaluation with this data.image_size sees them")
       ->check(CLI::Range(1, 4096))
       ->type_name("SIZE")
       ->excludes(resize);
-  command->add_flag("--verify", pack.verify, "decode JPEGs that are kept as they are, and leave out broken ones");
+  command->add_flag("--verify", pack.verify, "decode images that are kept as they are, and leave out broken ones");
+  command->add_flag("--statistics", pack.statistics,
+                    "measure mean and deviation of each channel of training pixels: printed, and written to OUT");
   command
       ->add_option("--validation", pack.validation, "hold out this share of each class, in groups /train, /validation")
       ->check(CLI::Range(1e-9, 1 - 1e-9).description("between 0 and 1"))

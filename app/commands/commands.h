@@ -67,12 +67,13 @@ struct InspectArguments {
 struct PackArguments {
   std::string source, output;
   std::string kind;  ///< empty: told by content
-  int resize = 0;    ///< 0: JPEGs stay as they are
+  int resize = 0;    ///< 0: images stay as they are
   int quality = 90;
   int raw = 0;  ///< 0: no pixels
   bool verify = false;
-  double validation = 0;   ///< share of each class
-  std::uint64_t seed = 0;  ///< of the split
+  bool statistics = false;  ///< mean and deviation of the training pixels
+  double validation = 0;    ///< share of each class
+  std::uint64_t seed = 0;   ///< of the split
   std::optional<std::uint64_t> shuffle;
   int shards = 0;   ///< 0: one file, called `output` itself
   int threads = 0;  ///< 0: all cores

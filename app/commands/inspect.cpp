@@ -22,6 +22,7 @@
 #include "io/checkpoint/checkpoint.h"
 #include "io/data/shards.h"
 #include "io/hdf5/validation.h"
+#include "io/pack/pixel_statistics.h"
 #include "layers/base/error.h"
 #include "layers/base/format_bytes.h"
 #include "layers/base/message_text.h"
@@ -89,6 +90,11 @@ void print_labels(const File& file, const std::vector<DatasetCheck>& checks) {
     const auto names = file.strings_attribute(group, "class_names");
     if (!names.empty())
       show("class names ({}): {}\n", names.size(), name_text(fmt::format("{}", fmt::join(names, ", "))));
+    for (const char* pixels : {"images", "jpeg"}) {  // as convoy pack --statistics writes them
+      const std::string object = fmt::format("{}{}{}", group, group == "/" ? "" : "/", pixels);
+      const auto mean = file.numbers_attribute(object, "mean"), deviation = file.numbers_attribute(object, "std");
+      if (!mean.empty() && !deviation.empty()) show("{}", normalisation_lines(mean, deviation));
+    }
   }
 }
 

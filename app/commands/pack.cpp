@@ -16,6 +16,7 @@
 #include "app/train/progress.h"
 #include "app/train/stop.h"
 #include "io/pack/packer.h"
+#include "io/pack/pixel_statistics.h"
 #include "layers/base/counted.h"
 #include "layers/base/error.h"
 #include "layers/base/file_status.h"
@@ -52,19 +53,26 @@ void check_output(const PackArguments& arguments, const PackOutput& files) {
 }
 
 void check_options(const PackArguments& a, const PackSource& source) {
+  constexpr std::int64_t kMaxChannels = 4096;  // an attribute of HDF5 has at most 64 KiB
+  if (a.statistics && !source.encoded() && source.image()[2] > kMaxChannels) {
+    fail_usage("--statistics: {} has images of {} channels (at most {}: leave it out)", a.source, source.image()[2],
+               kMaxChannels);
+  }
   if (source.encoded()) return;
   const char* option = a.resize > 0 ? "--resize" : a.raw > 0 ? "--raw" : a.verify ? "--verify" : nullptr;
   if (option != nullptr) {
-    fail_usage("{}: is ignored with {}, which holds images of one size, not JPEGs (leave it out)", option, a.source);
+    fail_usage("{}: is ignored with {}, which holds images of one size, not encoded ones (leave it out)", option,
+               a.source);
   }
 }
 
 PackTask task_of(const PackArguments& a, const PackSource& source, const PackOutput& output) {
-  PackTask task{output, {a.resize, a.quality, a.raw, a.verify}, 0, 1};
+  PackTask task{output, {a.resize, a.quality, a.raw, a.verify, a.statistics}, 0, 1};
   task.threads = a.threads > 0 ? a.threads : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   task.fingerprint = random_key(
       source.fingerprint(), fmt::format("{} {} {} {} {} {} {} {}", a.resize, a.quality, a.raw, a.verify, a.validation,
                                         a.seed, a.shuffle ? fmt::to_string(*a.shuffle) : "-", a.shards));
+  if (a.statistics) task.fingerprint = random_key(task.fingerprint, "statistics");
   return task;
 }
 
@@ -111,7 +119,9 @@ int pack_command(const PackArguments& arguments) {
               << std::flush;
     return static_cast<int>(ExitCode::kStopped);
   }
-  std::cout << name_text(facts(output, result, source.classes(), elapsed())) << "\n" << std::flush;
+  std::cout << name_text(facts(output, result, source.classes(), elapsed())) << "\n";
+  if (arguments.statistics) std::cout << normalisation_lines(result.mean, result.deviation);
+  std::cout << std::flush;
   return 0;
 }
 

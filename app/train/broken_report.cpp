@@ -29,7 +29,7 @@ std::vector<std::string> share_broken(Communicator& all, const Dataset& data) {
   lines.reserve(met.size());
   for (const auto& [index, words] : met) {
     merged.push_back({index, words});
-    lines.push_back(fmt::format("{}: {}", data.broken()->remark(), words));
+    lines.push_back(index == BrokenFiles::kRemark ? words : fmt::format("{}: {}", data.broken()->remark(), words));
   }
   try {
     data.broken()->merge(merged);

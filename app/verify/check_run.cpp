@@ -25,7 +25,7 @@
 #include "io/data/image_folder.h"
 #include "io/data/shards.h"
 #include "io/hdf5/hdf5_source.h"
-#include "io/images/jpeg.h"
+#include "io/images/image_decoder.h"
 #include "io/pack/pack_source.h"
 #include "layers/base/counted.h"
 #include "layers/base/error.h"
@@ -126,18 +126,18 @@ std::vector<FileCheck> check_run(const std::string& folder) {
   return checks;
 }
 
-FileCheck check_jpegs(const std::string& source) {
+FileCheck check_images(const std::string& source) {
   const ImageFolder images(source);
   std::atomic<std::int64_t> next{0}, broken{0};
   std::string first;
   std::mutex mutex;
   const auto work = [&] {
-    JpegDecoder decoder;
+    ImageDecoder decoder;
     std::vector<std::byte> bytes;
     for (std::int64_t i = 0; (i = next++) < images.size();) {
       try {
         images.read(i, bytes);
-        const JpegHeader header = decoder.open(bytes);
+        const ImageHeader header = decoder.open(bytes);
         decoder.decode({0, 0, header.width, header.height}, 1, 1, 3);
       } catch (const std::exception& error) {
         const std::lock_guard guard(mutex);
@@ -151,14 +151,14 @@ FileCheck check_jpegs(const std::string& source) {
   }
   if (broken > 0)
     return {source, FileState::kDamaged, fmt::format("{} broken of {}: {}", broken.load(), images.size(), first)};
-  return {source, FileState::kReadable, fmt::format("{}, each can be decoded", counted(images.size(), "JPEG"))};
+  return {source, FileState::kReadable, fmt::format("{}, each can be decoded", counted(images.size(), "image"))};
 }
 
 }  // namespace
 
 FileCheck check_data(const std::string& kind, const std::string& source, bool training) {
   try {
-    if (kind == "image_folder") return check_jpegs(source);
+    if (kind == "image_folder") return check_images(source);
     const auto data = kind == "idx" ? open_idx(source, training) : open_cifar10(source, training);
     return {source, FileState::kReadable, fmt::format("{} of {}", counted(data->size(), "sample"), kind)};
   } catch (const std::exception& error) {

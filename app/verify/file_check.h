@@ -40,7 +40,7 @@ struct FileCheck {
 [[nodiscard]] FileCheck check_json(const std::string& path);
 [[nodiscard]] FileCheck check_text(const std::string& path);
 
-/// Data of another kind than HDF5, as data.kind and data.train or data.validation have it. Decodes every JPEG.
+/// Data of another kind than HDF5, as data.kind and data.train or data.validation have it. Decodes every image.
 [[nodiscard]] FileCheck check_data(const std::string& kind, const std::string& source, bool training);
 
 /// A file of whatever kind, by its name and content; shards by their pattern; a run, or a folder of checkpoints or

@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "io/data/dataset.h"
-#include "io/images/jpeg.h"
+#include "io/images/decoded_image.h"
 
 namespace convoy {
 

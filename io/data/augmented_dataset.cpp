@@ -41,10 +41,10 @@ void mirror_rgb(const std::uint8_t* row, int pixels, std::uint8_t* out) {
   mirror_pixels<3>(row, single - 1, out);
 }
 
-void mirror_row(const std::uint8_t* row, int pixels, int channels, std::uint8_t* out) {
-  if (channels == 1) return mirror_pixels<1>(row, pixels, out);
-  if (channels == 3) return mirror_rgb(row, pixels, out);
-  const auto pixel = static_cast<std::size_t>(channels);
+void mirror_row(const std::uint8_t* row, int pixels, int pixel_bytes, std::uint8_t* out) {
+  if (pixel_bytes == 1) return mirror_pixels<1>(row, pixels, out);
+  if (pixel_bytes == 3) return mirror_rgb(row, pixels, out);
+  const auto pixel = static_cast<std::size_t>(pixel_bytes);
   const std::uint8_t* from = row + static_cast<std::size_t>(pixels) * pixel;
   for (int i = 0; i < pixels; ++i, out += pixel) std::memcpy(out, from -= pixel, pixel);
 }
@@ -54,8 +54,9 @@ void mirror_row(const std::uint8_t* row, int pixels, int channels, std::uint8_t*
 AugmentedDataset::AugmentedDataset(std::unique_ptr<Dataset> data, const Augmentation& augmentation, std::uint64_t seed)
     : WrappedDataset(std::move(data)), augmentation_(augmentation), seed_(seed) {
   const Shape shape = sample_shape();
-  if (input_dtype() != DType::kU8 || shape.rank() != 3) {
-    fail_option("data.augment", "samples are {} {}, and only uint8 images can be augmented (leave it out)",
+  const bool signals = shape.rank() == 3 && shape[1] == 1 && input_dtype() == DType::kF32;
+  if (shape.rank() != 3 || signals) {
+    fail_option("data.augment", "samples are {} {}, and only images can be augmented (leave it out)",
                 dtype_name(input_dtype()), shape.str());
   }
   if (augmentation_.jitter && shape[0] != 1 && shape[0] != 3) {
@@ -81,18 +82,19 @@ void AugmentedDataset::read(const SampleId& sample, void* input, std::int64_t* l
     this->data().read(sample, out, label, target);
   } else {
     thread_local std::vector<std::uint8_t> plain;  // grows once per thread
-    plain.resize(static_cast<std::size_t>(shape.size()));
+    plain.resize(static_cast<std::size_t>(shape.size()) * dtype_size(input_dtype()));
     this->data().read(sample, plain.data(), label, target);
-    shift_image(plain.data(), height, width, channels, padding, left, top, flip, out);
+    const int pixel_bytes = channels * static_cast<int>(dtype_size(input_dtype()));
+    shift_image(plain.data(), height, width, pixel_bytes, padding, left, top, flip, out);
   }
   if (augmentation_.jitter) {
     jitter_colors(out, std::int64_t{height} * width, channels, augmentation_.strength, random);
   }
 }
 
-void shift_image(const std::uint8_t* image, int height, int width, int channels, int padding, int left, int top,
+void shift_image(const std::uint8_t* image, int height, int width, int pixel_bytes, int padding, int left, int top,
                  bool flip, std::uint8_t* out) {
-  const auto pixel = static_cast<std::size_t>(channels), row_bytes = static_cast<std::size_t>(width) * pixel;
+  const auto pixel = static_cast<std::size_t>(pixel_bytes), row_bytes = static_cast<std::size_t>(width) * pixel;
   const int move = left - padding;
   const int first = std::clamp(move, 0, width), last = std::clamp(width + move, 0, width);  // columns that are seen
   const auto shown = static_cast<std::size_t>(last - first) * pixel;
@@ -107,7 +109,7 @@ void shift_image(const std::uint8_t* image, int height, int width, int channels,
         image + static_cast<std::size_t>(row) * row_bytes + static_cast<std::size_t>(first) * pixel;
     std::memset(out, 0, before);
     if (flip) {
-      mirror_row(from, last - first, channels, out + before);
+      mirror_row(from, last - first, pixel_bytes, out + before);
     } else {
       std::memcpy(out + before, from, shown);
     }

@@ -15,7 +15,7 @@ namespace convoy {
 
 class AugmentedDataset final : public WrappedDataset {
  public:
-  /// data: uint8 images.
+  /// data: images, uint8 or float32.
   AugmentedDataset(std::unique_ptr<Dataset> data, const Augmentation& augmentation, std::uint64_t seed);
 
   void read(const SampleId& sample, void* input, std::int64_t* label, float* target) const override;
@@ -26,9 +26,9 @@ class AugmentedDataset final : public WrappedDataset {
 };
 
 /// torchvision.transforms.RandomCrop((height, width), padding) and a mirror: out(x, y) is the pixel of `image`,
-/// [height, width, channels], moved by (left, top) in the image with its border; black outside. `out` must not overlap
-/// it.
-void shift_image(const std::uint8_t* image, int height, int width, int channels, int padding, int left, int top,
+/// [height, width, pixel_bytes], moved by (left, top) in the image with its border; black (zero) outside. `out` must
+/// not overlap it.
+void shift_image(const std::uint8_t* image, int height, int width, int pixel_bytes, int padding, int left, int top,
                  bool flip, std::uint8_t* out);
 
 }  // namespace convoy

@@ -28,11 +28,18 @@ void BrokenFiles::note(std::int64_t index, const std::string& name, const std::s
   check();
 }
 
+void BrokenFiles::remark_once(const std::string& name, const std::string& text) {
+  const std::lock_guard guard(mutex_);
+  if (!told_.empty()) return;
+  told_ = name_text(fmt::format("{}: {}", name, text));
+  news_.push_back(kRemark);
+}
+
 std::vector<BrokenFiles::Found> BrokenFiles::take() {
   const std::lock_guard guard(mutex_);
   std::vector<Found> found;
   found.reserve(news_.size());
-  for (const std::int64_t index : news_) found.push_back({index, found_.at(index)});
+  for (const std::int64_t index : news_) found.push_back({index, index == kRemark ? told_ : found_.at(index)});
   news_.clear();
   return found;
 }
@@ -50,7 +57,11 @@ std::size_t BrokenFiles::noted() const {
 void BrokenFiles::merge(const std::vector<Found>& found) {
   const std::lock_guard guard(mutex_);
   for (const Found& one : found) {
-    found_.emplace(one.index, one.text);
+    if (one.index == kRemark) {
+      told_ = one.text;
+    } else {
+      found_.emplace(one.index, one.text);
+    }
     std::erase(news_, one.index);
   }
   check();

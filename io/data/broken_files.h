@@ -2,6 +2,7 @@
 //
 // Samples with something wrong (files that cannot be decoded, values that are not finite): each is noted once, reported
 // once, and when there are too many the run ends.
+// Apart from these, one remark about the images as they are.
 // Invariant: may be used by several threads at once.
 #pragma once
 
@@ -25,11 +26,15 @@ class BrokenFiles {
   /// is one too many.
   void note(std::int64_t index, const std::string& name, const std::string& problem);
 
-  /// The message about a broken one.
+  /// Notes something about `name` that is worth telling, but nothing broken: the first such call counts.
+  void remark_once(const std::string& name, const std::string& text);
+
+  /// The message about a broken one, or the remark.
   struct Found {
-    std::int64_t index;
-    std::string text;  ///< "NAME: problem"
+    std::int64_t index;  ///< kRemark: the remark
+    std::string text;    ///< "NAME: problem"
   };
+  static constexpr std::int64_t kRemark = -1;
   /// What has been noted and not yet been taken.
   [[nodiscard]] std::vector<Found> take();
   [[nodiscard]] bool has_news() const;
@@ -47,6 +52,7 @@ class BrokenFiles {
   mutable std::mutex mutex_;
   std::map<std::int64_t, std::string> found_;
   std::vector<std::int64_t> news_;
+  std::string told_;  // the remark; empty: none
 };
 
 }  // namespace convoy

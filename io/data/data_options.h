@@ -20,6 +20,8 @@ namespace convoy {
 /// The names of data sets.
 [[nodiscard]] std::span<const std::string_view> dataset_names();
 
+inline constexpr std::array<std::string_view, 2> kSamplers{"shuffle", "balanced"};
+
 /// [data]
 struct DataOptions {
   std::string kind = "synthetic";  ///< one of dataset_names()
@@ -45,6 +47,7 @@ struct DataOptions {
   std::int64_t resize = 0;   ///< JPEGs: shorter side before the central crop; 0: image_size * 256 / 224
   double max_broken = 0.01;  ///< JPEGs: share of the files
   bool shuffle = true;
+  std::string sampler = "shuffle";  ///< or "balanced": each class equally often, with replacement
   bool drop_last = true;
   std::int64_t loader_threads = 0;  ///< 0: as many as cores that do not compute, at least 1
 
@@ -64,7 +67,7 @@ struct DataOptions {
     };
     v.key("kind", d.kind, one_of(dataset_names()).required(),
           "synthetic: random samples; hdf5: an HDF5 data file; idx: MNIST's files; cifar10: CIFAR-10's binary batches; "
-          "image_folder: a folder with a folder of JPEGs for each class");
+          "image_folder: a folder with a folder of JPEGs and PNGs for each class");
     v.key("train", d.train, from_files(input_file().required()),
           "hdf5: FILE or FILE:/GROUP, of shards \"OUT-*.h5\"; idx: the file of images, or a folder; cifar10: a batch "
           "file, or a folder; "
@@ -86,12 +89,14 @@ struct DataOptions {
     v.fallback(d.image_size, chosen ? 224 : 0);
     v.fallback(d.channels, chosen ? 3 : 0);
     v.key("image_size", d.image_size, images(between(chosen ? 1 : 0, 65536)),
-          "height and width; default 224, with hdf5 0: as in the file (else it must be the file's), 224 of JPEGs");
+          "height and width; default 224, with hdf5 0: as in the file (else it must be the file's), 224 of JPEGs and "
+          "PNGs");
     v.key("channels", d.channels, images(between(chosen ? 1 : 0, of_any_size ? 3 : 65536)),
-          "of an image; default 3, with hdf5 0: as in the file (else it must be the file's), 3 of JPEGs (or 1: grey)");
+          "of an image; default 3, with hdf5 0: as in the file (else it must be the file's), 3 of JPEGs and PNGs (or "
+          "1: grey)");
     v.key("train_sizes", d.train_sizes,
           images(between(1, 65536).only_for("data.kind", d.kind, {"synthetic", "hdf5", "image_folder"})),
-          "JPEGs, synthetic images: height and width of training images, one after the other; []: image_size");
+          "encoded and synthetic images: height and width of training images, one after the other; []: image_size");
     v.key("size_milestones", d.size_milestones,
           between(1, kMaxCount)
               .only_if(!d.train_sizes.empty(), "is ignored without data.train_sizes (give the sizes there)"),
@@ -105,6 +110,10 @@ struct DataOptions {
           "each sample that is read must have its checksum, which convoy pack has written");
     visit_augmentation(v, d);
     v.key("shuffle", d.shuffle, anything(), "a new order of samples every epoch");
+    v.key("sampler", d.sampler,
+          one_of(kSamplers).only_if(d.shuffle, "is ignored with data.shuffle = false (leave that out)"),
+          "shuffle: every sample once in an epoch; balanced: each draw takes any class, then any sample "
+          "of it, with equal probability");
     v.key("drop_last", d.drop_last, anything(), "leave out an epoch's last samples when they do not fill a batch");
     v.key("loader_threads", d.loader_threads, between(0, 1024),
           "a rank's threads that prepare batches; 0: as many as cores that do not compute, at least 1");
@@ -120,22 +129,22 @@ struct DataOptions {
       return rule.only_if(d.augments(how),
                           fmt::format("is ignored without \"{}\" in data.augment (add it there)", how));
     };
-    v.key(
-        "augment", d.augment, in(one_of(augment_names()), {"hdf5", "idx", "cifar10", "image_folder"}),
-        "random changes of training images: crop (of JPEGs a part of random size, of images of one size moved by up to "
-        "crop_padding), flip (left to right), jitter (of colours)");
+    v.key("augment", d.augment, in(one_of(augment_names()), {"hdf5", "idx", "cifar10", "image_folder"}),
+          "random changes of training images: crop (of JPEGs and PNGs a part of random size, of images of one size "
+          "moved by up to "
+          "crop_padding), flip (left to right), jitter (of colours)");
     v.key("crop_area", d.crop_area, with(in(between(0, 1), {"hdf5", "image_folder"}), "crop"),
-          "JPEGs: smallest and largest share of the image in a crop");
+          "JPEGs, PNGs: smallest and largest share of the image in a crop");
     v.key("crop_ratio", d.crop_ratio, with(in(above(0), {"hdf5", "image_folder"}), "crop"),
-          "JPEGs: smallest and largest width of a crop over its height");
+          "JPEGs, PNGs: smallest and largest width of a crop over its height");
     v.key("crop_padding", d.crop_padding, with(in(between(0, 1024), {"hdf5", "idx", "cifar10"}), "crop"),
           "images of one size: black pixels on each side before the crop");
     v.key("jitter", d.jitter, with(in(between(0, 10), {"hdf5", "idx", "cifar10", "image_folder"}), "jitter"),
           "brightness, contrast and saturation change by a factor of 1 - this to 1 + this");
     v.key("resize", d.resize, in(between(0, 65536), {"hdf5", "image_folder"}),
-          "JPEGs without a random crop: the shorter side before the central crop; 0: image_size * 256 / 224");
+          "JPEGs, PNGs without a random crop: the shorter side before the central crop; 0: image_size * 256 / 224");
     v.key("max_broken", d.max_broken, in(between(0, 1), {"hdf5", "image_folder"}),
-          "JPEGs: share of broken files that ends the run; up to it others of their class take their place");
+          "JPEGs, PNGs: share of broken files that ends the run; up to it others of their class take their place");
   }
   bool operator==(const DataOptions&) const = default;
 };

@@ -66,14 +66,14 @@ std::unique_ptr<Dataset> open_images(const DatasetRequest& request, std::unique_
   const DataOptions& d = request.options;
   const std::string& source = request.source;
   const bool training = request.training;
-  refuse_changed(d.crop_padding != DataOptions{}.crop_padding, "data.crop_padding", source, "JPEGs");
+  refuse_changed(d.crop_padding != DataOptions{}.crop_padding, "data.crop_padding", source, "encoded images");
   ImageDataset::Options options;
   const std::int64_t image_size = d.image_size > 0 ? d.image_size : kImageSize;
   options.size = training ? training_sizes(d, kImageSize) : image_size;
   options.channels = static_cast<int>(d.channels > 0 ? d.channels : kImageChannels);
   options.resize = static_cast<int>(d.resize);
   if (options.channels != 1 && options.channels != 3) {
-    fail_option("data.channels", "{}, but JPEGs become images of 3 (RGB) or 1 (grey)", options.channels);
+    fail_option("data.channels", "{}, but JPEGs and PNGs become images of 3 (RGB) or 1 (grey)", options.channels);
   }
   if (d.resize > 0 && d.resize < image_size) {
     fail_option("data.resize", "{} is smaller than data.image_size, {} (at least that, or 0)", d.resize, image_size);
@@ -93,7 +93,7 @@ std::unique_ptr<Dataset> with_augmentation(const DatasetRequest& request, std::u
   const DataOptions& d = request.options;
   const DataOptions defaults;
   const auto refuse = [&](bool changed, const char* key) {
-    refuse_changed(changed, key, request.source, "samples of one size, not JPEGs");
+    refuse_changed(changed, key, request.source, "samples of one size, not encoded images");
   };
   refuse(d.crop_area != defaults.crop_area, "data.crop_area");
   refuse(d.crop_ratio != defaults.crop_ratio, "data.crop_ratio");
@@ -102,6 +102,12 @@ std::unique_ptr<Dataset> with_augmentation(const DatasetRequest& request, std::u
   refuse(!d.train_sizes.empty(), "data.train_sizes");
   check_images(d, data->sample_shape(), request.source);
   if (!request.training || d.augment.empty()) return data;
+  for (const std::string& name : d.augment) {
+    if (data->input_dtype() == DType::kU8 || name == "crop" || name == "flip") continue;
+    fail_option("data.augment",
+                "\"{}\" is for images of bytes, and the samples of {} are {} {} (leave it out; crop and flip work)",
+                name, request.source, dtype_name(data->input_dtype()), data->sample_shape().str());
+  }
   return std::make_unique<AugmentedDataset>(std::move(data), d.augmentation(), request.seed);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Labelled images as encoded bytes (JPEG), by index: what lies between files and the data set that decodes them.
+// Labelled images as encoded bytes (JPEG or PNG), by index: what lies between files and the data set that decodes them.
 // Invariant: read() may be called from several threads at once; everything else is known when the object has been made.
 #pragma once
 

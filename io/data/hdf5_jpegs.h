@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Encoded JPEGs of an HDF5 data file (docs/interface.md): jpeg/bytes, one after the other, jpeg/offsets and labels.
+// Encoded images of an HDF5 data file (docs/interface.md): jpeg/bytes, one file after the other, jpeg/offsets and
+// labels. The group is called jpeg whatever the files are: PNGs are told apart by how their bytes start.
 // Relies on row_source.h to read without HDF5's lock where the storage allows. Invariant: offsets and labels have been
 // checked before the first read().
 #pragma once
@@ -20,11 +21,11 @@ namespace convoy {
 
 class Hdf5Jpegs final : public EncodedImages {
  public:
-  /// source: "file.h5", or "file.h5:/group". verify: each JPEG that is read must have its checksum
+  /// source: "file.h5", or "file.h5:/group". verify: each image that is read must have its checksum
   /// (sample_checksums.h). Throws an Error of bad input that names the file and the data set.
   explicit Hdf5Jpegs(const std::string& source, bool verify = false);
 
-  /// Whether there is such a file with such a group that holds encoded JPEGs.
+  /// Whether there is such a file with such a group that holds encoded images.
   [[nodiscard]] static bool are_in(const std::string& source);
 
   [[nodiscard]] std::int64_t size() const override { return static_cast<std::int64_t>(offsets_.size()) - 1; }

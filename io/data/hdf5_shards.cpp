@@ -61,7 +61,7 @@ class ConcatenatedDataset final : public Concatenated<Dataset> {
   [[nodiscard]] std::int64_t target_size() const override { return first().target_size(); }
   void read(const SampleId& sample, void* input, std::int64_t* label, float* target) const override {
     const auto [part, index] = find(sample.index);
-    part->read({index, sample.epoch}, input, label, target);
+    part->read({index, sample.epoch, sample.draw}, input, label, target);
   }
 };
 
@@ -88,7 +88,7 @@ std::string contents(const Dataset& data) {
   return text;
 }
 
-std::string contents(const EncodedImages& /*images*/) { return "JPEGs"; }
+std::string contents(const EncodedImages& /*images*/) { return "encoded images"; }
 
 template <class Source>
 void check_alike(const Source& one, const std::string& name, const Source& other, const std::string& other_name) {
@@ -119,7 +119,7 @@ std::vector<std::unique_ptr<Source>> open_parts(const std::vector<std::string>& 
       const bool jpegs = Hdf5Jpegs::are_in(source);
       if (parts.empty() || jpegs == Hdf5Jpegs::are_in(sources.front())) throw;
       fail_usage("{}: holds {}, {} does not (shards of one packing are alike)", source,
-                 jpegs ? "JPEGs" : "something else than JPEGs", sources.front());
+                 jpegs ? "encoded images" : "something else than encoded images", sources.front());
     }
     check_alike<Source>(*parts.front(), sources.front(), *parts.back(), source);
   }

@@ -27,10 +27,19 @@ DecodeTools& tools() {
 ImageDataset::ImageDataset(std::unique_ptr<EncodedImages> images, std::string source, const Options& options)
     : images_(std::move(images)), options_(options), broken_(std::move(source), images_->size(), options.max_broken) {}
 
-void ImageDataset::decode(std::int64_t index, const SampleId& sample, std::uint8_t* out) const {
+ImageHeader ImageDataset::open(std::int64_t index) const {
   DecodeTools& own = tools();
   images_->read(index, own.bytes);
-  const JpegHeader header = own.decoder.open(own.bytes);
+  const ImageHeader header = own.decoder.open(own.bytes);
+  if (header.alpha && !alpha_told_.exchange(true)) {
+    broken_.remark_once(images_->name(index), "has transparency, which is dropped, here and in all other images");
+  }
+  return header;
+}
+
+void ImageDataset::decode(std::int64_t index, const SampleId& sample, std::uint8_t* out) const {
+  DecodeTools& own = tools();
+  const ImageHeader header = open(index);
   const Augmentation& wanted = options_.augmentation;
   SampleRandom random(options_.seed, sample);
   const int size = static_cast<int>(options_.size.at(sample.epoch));

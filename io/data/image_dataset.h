@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Encoded images as samples of one size, or of one in each epoch: decoded, cropped, resized, and for training
-// augmented. Relies on jpeg.h and resize.h, of which each thread has its own. Invariant: a sample is a pure function of
+// augmented. Relies on decode_tools.h, of which each thread has its own. Invariant: a sample is a pure function of
 // (data, seed, epoch, index); a broken file is replaced by another of its class, so that labels hold also where no rank
 // decodes.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -17,6 +18,7 @@
 #include "io/data/dataset.h"
 #include "io/data/encoded_images.h"
 #include "io/data/image_sizes.h"
+#include "io/images/decoded_image.h"
 
 namespace convoy {
 
@@ -47,12 +49,14 @@ class ImageDataset final : public Dataset {
  private:
   [[nodiscard]] Shape shape_of(std::int64_t size) const { return {options_.channels, size, size}; }
   void decode(std::int64_t index, const SampleId& sample, std::uint8_t* out) const;
+  [[nodiscard]] ImageHeader open(std::int64_t index) const;
   void replace(const SampleId& sample, std::uint8_t* out) const;
   [[nodiscard]] const std::vector<std::int64_t>& members(std::int64_t label) const;
 
   const std::unique_ptr<EncodedImages> images_;
   const Options options_;
   mutable BrokenFiles broken_;
+  mutable std::atomic<bool> alpha_told_ = false;  // that transparency is dropped
   mutable std::once_flag classes_listed_;
   mutable std::vector<std::vector<std::int64_t>> members_;  // of each class; made when the first file is broken
 };

@@ -29,8 +29,8 @@ namespace convoy {
 
 namespace {
 
-constexpr std::array<std::string_view, 2> kJpeg{".jpg", ".jpeg"};
-constexpr std::array<std::string_view, 7> kOther{".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"};
+constexpr std::array<std::string_view, 3> kRead{".jpg", ".jpeg", ".png"};
+constexpr std::array<std::string_view, 6> kOther{".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"};
 constexpr off_t kMaxFileBytes = off_t{1} << 30;
 
 template <std::size_t N>
@@ -54,7 +54,7 @@ struct CloseFolder {
 [[noreturn]] void cannot_list(const std::string& path) {
   if (errno == ENOTDIR) {
     fail_usage(
-        "{}: is a file (data.kind = \"image_folder\" reads a folder that holds a folder of JPEGs for each class)",
+        "{}: is a file (data.kind = \"image_folder\" reads a folder that holds a folder of images for each class)",
         path);
   }
   fail_system(errno, "cannot list the folder {}: {} (see its permissions)", path, std::strerror(errno));
@@ -94,7 +94,7 @@ FileId id_of(const std::string& path) {
 // What one class folder holds, below the root.
 struct Walk {
   const std::string& root;
-  std::vector<std::pair<std::string, std::vector<std::string>>> folders;  // path, its JPEGs
+  std::vector<std::pair<std::string, std::vector<std::string>>> folders;  // path, its images
   std::int64_t others = 0;
   std::string first_other;
 
@@ -111,7 +111,7 @@ struct Walk {
       if (!has_ending(file, kOther)) continue;
       if (others++ == 0) first_other = fmt::format("{}/{}", full, file);
     }
-    std::erase_if(listing.files, [](const std::string& file) { return !has_ending(file, kJpeg); });
+    std::erase_if(listing.files, [](const std::string& file) { return !has_ending(file, kRead); });
     folders.emplace_back(path, std::move(listing.files));
     for (const std::string& folder : listing.folders) visit(fmt::format("{}/{}", path, folder), above);
     above.pop_back();
@@ -124,7 +124,7 @@ ImageFolder::ImageFolder(const std::string& folder) : folder_(folder) {
   while (folder_.size() > 1 && folder_.back() == '/') folder_.pop_back();
   class_names_ = list_folder(folder_).folders;
   if (class_names_.empty()) {
-    fail_usage("{}: no folders in it (one folder of JPEGs for each class is needed)", folder_);
+    fail_usage("{}: no folders in it (one folder of images for each class is needed)", folder_);
   }
   std::vector<std::string> empty;
   std::int64_t others = 0;
@@ -147,11 +147,13 @@ ImageFolder::ImageFolder(const std::string& folder) : folder_(folder) {
     class_ends_.push_back(size());
   }
   if (others > 0) {
-    fail_usage("{}: {} images in it are no JPEGs, the first {} (only .jpg and .jpeg are read: convert or move them)",
-               folder_, others, first_other);
+    fail_usage(
+        "{}: {} images in it are neither JPEG nor PNG, the first {} (.jpg, .jpeg and .png are read: convert or move "
+        "the others)",
+        folder_, others, first_other);
   }
   if (!empty.empty()) {
-    fail_usage("{}: no .jpg or .jpeg files for the class{} {} (fill or remove the folder{})", folder_,
+    fail_usage("{}: no .jpg, .jpeg or .png files for the class{} {} (fill or remove the folder{})", folder_,
                empty.size() > 1 ? "es" : "", fmt::join(empty, ", "), empty.size() > 1 ? "s" : "");
   }
 }

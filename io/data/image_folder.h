@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A folder with one folder of JPEGs for each class, in the order of torchvision.datasets.ImageFolder: classes by name,
-// then folders, then files, each compared byte by byte; sub-folders and links are followed. Relies on readdir's file
-// types, so that a million files are listed without looking at each. Invariant: no class is empty.
+// A folder with one folder of JPEGs and PNGs for each class, in the order of torchvision.datasets.ImageFolder: classes
+// by name, then folders, then files, each compared byte by byte; sub-folders and links are followed. Relies on
+// readdir's file types, so that a million files are listed without looking at each. Invariant: no class is empty.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace convoy {
 
 class ImageFolder final : public EncodedImages {
  public:
-  /// Throws an Error of bad input that names the place: no class folders, a class without JPEGs, a folder that cannot
+  /// Throws an Error of bad input that names the place: no class folders, a class without images, a folder that cannot
   /// be read or holds itself, images of other formats (which torchvision would take and this cannot decode).
   explicit ImageFolder(const std::string& folder);
 

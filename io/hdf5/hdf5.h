@@ -60,6 +60,7 @@ struct DatasetInfo {
   /// Offset in the file of the raw row-major elements of `dtype`; -1 when they are not stored so (chunked, compressed,
   /// another byte order, a type that needs conversion).
   std::int64_t file_offset = -1;
+  std::int64_t uint16_offset = -1;  ///< the same of uint16, which read() gives as int64
 
   [[nodiscard]] std::int64_t size() const;
   [[nodiscard]] std::string shape_text() const;  ///< "[1437, 8, 8, 1]"
@@ -97,6 +98,7 @@ class File {
   [[nodiscard]] std::optional<double> double_attribute(const std::string& object, const std::string& name) const;
   [[nodiscard]] std::optional<std::string> string_attribute(const std::string& object, const std::string& name) const;
   [[nodiscard]] std::vector<std::string> strings_attribute(const std::string& object, const std::string& name) const;
+  [[nodiscard]] std::vector<double> numbers_attribute(const std::string& object, const std::string& name) const;
 
  private:
   [[nodiscard]] Handle open_attribute(const std::string& object, const std::string& name) const;

@@ -16,6 +16,7 @@ namespace {
 
 // Limit of an attribute: lists of class names and configs are smaller.
 constexpr std::size_t kMaxStrings = 1 << 20;
+constexpr std::size_t kMaxNumbers = 1 << 16;
 constexpr std::size_t kMaxStringBytes = 1 << 16;
 constexpr std::size_t kMaxTextBytes = 64 << 20;  // of all strings of an attribute, where they have one length
 
@@ -118,6 +119,21 @@ std::optional<std::string> File::string_attribute(const std::string& object, con
   return values.front();
 }
 
+std::vector<double> File::numbers_attribute(const std::string& object, const std::string& name) const {
+  const auto guard = lock();
+  const Handle attribute = open_attribute(object, name);
+  if (attribute.id() < 0) return {};
+  const std::string place = attribute_place(path_, object, name);
+  const Handle type(CONVOY_HDF5(H5Aget_type(attribute.id()), place));
+  if (H5Tget_class(type.id()) != H5T_FLOAT && H5Tget_class(type.id()) != H5T_INTEGER) fail("{} is no number", place);
+  const Handle space(CONVOY_HDF5(H5Aget_space(attribute.id()), place));
+  const auto count = static_cast<std::size_t>(CONVOY_HDF5(H5Sget_simple_extent_npoints(space.id()), place));
+  if (count > kMaxNumbers) fail("{} holds {} numbers (at most {})", place, count, kMaxNumbers);
+  std::vector<double> values(count);
+  CONVOY_HDF5(H5Aread(attribute.id(), H5T_NATIVE_DOUBLE, values.data()), place);
+  return values;
+}
+
 void FileImage::write_number(const std::string& object, const std::string& name, Id type, const void* value) {
   const std::string place = attribute_place(name_, object, name);
   const Handle space(CONVOY_HDF5(H5Screate(H5S_SCALAR), place));
@@ -156,6 +172,13 @@ void put_strings(Id file, const std::string& place, const std::string& object, c
   pointers.reserve(values.size());
   for (const auto& value : values) pointers.push_back(value.c_str());
   put_attribute(file, place, object, name, type.id(), space.id(), pointers.data());
+}
+
+void put_numbers(Id file, const std::string& place, const std::string& object, const std::string& name,
+                 const std::vector<double>& values) {
+  const hsize_t count = values.size();
+  const Handle space(CONVOY_HDF5(H5Screate_simple(1, &count, nullptr), place));
+  put_attribute(file, place, object, name, H5T_NATIVE_DOUBLE, space.id(), values.data());
 }
 
 void FileImage::write_attribute(const std::string& object, const std::string& name,

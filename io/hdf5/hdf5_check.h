@@ -49,6 +49,9 @@ herr_t collect(T item, void* list) {
 /// Writes an attribute that is a list of texts; `place` names the file.
 void put_strings(Id file, const std::string& place, const std::string& object, const std::string& name,
                  const std::vector<std::string>& values);
+/// The same of numbers.
+void put_numbers(Id file, const std::string& place, const std::string& object, const std::string& name,
+                 const std::vector<double>& values);
 /// An access list without file locks and with the format of HDF5 1.8 (checksummed metadata).
 [[nodiscard]] Handle access_list(const std::string& place);
 

@@ -156,9 +156,10 @@ DatasetInfo File::info(const std::string& dataset) const {
     CONVOY_HDF5(H5Pget_chunk(list.id(), rank, chunk.data()), place);
     result.chunk_rows = static_cast<std::int64_t>(chunk.front());
   }
-  if (layout == H5D_CONTIGUOUS && raw) {
+  const bool uint16 = H5Tequal(type.id(), H5T_NATIVE_UINT16) > 0;
+  if (layout == H5D_CONTIGUOUS && (raw || uint16)) {
     const haddr_t offset = H5Dget_offset(handle.id());
-    if (offset != HADDR_UNDEF) result.file_offset = static_cast<std::int64_t>(offset);
+    if (offset != HADDR_UNDEF) (raw ? result.file_offset : result.uint16_offset) = static_cast<std::int64_t>(offset);
   }
   H5Eclear2(H5E_DEFAULT);
   refuse_implausible(result, *this);

@@ -23,7 +23,7 @@ PixelBox pixels_around(const ResizeBox& box, int more, int width, int height) {
 }
 
 // `part` of what was decoded, and `box`, both of the full image, in terms of each other.
-std::pair<ImageView, ResizeBox> view_of(const JpegPixels& d, const PixelBox& part, const ResizeBox& box) {
+std::pair<ImageView, ResizeBox> view_of(const DecodedPixels& d, const PixelBox& part, const ResizeBox& box) {
   const auto in = [&](double full, double origin, int limit) {
     return std::clamp((full - origin) * d.scale, 0.0, static_cast<double>(limit));
   };
@@ -54,18 +54,18 @@ ResizeBox central_box(int width, int height, int resize, int size) {
 
 void DecodeTools::decode_box(const PixelBox& part, const ResizeBox& box, int finer, const DecodedSize& size,
                              std::uint8_t* out) {
-  const JpegPixels decoded = decoder.decode(part, size.width * finer, size.height * finer, size.channels);
+  const DecodedPixels decoded = decoder.decode(part, size.width * finer, size.height * finer, size.channels);
   const auto [view, from] = view_of(decoded, part, box);
   resizer.resize(view, from, size.width, size.height, size.flip, out);
 }
 
-void DecodeTools::decode_central(const JpegHeader& header, int resize, const DecodedSize& size, std::uint8_t* out) {
+void DecodeTools::decode_central(const ImageHeader& header, int resize, const DecodedSize& size, std::uint8_t* out) {
   const ResizeBox box = central_box(header.width, header.height, resize, size.width);
   const int reach = static_cast<int>(std::ceil(std::max({1.0, box.width / size.width, box.height / size.height})));
   decode_box(pixels_around(box, reach, header.width, header.height), box, kFinerForEvaluation, size, out);
 }
 
-void DecodeTools::decode_all(const JpegHeader& header, const DecodedSize& size, std::uint8_t* out) {
+void DecodeTools::decode_all(const ImageHeader& header, const DecodedSize& size, std::uint8_t* out) {
   const ResizeBox box{0, 0, static_cast<double>(header.width), static_cast<double>(header.height)};
   decode_box({0, 0, header.width, header.height}, box, kFinerForEvaluation, size, out);
 }

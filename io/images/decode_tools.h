@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Decoding and resizing together: a box of a JPEG, at some size. Relies on jpeg.h and resize.h. Invariant: what
-// evaluation sees and what a data set is packed into are the same bytes, since both come from decode_central().
+// Decoding and resizing together: a box of an image, at some size. Relies on image_decoder.h and resize.h. Invariant:
+// what evaluation sees and what a data set is packed into are the same bytes, since both come from decode_central().
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include "io/images/jpeg.h"
+#include "io/images/image_decoder.h"
 #include "io/images/resize.h"
 
 namespace convoy {
@@ -26,7 +26,7 @@ struct DecodedSize {
 /// Memory that one thread keeps from image to image.
 struct DecodeTools {
   std::vector<std::byte> bytes;
-  JpegDecoder decoder;
+  ImageDecoder decoder;
   Resizer resizer;
 
   /// Of the image that `decoder` has open: writes `box`, for which the pixels of `part` are looked at, as
@@ -34,9 +34,9 @@ struct DecodeTools {
   /// the pixels of a side. Throws an Error that says what is wrong with the image.
   void decode_box(const PixelBox& part, const ResizeBox& box, int finer, const DecodedSize& size, std::uint8_t* out);
   /// The same for what torchvision's Resize(resize) and CenterCrop(size.width) show.
-  void decode_central(const JpegHeader& header, int resize, const DecodedSize& size, std::uint8_t* out);
+  void decode_central(const ImageHeader& header, int resize, const DecodedSize& size, std::uint8_t* out);
   /// The same for the whole image.
-  void decode_all(const JpegHeader& header, const DecodedSize& size, std::uint8_t* out);
+  void decode_all(const ImageHeader& header, const DecodedSize& size, std::uint8_t* out);
 };
 
 }  // namespace convoy

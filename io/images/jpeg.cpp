@@ -24,9 +24,6 @@ namespace convoy {
 
 namespace {
 
-constexpr std::int64_t kMaxSide = 65500, kMaxPixels = 256'000'000;
-// Files of several scans are held as coefficients: two bytes each, of the whole image, in each thread that decodes.
-constexpr std::int64_t kMaxCoefficientBytes = std::int64_t{512} << 20;
 constexpr int kMaxScans = 500;  // a progressive file has about ten; each costs a walk over the whole image
 constexpr int kRowsAtOnce = 16;
 constexpr int kMargin = 2;  // chroma is interpolated between neighbours: the box's edge needs some
@@ -61,13 +58,6 @@ void cmyk_to_rgb(std::uint8_t* row, int width) {
   }
 }
 
-// In place.
-void rgb_to_grey(std::uint8_t* row, int width) {
-  for (int x = 0; x < width; ++x) {
-    row[x] = static_cast<std::uint8_t>(luma(row + 3 * x));
-  }
-}
-
 // Pixel (x, y) of the shown buffer comes from the stored one, of stored_width x stored_height.
 void turn_pixels(const std::uint8_t* stored, int stored_width, int stored_height, int channels, Turn turn,
                  std::uint8_t* shown) {
@@ -83,7 +73,8 @@ void turn_pixels(const std::uint8_t* stored, int stored_width, int stored_height
   }
 }
 
-// Memory for all coefficients of an image whose header has been read.
+// Files of several scans are held as coefficients: two bytes each, of the whole image. Of one whose header has been
+// read:
 std::int64_t coefficient_bytes(const jpeg_decompress_struct& d) {
   std::int64_t blocks = 0;
   for (int i = 0; i < d.num_components; ++i) {
@@ -226,7 +217,7 @@ void JpegDecoder::State::to_channels(int channels) {
   if (bytes_per_pixel == static_cast<unsigned>(channels)) return;
   const std::size_t pixel_count = std::size_t(rows) * std::size_t(columns);
   cmyk_to_rgb(pixels.data(), static_cast<int>(pixel_count));
-  if (channels == 1) rgb_to_grey(pixels.data(), static_cast<int>(pixel_count));
+  if (channels == 1) rgb_to_grey(pixels.data(), pixel_count);
 }
 
 JpegDecoder::JpegDecoder() : state_(std::make_unique<State>()) {
@@ -242,7 +233,7 @@ JpegDecoder::JpegDecoder() : state_(std::make_unique<State>()) {
 
 JpegDecoder::~JpegDecoder() { jpeg_destroy_decompress(&state_->info); }
 
-JpegHeader JpegDecoder::open(std::span<const std::byte> bytes) {
+ImageHeader JpegDecoder::open(std::span<const std::byte> bytes) {
   State& s = *state_;
   if (bytes.empty()) fail("the file is empty");
   s.bytes = reinterpret_cast<const unsigned char*>(bytes.data());
@@ -250,15 +241,13 @@ JpegHeader JpegDecoder::open(std::span<const std::byte> bytes) {
   s.guarded(State::read_header);
   const jpeg_decompress_struct& d = s.info;
   const std::int64_t width = d.image_width, height = d.image_height;
-  if (width > kMaxSide || height > kMaxSide || width * height > kMaxPixels) {
-    fail("{} x {} pixels (at most {} a side and {} million altogether)", width, height, kMaxSide, kMaxPixels / 1000000);
-  }
+  check_image_size(width, height);
   if (d.num_components != 1 && d.num_components != 3 && d.num_components != 4) {
     fail("{} colour components (1, 3 or 4)", d.num_components);
   }
-  if (jpeg_has_multiple_scans(&s.info) != 0 && coefficient_bytes(d) > kMaxCoefficientBytes) {
+  if (jpeg_has_multiple_scans(&s.info) != 0 && coefficient_bytes(d) > kMaxDecodingBytes) {
     fail("{} x {} pixels, progressive, need {} bytes to decode (at most {})", width, height, coefficient_bytes(d),
-         kMaxCoefficientBytes);
+         kMaxDecodingBytes);
   }
   s.orientation = 1;
   for (const auto* marker = d.marker_list; marker != nullptr; marker = marker->next) {
@@ -266,12 +255,12 @@ JpegHeader JpegDecoder::open(std::span<const std::byte> bytes) {
     s.orientation = exif_orientation({marker->data, marker->data_length});
     break;
   }
-  JpegHeader header{static_cast<int>(width), static_cast<int>(height), d.num_components, s.orientation};
+  ImageHeader header{static_cast<int>(width), static_cast<int>(height), d.num_components, s.orientation};
   if (kTurns[static_cast<std::size_t>(s.orientation)].transpose) std::swap(header.width, header.height);
   return header;
 }
 
-JpegPixels JpegDecoder::decode(const PixelBox& box, int least_width, int least_height, int channels) {
+DecodedPixels JpegDecoder::decode(const PixelBox& box, int least_width, int least_height, int channels) {
   State& s = *state_;
   const Turn turn = kTurns[static_cast<std::size_t>(s.orientation)];
   const int stored_width = static_cast<int>(s.info.image_width), stored_height = static_cast<int>(s.info.image_height);
@@ -291,7 +280,8 @@ JpegPixels JpegDecoder::decode(const PixelBox& box, int least_width, int least_h
   s.to_channels(channels);
 
   const double scale = s.eighths / 8.0;
-  JpegPixels result{s.pixels.data(), s.columns, s.rows, channels, s.first_column / scale, s.first_row / scale, scale};
+  DecodedPixels result{s.pixels.data(),        s.columns,           s.rows, channels,
+                       s.first_column / scale, s.first_row / scale, scale};
   if (s.orientation == 1) return result;
   s.turned.resize(std::size_t(s.rows) * std::size_t(s.columns) * std::size_t(channels));
   turn_pixels(s.pixels.data(), s.columns, s.rows, channels, turn, s.turned.data());

@@ -7,33 +7,12 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <span>
 
+#include "io/images/decoded_image.h"
+
 namespace convoy {
-
-/// An image as it is shown, after the rotation that its Exif block asks for.
-struct JpegHeader {
-  int width = 0, height = 0;
-  int components = 0;   ///< as stored: 1 grey, 3 colour, 4 CMYK
-  int orientation = 1;  ///< Exif's 1 to 8; 1: shown as stored
-};
-
-/// Pixels [left, left + width) x [top, top + height) of an image.
-struct PixelBox {
-  int left = 0, top = 0, width = 0, height = 0;
-  bool operator==(const PixelBox&) const = default;
-};
-
-/// What was decoded: at least the box that was asked for, rounded outwards. Memory of the decoder, valid until it is
-/// used again.
-struct JpegPixels {
-  const std::uint8_t* pixels = nullptr;  ///< [height, width, channels], without gaps
-  int width = 0, height = 0, channels = 0;
-  double left = 0, top = 0;  ///< where the first pixel's corner lies in the full image
-  double scale = 1;          ///< decoded pixels to one of the full image: 1, 1/2, 1/4 or 1/8
-};
 
 class JpegDecoder {
  public:
@@ -46,13 +25,13 @@ class JpegDecoder {
   /// wrong with them (no names: the caller adds those), also for images of more than 65,500 pixels a side or 256
   /// million altogether, and of several scans (progressive) that need more than 512 MiB to decode, before memory is
   /// taken.
-  JpegHeader open(std::span<const std::byte> bytes);
+  ImageHeader open(std::span<const std::byte> bytes);
 
   /// Decodes `box` of the image that was opened last, once, at the smallest scale at which the box has at least
   /// `least_width` x `least_height` pixels. channels: 3 (RGB) or 1 (grey). Grey becomes RGB, and CMYK and YCCK (with
   /// Adobe's inverted inks) are converted as Pillow's convert("RGB") does; grey of colours is their Y. What libjpeg
   /// warns about (data that are corrupt or end early, as far as they are looked at) is an Error.
-  JpegPixels decode(const PixelBox& box, int least_width, int least_height, int channels);
+  DecodedPixels decode(const PixelBox& box, int least_width, int least_height, int channels);
 
  private:
   struct State;

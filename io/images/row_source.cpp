@@ -8,8 +8,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 
 #include "layers/base/system_error.h"
@@ -23,8 +25,10 @@ RowSource::RowSource(const hdf5::File& file, const std::string& dataset, DType d
   if (info.size() < 1) fail_usage("{}: shape {} has no samples", place_, info.shape_text());
   row_elements_ = info.size() / rows;
   row_bytes_ = static_cast<std::size_t>(row_elements_) * dtype_size(dtype);
-  if (info.file_offset >= 0 && info.dtype == dtype) {
-    file_offset_ = info.file_offset;
+  from_uint16_ = info.uint16_offset >= 0 && dtype == DType::kF32;
+  if (from_uint16_ || (info.file_offset >= 0 && info.dtype == dtype)) {
+    file_offset_ = from_uint16_ ? info.uint16_offset : info.file_offset;
+    if (from_uint16_) row_bytes_ = static_cast<std::size_t>(row_elements_) * sizeof(std::uint16_t);
     descriptor_ = ::open(file.path().c_str(), O_RDONLY | O_CLOEXEC);
     if (descriptor_ < 0) fail_system(errno, "cannot read {}: {}", file.path(), std::strerror(errno));
   } else if (rows <= memory_limit / static_cast<std::int64_t>(row_bytes_)) {
@@ -55,7 +59,12 @@ void RowSource::pread_rows(std::int64_t first, std::size_t bytes, std::byte* out
 
 void RowSource::read(std::int64_t first, void* out, std::int64_t count) const {
   const std::size_t bytes = static_cast<std::size_t>(count) * row_bytes_;
-  if (descriptor_ >= 0) {
+  if (from_uint16_) {
+    thread_local std::vector<std::uint16_t> elements;  // grows once per thread
+    elements.resize(static_cast<std::size_t>(count * row_elements_));
+    pread_rows(first, bytes, reinterpret_cast<std::byte*>(elements.data()));
+    std::copy(elements.begin(), elements.end(), static_cast<float*>(out));
+  } else if (descriptor_ >= 0) {
     pread_rows(first, bytes, static_cast<std::byte*>(out));
   } else if (!memory_.empty()) {
     std::memcpy(out, memory_.data() + static_cast<std::size_t>(first) * row_bytes_, bytes);

@@ -18,8 +18,8 @@ namespace convoy {
 
 class RowSource {
  public:
-  /// Elements come as `dtype`, converted when the file's type is another. Data sets up to `memory_limit` bytes that
-  /// cannot be read with pread() are read into memory here.
+  /// Elements come as `dtype`, converted when the file's type is another (integers keep their value). Data sets up to
+  /// `memory_limit` bytes that cannot be read with pread() are read into memory here.
   RowSource(const hdf5::File& file, const std::string& dataset, DType dtype, std::int64_t memory_limit = 256 << 20);
   ~RowSource();
   RowSource(const RowSource&) = delete;
@@ -36,8 +36,9 @@ class RowSource {
   std::string place_;  // "file.h5:/images"
   DType dtype_;
   std::int64_t row_elements_ = 0;
-  std::size_t row_bytes_ = 0;
+  std::size_t row_bytes_ = 0;  // in the file, of what pread() gives
   std::int64_t file_offset_ = -1;
+  bool from_uint16_ = false;       // what pread() gives is to be converted
   int descriptor_ = -1;            // for pread()
   std::vector<std::byte> memory_;  // the whole data set
   std::unique_ptr<hdf5::File> file_;

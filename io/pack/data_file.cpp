@@ -33,7 +33,8 @@ std::int64_t samples_of(const DataFileGroup& group) { return static_cast<std::in
 
 std::int64_t bytes_of(const DataFileFrame& frame, const DataFileGroup& group) {
   if (frame.image.empty()) return group.offsets.back();
-  return std::accumulate(frame.image.begin(), frame.image.end(), samples_of(group), std::multiplies<>());
+  return std::accumulate(frame.image.begin(), frame.image.end(), samples_of(group) * pixel_bytes(frame.type),
+                         std::multiplies<>());
 }
 
 Handle create(const Handle& file, const std::string& name, hid_t type, const std::vector<hsize_t>& extents,
@@ -83,7 +84,10 @@ std::int64_t create_bulk(const Handle& file, const DataFileFrame& frame, const D
     extents.insert(extents.end(), frame.image.begin(), frame.image.end());
   }
   const std::string name = group.path + (frame.image.empty() ? "/jpeg/bytes" : "/images");
-  const Handle dataset = create(file, name, H5T_STD_U8LE, extents, place);
+  const hid_t type = frame.type == PixelType::kUint8    ? H5T_STD_U8LE
+                     : frame.type == PixelType::kUint16 ? H5T_STD_U16LE
+                                                        : H5T_IEEE_F32LE;
+  const Handle dataset = create(file, name, type, extents, place);
   const haddr_t at = H5Dget_offset(dataset.id());
   if (at == HADDR_UNDEF) fail("{}: HDF5 gives {} no place", place, name);
   return static_cast<std::int64_t>(at);
@@ -128,6 +132,10 @@ std::int64_t write_frame(const Handle& file, const DataFileFrame& frame, const s
     if (frame.class_names.empty()) continue;
     hdf5::put_strings(file.id(), place, group.path.empty() ? "/" : group.path, "class_names", frame.class_names);
   }
+  if (frame.mean.empty()) return start;
+  const std::string pixels = frame.groups.front().path + (frame.image.empty() ? "/jpeg" : "/images");
+  hdf5::put_numbers(file.id(), place, pixels, "mean", frame.mean);
+  hdf5::put_numbers(file.id(), place, pixels, "std", frame.deviation);
   return start;
 }
 

@@ -10,18 +10,22 @@
 #include <string>
 #include <vector>
 
+#include "io/pack/pixel_statistics.h"
+
 namespace convoy {
 
 /// One group of a data file.
 struct DataFileGroup {
   std::string path;                      ///< "" for the root, else "/train"
-  std::vector<std::int64_t> offsets;     ///< [N + 1], from 0; of JPEGs only
+  std::vector<std::int64_t> offsets;     ///< [N + 1], from 0; of encoded images only
   std::vector<std::int64_t> labels;      ///< [N]
   std::vector<std::uint32_t> checksums;  ///< [N], CRC-32C of the bytes of each sample
 };
 
 struct DataFileFrame {
-  std::vector<std::int64_t> image;  ///< [H, W, C] of the samples; empty: JPEGs
+  std::vector<std::int64_t> image;  ///< [H, W, C] of the samples; empty: encoded images
+  PixelType type = PixelType::kUint8;
+  std::vector<double> mean, deviation;  ///< of the first group's pixels, written as attributes; empty: not known
   std::vector<std::string> class_names;
   std::vector<DataFileGroup> groups;  ///< in the order of their samples
 

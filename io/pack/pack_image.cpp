@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <span>
 
 #include "io/images/jpeg_encode.h"
 #include "layers/base/error.h"
@@ -21,7 +22,7 @@ void ImagePacker::append_bytes(std::vector<std::byte>& out) const {
   out.insert(out.end(), tools_.bytes.begin(), tools_.bytes.end());
 }
 
-void ImagePacker::append_resized(const JpegHeader& header, std::vector<std::byte>& out) {
+void ImagePacker::append_resized(const ImageHeader& header, std::vector<std::byte>& out) {
   const double scale = static_cast<double>(options_.resize) / std::min(header.width, header.height);
   DecodedSize size{header.width, header.height, header.components == 1 ? 1 : kRgb};
   const bool larger = scale < 1;
@@ -36,7 +37,7 @@ void ImagePacker::append_resized(const JpegHeader& header, std::vector<std::byte
   append_jpeg(pixels_.data(), size.width, size.height, size.channels, options_.quality, out);
 }
 
-void ImagePacker::append_raw(const JpegHeader& header, std::vector<std::byte>& out) {
+void ImagePacker::append_raw(const ImageHeader& header, std::vector<std::byte>& out) {
   const int side = options_.raw;
   pixels_.resize(static_cast<std::size_t>(side) * static_cast<std::size_t>(side) * kRgb);
   tools_.decode_central(header, static_cast<int>(std::lround(side * kResizeOfSize)), {side, side, kRgb},
@@ -52,11 +53,31 @@ void ImagePacker::append(std::int64_t index, std::vector<std::byte>& out) {
     if (tools_.bytes.empty()) fail("it is empty");
     return append_bytes(out);
   }
-  const JpegHeader header = tools_.decoder.open(tools_.bytes);
+  const ImageHeader header = tools_.decoder.open(tools_.bytes);
+  const bool smaller = options_.resize > 0 && std::min(header.width, header.height) > options_.resize;
+  if (header.alpha && dropped_alpha_ < 0 && (options_.raw > 0 || smaller)) dropped_alpha_ = index;
   if (options_.raw > 0) return append_raw(header, out);
   if (options_.resize > 0) return append_resized(header, out);
   tools_.decoder.decode({0, 0, header.width, header.height}, header.width, header.height, kRgb);
   append_bytes(out);
+}
+
+void ImagePacker::measure(std::int64_t index, std::span<const std::byte> packed, PixelStatistics& statistics) {
+  if (!source_.encoded()) {
+    try {
+      statistics.add(packed, static_cast<int>(source_.image()[2]), source_.type());
+    } catch (const Error& error) {
+      fail_usage("{}: {}", source_.name(index), error.what());
+    }
+  } else if (options_.raw > 0) {
+    statistics.add(packed, kRgb, PixelType::kUint8);
+  } else {
+    const ImageHeader header = tools_.decoder.open(packed);
+    const DecodedPixels all =
+        tools_.decoder.decode({0, 0, header.width, header.height}, header.width, header.height, kRgb);
+    const auto size = static_cast<std::size_t>(all.width) * static_cast<std::size_t>(all.height) * kRgb;
+    statistics.add({reinterpret_cast<const std::byte*>(all.pixels), size}, kRgb, PixelType::kUint8);
+  }
 }
 
 }  // namespace convoy

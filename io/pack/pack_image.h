@@ -6,18 +6,21 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "io/images/decode_tools.h"
 #include "io/pack/pack_source.h"
+#include "io/pack/pixel_statistics.h"
 
 namespace convoy {
 
 struct PackImageOptions {
-  int resize = 0;       ///< of JPEGs: the shorter side becomes at most this, and is encoded anew; 0: as it is
-  int quality = 90;     ///< of that encoding
-  int raw = 0;          ///< of JPEGs: pixels of raw x raw, as evaluation sees them; 0: they stay JPEGs
-  bool verify = false;  ///< decode those that are kept
+  int resize = 0;           ///< of encoded images: the shorter side becomes at most this, as JPEG; 0: as it is
+  int quality = 90;         ///< of that encoding
+  int raw = 0;              ///< of encoded images: pixels of raw x raw, as evaluation sees them; 0: they stay encoded
+  bool verify = false;      ///< decode those that are kept
+  bool statistics = false;  ///< measure the pixels of training samples
 };
 
 /// Tools of one thread.
@@ -26,16 +29,21 @@ class ImagePacker {
   ImagePacker(const PackSource& source, const PackImageOptions& options) : source_(source), options_(options) {}
   /// Appends the packed sample to `out`. Throws an Error that says what is wrong with it, without its name.
   void append(std::int64_t index, std::vector<std::byte>& out);
+  /// Adds the pixels of the packed sample `index` to `statistics`; encoded images as RGB. Throws as append() does.
+  void measure(std::int64_t index, std::span<const std::byte> packed, PixelStatistics& statistics);
+  /// The first sample whose transparency was dropped; -1: none so far.
+  [[nodiscard]] std::int64_t dropped_alpha() const { return dropped_alpha_; }
 
  private:
-  void append_resized(const JpegHeader& header, std::vector<std::byte>& out);
-  void append_raw(const JpegHeader& header, std::vector<std::byte>& out);
+  void append_resized(const ImageHeader& header, std::vector<std::byte>& out);
+  void append_raw(const ImageHeader& header, std::vector<std::byte>& out);
   void append_bytes(std::vector<std::byte>& out) const;
 
   const PackSource& source_;
   const PackImageOptions options_;
   DecodeTools tools_;
   std::vector<std::uint8_t> pixels_;
+  std::int64_t dropped_alpha_ = -1;
 };
 
 }  // namespace convoy

@@ -35,9 +35,10 @@ std::string placing_line() { return Json{{"placing", true}}.dump() + "\n"; }
 
 std::string block_line(const PackBlock& block) {
   // A file's name is any bytes.
-  return Json{{"sizes", block.sizes}, {"crc32c", block.checksums}, {"broken", block.broken}}.dump(
-             -1, ' ', false, Json::error_handler_t::replace) +
-         "\n";
+  Json line{{"sizes", block.sizes}, {"crc32c", block.checksums}, {"broken", block.broken}};
+  const PixelStatistics& s = block.statistics;
+  if (s.pixels > 0) line["statistics"] = Json::array({s.pixels, s.mean, s.squares});  // read back as they are
+  return line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace
@@ -82,6 +83,12 @@ void PackJournal::read() {
       blocks_.push_back({line.at("sizes").get<std::vector<std::int64_t>>(),
                          line.at("crc32c").get<std::vector<std::uint32_t>>(),
                          line.at("broken").get<std::vector<std::string>>()});
+      if (line.contains("statistics")) {
+        const Json& found = line.at("statistics");
+        PixelStatistics& s = blocks_.back().statistics;
+        s = {found.at(0).get<std::int64_t>(), found.at(1).get<std::vector<double>>(),
+             found.at(2).get<std::vector<double>>()};
+      }
       if (blocks_.back().checksums.size() != blocks_.back().sizes.size()) {
         blocks_.pop_back();
         break;

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "io/pack/pixel_statistics.h"
+
 namespace convoy {
 
 /// A run of samples, one after the other in the file.
@@ -16,6 +18,7 @@ struct PackBlock {
   std::vector<std::int64_t> sizes;       ///< bytes of each; -1: broken, left out
   std::vector<std::uint32_t> checksums;  ///< CRC-32C of the bytes of each; 0 of broken ones
   std::vector<std::string> broken;       ///< what is wrong with those
+  PixelStatistics statistics = {};       ///< of training samples, where they are wanted
 
   /// In the file.
   [[nodiscard]] std::int64_t bytes() const;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cmath>
 #include <cstddef>
 #include <cstring>
 #include <filesystem>
@@ -46,7 +47,7 @@ PackKind kind_of_folder(const std::string& path) {
   }
   if (error) fail_system(error.value(), "cannot list the folder {}: {} (see its permissions)", path, error.message());
   fail_usage(
-      "{}: nothing in it that is known (a folder of JPEGs for each class, MNIST's IDX files, or CIFAR-10's batches)",
+      "{}: nothing in it that is known (a folder of images for each class, MNIST's IDX files, or CIFAR-10's batches)",
       path);
 }
 
@@ -93,6 +94,16 @@ std::uint64_t stamp_of(std::uint64_t key, const std::string& path, std::int64_t*
   *bytes += status.st_size;
   return random_key(key,
                     fmt::format("{} {} {}.{}", path, status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec));
+}
+
+// Of `images` in the file; empty: it has none.
+std::optional<PixelType> images_type(const std::string& path) {
+  const Hdf5Source source(shard_sources(path).front());
+  const hdf5::File file(source.path);
+  const std::string images = source.group + "/images";
+  if (!file.is_dataset(images)) return std::nullopt;
+  const std::string type = file.info(images).type_name;
+  return type == "uint8" ? PixelType::kUint8 : type == "uint16" ? PixelType::kUint16 : PixelType::kFloat32;
 }
 
 }  // namespace
@@ -149,10 +160,12 @@ void PackSource::open_fixed(PackKind kind) {
     data_ = open_hdf5(path_);
   }
   const Shape shape = data_->sample_shape();
-  if (data_->input_dtype() != DType::kU8 || data_->target_size() > 0 || shape.rank() != 3) {
-    fail_usage("{}: {} {} are no images of bytes with class labels (only those are packed)", path_,
+  const std::optional<PixelType> type = kind == PackKind::kHdf5 ? images_type(path_) : PixelType::kUint8;
+  if (!type || data_->target_size() > 0 || shape.rank() != 3) {
+    fail_usage("{}: {} {} are no images with class labels (only those are packed)", path_,
                dtype_name(data_->input_dtype()), shape.str());
   }
+  type_ = *type;
   if (held_out_ && held_out_->sample_shape() != shape) {
     fail_usage("{}: training images are {}, test images {}", path_, shape.str(), held_out_->sample_shape().str());
   }
@@ -188,7 +201,7 @@ void PackSource::take_fingerprint(PackKind kind) {
     }
     fingerprint_ = mix64(fingerprint_ ^ sum);
   }
-  if (!image_.empty()) bytes_ = size() * image_[0] * image_[1] * image_[2];
+  if (!image_.empty()) bytes_ = size() * image_[0] * image_[1] * image_[2] * pixel_bytes(type_);
 }
 
 std::string PackSource::name(std::int64_t index) const {
@@ -199,10 +212,19 @@ std::string PackSource::name(std::int64_t index) const {
 void PackSource::read(std::int64_t index, std::vector<std::byte>& bytes) const {
   if (images_ && index < first_held_out_) return images_->read(index, bytes);
   if (images_) return held_out_images_->read(index - first_held_out_, bytes);
-  bytes.resize(static_cast<std::size_t>(image_[0] * image_[1] * image_[2]));
+  const auto values = static_cast<std::size_t>(image_[0] * image_[1] * image_[2]);
+  bytes.resize(values * (type_ == PixelType::kUint8 ? 1 : sizeof(float)));
   const bool held_out = index >= first_held_out_;
   const Dataset& part = held_out ? *held_out_ : *data_;
   part.read(held_out ? index - first_held_out_ : index, bytes.data(), nullptr, nullptr);
+  if (type_ != PixelType::kUint16) return;
+  for (std::size_t i = 0; i < values; ++i) {  // value / 65535 in float32: the value comes back
+    float scaled = 0;
+    std::memcpy(&scaled, bytes.data() + i * sizeof scaled, sizeof scaled);
+    const auto value = static_cast<std::uint16_t>(std::lrint(scaled * 65535.0));
+    std::memcpy(bytes.data() + i * sizeof value, &value, sizeof value);
+  }
+  bytes.resize(values * sizeof(std::uint16_t));
 }
 
 }  // namespace convoy

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What can be packed, whatever reader it takes: JPEGs or images of one size, by index, with labels. Relies on the
-// readers of this folder. Invariant: read() may be called from several threads at once.
+// What can be packed, whatever reader it takes: encoded images or images of one size, by index, with labels. Relies on
+// the readers of this folder. Invariant: read() may be called from several threads at once.
 #pragma once
 
 #include <cstddef>
@@ -14,6 +14,7 @@
 
 #include "io/data/dataset.h"
 #include "io/data/encoded_images.h"
+#include "io/pack/pixel_statistics.h"
 
 namespace convoy {
 
@@ -38,9 +39,11 @@ class PackSource {
   [[nodiscard]] const std::vector<std::string>& class_names() const { return class_names_; }
   [[nodiscard]] std::string name(std::int64_t index) const;
   [[nodiscard]] bool encoded() const { return images_ != nullptr; }
-  /// [H, W, C] of images of one size; empty for JPEGs.
+  /// [H, W, C] of images of one size; empty for encoded ones.
   [[nodiscard]] const std::vector<std::int64_t>& image() const { return image_; }
-  /// Replaces `bytes` by a JPEG, or by the pixels [H, W, C]. An Error says what is wrong without the name.
+  /// Of these.
+  [[nodiscard]] PixelType type() const { return type_; }
+  /// Replaces `bytes` by an encoded image, or by the pixels [H, W, C]. An Error says what is wrong without the name.
   void read(std::int64_t index, std::vector<std::byte>& bytes) const;
   /// A number that changes when names, sizes, times or labels of the source do (or the pixels, of small files).
   [[nodiscard]] std::uint64_t fingerprint() const { return fingerprint_; }
@@ -58,6 +61,7 @@ class PackSource {
   std::int64_t first_held_out_ = 0, classes_ = 0, bytes_ = 0;
   std::vector<std::string> class_names_;
   std::vector<std::int64_t> image_, labels_;
+  PixelType type_ = PixelType::kUint8;
   std::uint64_t fingerprint_ = 0;
 };
 

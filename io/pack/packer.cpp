@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstring>
 #include <filesystem>
+#include <span>
 #include <string_view>
 #include <system_error>
 #include <thread>
@@ -57,6 +58,7 @@ Packer::~Packer() {
 DataFileFrame Packer::frame() const {
   DataFileFrame frame;
   if (!source_.encoded()) frame.image = source_.image();
+  frame.type = source_.type();
   if (task_.image.raw > 0) frame.image = {task_.image.raw, task_.image.raw, 3};
   frame.class_names = source_.class_names();
   frame.groups.emplace_back().path = plan_.split ? "/train" : "";
@@ -156,6 +158,9 @@ PackBlock Packer::make_block(std::int64_t number, ImagePacker& packer, std::vect
     try {
       packer.append(index, bytes);
       const std::string_view added(reinterpret_cast<const char*>(bytes.data()) + before, bytes.size() - before);
+      if (task_.image.statistics && at < plan_.files[static_cast<std::size_t>(span.file)].validation) {
+        packer.measure(index, std::as_bytes(std::span(added)), block.statistics);
+      }
       block.sizes.push_back(static_cast<std::int64_t>(added.size()));
       block.checksums.push_back(crc32c(added));
     } catch (const Error& error) {
@@ -209,7 +214,7 @@ void Packer::commit(std::int64_t number, PackBlock block, const std::vector<std:
   }
   end_ += static_cast<std::int64_t>(bytes.size());
   broken_ += static_cast<std::int64_t>(block.broken.size());
-  news_.insert(news_.end(), block.broken.begin(), block.broken.end());
+  for (const std::string& text : block.broken) news_.push_back("left out: " + text);
   unnoted_.push_back(block);
   unnoted_bytes_ += static_cast<std::int64_t>(bytes.size());
   blocks_.push_back(std::move(block));
@@ -230,6 +235,13 @@ void Packer::work() {
         number = next_++;
       }
       PackBlock block = make_block(number, packer, bytes);
+      if (packer.dropped_alpha() >= 0) {
+        const std::lock_guard lock(mutex_);
+        if (!std::exchange(alpha_told_, true)) {
+          news_.push_back(fmt::format("note: {}: has transparency, which is dropped, here and in all other images",
+                                      source_.name(packer.dropped_alpha())));
+        }
+      }
       commit(number, std::move(block), bytes);
     }
   } catch (...) {
@@ -260,7 +272,7 @@ void Packer::watch() {
     const std::vector<std::string> news = std::exchange(news_, {});
     const std::int64_t done = samples_done();
     lock.unlock();
-    for (const std::string& text : news) hooks_.message(fmt::format("left out: {}", text));
+    for (const std::string& text : news) hooks_.message(text);
     hooks_.progress(done);
     const bool stop = hooks_.stop();
     lock.lock();
@@ -268,8 +280,19 @@ void Packer::watch() {
   }
 }
 
+PixelStatistics Packer::statistics() const {
+  PixelStatistics all;
+  for (const PackBlock& block : blocks_) all.add(block.statistics);
+  return all;
+}
+
 DataFileFrame Packer::whole_frame(int file) const {
   DataFileFrame whole = frame();
+  if (task_.image.statistics) {
+    const PixelStatistics all = statistics();
+    whole.mean = all.mean;
+    whole.deviation = all.deviation();
+  }
   for (DataFileGroup& group : whole.groups) group.offsets = {0};
   const auto index = static_cast<std::size_t>(file);
   for (std::size_t i = first_of_[index]; i < first_of_[index + 1]; ++i) {
@@ -310,6 +333,8 @@ void Packer::finish(PackResult& result) {
   for (int file = 0; file < files; ++file) {
     const DataFileFrame whole = whole_frame(file);
     result.training += static_cast<std::int64_t>(whole.groups.front().labels.size());
+    result.mean = whole.mean;
+    result.deviation = whole.deviation;
     if (plan_.split) result.validation += static_cast<std::int64_t>(whole.groups.back().labels.size());
     placed[static_cast<std::size_t>(file)] = is_placed(file);
     if (!placed[static_cast<std::size_t>(file)]) frame_part(file, whole);

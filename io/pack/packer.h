@@ -40,9 +40,10 @@ struct PackHooks {
 struct PackResult {
   bool finished = false;  ///< false: stopped
   std::int64_t training = 0, validation = 0, broken = 0;
-  std::int64_t done = 0;         ///< samples of the source, those of earlier packings too
-  std::int64_t packed_here = 0;  ///< samples of this packing alone
-  std::int64_t bytes = 0;        ///< of the files
+  std::int64_t done = 0;                ///< samples of the source, those of earlier packings too
+  std::int64_t packed_here = 0;         ///< samples of this packing alone
+  std::int64_t bytes = 0;               ///< of the files
+  std::vector<double> mean, deviation;  ///< of training pixels, if they were measured
 };
 
 class Packer {
@@ -79,6 +80,7 @@ class Packer {
   void frame_part(int file, const DataFileFrame& whole);
   void check_broken() const;
   [[nodiscard]] std::int64_t samples_done() const;
+  [[nodiscard]] PixelStatistics statistics() const;
 
   const PackSource& source_;
   const PackPlan& plan_;
@@ -98,7 +100,8 @@ class Packer {
   int descriptor_ = -1;             // of its part
   std::int64_t end_ = 0;            // of the samples written to it
   std::int64_t unnoted_bytes_ = 0;
-  std::vector<std::string> news_;  // of broken files
+  std::vector<std::string> news_;  // messages about files
+  bool alpha_told_ = false;        // that transparency is dropped
   std::int64_t broken_ = 0;
   bool stopping_ = false;
   int working_ = 0;  // threads

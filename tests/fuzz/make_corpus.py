@@ -10,6 +10,7 @@ import io
 import os
 import struct
 import sys
+import zlib
 
 import h5py
 import numpy as np
@@ -56,7 +57,7 @@ def make_cifar10():
 
 
 def make_jpeg():
-    """Bytes before the file: the sample's size less 1; channels and resize; augmentation (fuzz_jpeg.cpp)."""
+    """Bytes before the file: the sample's size less 1; channels and resize; augmentation (one_image.h)."""
     row, column = np.mgrid[0:37, 0:51]
     picture = np.stack([row * 6, column * 5, (row * column) % 256], axis=-1).astype(np.uint8)
     for name, mode, choice, options in (("colour", "RGB", (15, 0, 0), {}), ("crop", "RGB", (31, 0, 7), {"subsampling": 0}),
@@ -71,6 +72,38 @@ def make_jpeg():
     write("jpeg", "turned", bytes((15, 0, 1)) + file.getvalue())
     write("jpeg", "truncated", bytes((15, 0, 0)) + file.getvalue()[:-200])
     write("jpeg", "text", bytes((15, 0, 0)) + b"no picture at all")
+
+
+def png(size, bits, kind, rows, *others, interlaced=0):
+    """A PNG (ISO/IEC 15948) of these rows, each behind its filter, and further chunks before them."""
+    def chunk(name, data):
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+    header = struct.pack(">IIBBBBB", *size, bits, kind, 0, 0, interlaced)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*one) for one in ((b"IHDR", header), *others,
+                                                                    (b"IDAT", zlib.compress(rows)), (b"IEND", b"")))
+
+
+def make_png():
+    """Bytes before the file: as of JPEGs; 128 more in the first: checksums stay as they are."""
+    row, column = np.mgrid[0:37, 0:51]
+    picture = np.stack([row * 6, column * 5, (row * column) % 256], axis=-1).astype(np.uint8)
+    for name, mode, choice in (("colour", "RGB", (15, 0, 0)), ("crop", "RGB", (31, 0, 7)), ("grey", "L", (7, 1, 1)),
+                               ("palette", "P", (15, 0, 3)), ("alpha", "RGBA", (20, 16, 15)), ("bits", "1", (9, 1, 2))):
+        file = io.BytesIO()
+        Image.fromarray(picture).convert(mode).save(file, "PNG")
+        write("png", name, bytes(choice) + file.getvalue())
+    deep = random.randint(0, 256, (5, 1 + 6 * 6)).astype(np.uint8)
+    deep[:, 0] = range(5)  # the filters
+    write("png", "deep", bytes((3, 0, 0)) + png((6, 5), 16, 2, deep.tobytes()))
+    passes = b"\0\x09\0\7\0\1\2\0\3\4\0\5\6\0\1\2\3\4\0\5\6\7\x08"  # of Adam7: 1, 1, 2, 2 * 2 and 2 * 4 pixels
+    write("png", "interlaced", bytes((3, 1, 0)) + png((4, 4), 8, 0, passes, interlaced=1))
+    write("png", "transparent", bytes((3, 0, 0)) + png((2, 2), 2, 3, b"\0\x10\0\xb0", (b"PLTE", bytes(range(12))),
+                                                       (b"tRNS", b"\0\x80"), (b"tEXt", b"Title\0nothing")))
+    write("png", "no-palette", bytes((3, 0, 0)) + png((2, 2), 2, 3, b"\0\x10\0\xb0"))
+    write("png", "large", bytes((3, 0, 0)) + png((65000, 65000), 8, 2, b"\0"))
+    whole = png((2, 2), 8, 0, b"\0\1\2\0\3\4")
+    write("png", "truncated", bytes((3, 0, 0)) + whole[:-20])
+    write("png", "checksum", bytes((131, 0, 0)) + whole[:-14] + b"\0" + whole[-13:])
 
 
 def hdf5(target, name, fill, **options):
@@ -107,8 +140,15 @@ def make_hdf5_data():
     def jpeg(file):
         file["jpeg/bytes"], file["labels"] = images.ravel(), labels
 
+    def deep(file):
+        file["images"], file["labels"] = images.astype(np.uint16) * 257, labels
+
+    def several(file):
+        file["images"], file["targets"] = images.astype(np.float32), (images[:, 0, :, 0] > 99).astype(np.uint8)
+
     for name, fill in (("plain", plain), ("chunked", chunked), ("grouped", grouped), ("regression", regression),
-                       ("negative-labels", negative), ("jpeg", jpeg)):
+                       ("negative-labels", negative), ("jpeg", jpeg), ("uint16", deep),
+                       ("several-labels", several)):
         hdf5("hdf5_data", name, fill, libver="v108")
     hdf5("hdf5_data", "old-format", plain)
 
@@ -239,5 +279,6 @@ make_cifar10()
 make_jpeg()
 make_hdf5_data()
 make_checkpoint()
+make_png()
 for config_name, text in CONFIGS.items():
     write("config", config_name, text.encode())

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders of JPEGs for the comparisons with torchvision, and how convoy's reader sees them.
+"""Folders of JPEGs and PNGs for the comparisons with torchvision, and how convoy's reader sees them.
 
 The pictures are sums of waves with edges and noise, in the sizes, samplings and modes of photographs.
 """
 import os
+import struct
 import subprocess
+import zlib
 
 import pytest
 
@@ -52,4 +54,17 @@ def make_pictures(folder):
     image = Image.fromarray(draw(400, 300, 99))
     image.convert("L").save(os.path.join(folder, "a", "grey.JPEG"), quality=90)
     image.convert("CMYK").save(os.path.join(folder, "a", "cmyk.JPG"), quality=90)
+    image.save(os.path.join(folder, "a", "flat.png"))
+    image.convert("RGBA").save(os.path.join(folder, "a", "grown.PNG"))
     open(os.path.join(folder, "a", "notes.txt"), "w").close()
+
+
+def save_deep(path, picture):
+    """A PNG of 16 bits, which Pillow does not write: [H, W, 3] or [H, W] of uint16."""
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    height, width = picture.shape[:2]
+    header = struct.pack(">IIBBBBB", width, height, 16, 2 if picture.ndim == 3 else 0, 0, 0, 0)
+    rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in picture)
+    with open(path, "wb") as file:
+        file.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))

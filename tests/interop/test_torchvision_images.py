@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders of JPEGs, evaluation and random crops against torchvision.
+"""Folders of JPEGs and PNGs, evaluation and random crops against torchvision.
 
 With --photographs FOLDER, a folder of class folders of JPEGs, order and evaluation are compared on those instead.
 """
@@ -8,7 +8,7 @@ import os
 import pytest
 
 from interop import np, torch
-from jpegs import Image, make_pictures, read_samples
+from jpegs import Image, draw, make_pictures, read_samples, save_deep
 from torchvision import datasets, transforms
 
 SIZE, RESIZE = 224, 256
@@ -41,6 +41,47 @@ def test_evaluation(pictures):
     print(f"{len(differences)} pictures, mean difference {differences.mean():.3f} of 255, median "
           f"{np.median(differences):.3f}, largest {differences[worst]:.3f} ({expected.samples[worst][0]})")
     assert differences.max() < 1, expected.samples[worst][0]
+
+
+def whole_pictures(folder, side):
+    """The pictures of a folder of pictures of side x side, pixel by pixel: nothing is resized or cropped."""
+    return np.frombuffer(read_samples("eval", folder, side, side), np.uint8).reshape(-1, side, side, 3)
+
+
+@pytest.mark.parametrize("mode", ("RGB", "L", "P", "1", "RGBA", "LA", "PA"))
+def test_png_has_pillows_pixels(tmp_path, mode):
+    """Alpha is dropped as by torchvision's loader, convert("RGB")."""
+    (tmp_path / "class").mkdir()
+    picture = Image.fromarray(draw(96, 96, 5))
+    if mode == "PA":
+        picture = picture.convert("P")
+        picture.info["transparency"] = bytes(range(256))
+    elif mode == "LA":
+        picture = Image.merge("LA", picture.convert("RGB").split()[:2])
+    elif mode == "RGBA":
+        picture.putalpha(picture.convert("L"))
+    else:
+        picture = picture.convert(mode)
+    picture.save(tmp_path / "class" / "0.png")
+    (expected, _), = datasets.ImageFolder(str(tmp_path))
+    assert (whole_pictures(tmp_path, 96)[0] == np.asarray(expected)).all()
+
+
+@pytest.mark.parametrize("channels", (1, 3))
+def test_png_of_16_bits_is_scaled_to_8(tmp_path, channels):
+    """As torchvision scales: value / 65535, here times 255. Pillow takes the high byte of colours, at most 1 apart."""
+    (tmp_path / "class").mkdir()
+    values = np.random.RandomState(2).randint(0, 65536, (64, 64, 3), np.int64)
+    values[0, :, 0] = np.arange(64)  # black, or nearly
+    values[1, :, 0] = 65535 - np.arange(64)
+    picture = values.astype(np.uint16) if channels == 3 else values[..., 0].astype(np.uint16)
+    save_deep(tmp_path / "class" / "0.png", picture)
+    found = whole_pictures(tmp_path, 64)[0].astype(np.int64)
+    expected = np.rint(torch.from_numpy(values).double().numpy() / 65535 * 255)
+    assert (found == (expected if channels == 3 else expected[..., :1])).all()
+    if channels == 3:
+        (high_byte, _), = datasets.ImageFolder(str(tmp_path))
+        assert np.abs(found - np.asarray(high_byte, np.int64)).max() <= 1
 
 
 def kolmogorov_smirnov(a, b):

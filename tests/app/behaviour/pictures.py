@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders of grey JPEGs made by hand, for machines without an imaging library, and a network for them."""
+"""Folders of grey JPEGs and PNGs made by hand, for machines without an imaging library, and a network for them."""
 import os
 import random
+import struct
+import zlib
 
 NET = {"name": "sequential", "layers": [
     {"type": "conv2d", "name": "conv", "out_channels": 8, "kernel_size": 5, "stride": 2},
@@ -28,6 +30,27 @@ def jpeg(columns, rows, levels):
     bits += "1" * (-len(bits) % 8)
     data = bytes(int(bits[i:i + 8], 2) for i in range(0, len(bits), 8))
     return head + data.replace(b"\xff", b"\xff\0") + b"\xff\xd9"
+
+
+def png(width, height, pixels, kind=2, bits=8):
+    """A PNG of these bytes, row after row: kind 0 grey, 2 RGB, 4 grey and alpha, 6 RGB and alpha."""
+    def chunk(name, data):
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+    stride = len(pixels) // height
+    rows = b"".join(b"\0" + bytes(pixels[y * stride:(y + 1) * stride]) for y in range(height))
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, bits, kind, 0, 0, 0))
+            + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
+def add_pngs(folder, count=6):
+    """pictures/CLASS/pNNN.png in turn, of all kinds, beside those that are there."""
+    source = random.Random(5)
+    for i in range(count):
+        kind, bits = ((0, 8), (2, 8), (2, 16), (4, 8), (6, 8), (0, 16))[i % 6]
+        width, height = source.randint(30, 60), source.randint(30, 60)
+        size = width * height * {0: 1, 2: 3, 4: 2, 6: 4}[kind] * bits // 8
+        with open(folder.file("pictures", "abc"[i % 3], f"p{i:03}.png"), "wb") as file:
+            file.write(png(width, height, bytes(min(255, 60 * (i % 3) + source.randrange(99)) for _ in range(size)), kind, bits))
 
 
 def pictures(folder, count=30):

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from behaviour import DIGITS, FAILURE, USAGE, Folder, close_series, config, error_lines, same_series
-from pictures import NET, pictures
+from pictures import NET, add_pngs, pictures, png
 
 
 def settings(threads=1, microbatches=1, steps=8, **data):
@@ -66,12 +66,87 @@ def test_broken_files_are_named_once_and_end_the_run_when_too_many():
         assert words in errors[0]
 
 
+def test_pngs_beside_jpegs():
+    """The same on two ranks; transparency is told once for training and once for validation."""
+    def trained(name, ranks, microbatches):
+        folder = Folder(name, settings(2, microbatches))
+        pictures(folder, 24)
+        add_pngs(folder)
+        folder.train(ranks)
+        return folder
+    one, two = trained("pngs", 1, 2), trained("pngs-2", 2, 1)
+    same_series("PNGs on 2 ranks", two.losses(str), one.losses(str))
+    for folder in (one, two):
+        notes = [line for line in folder.stderr.splitlines() if "transparency" in line]
+        assert len(notes) == 2 and all("pictures/" in note and "has transparency, which is dropped" in note for note in notes), notes
+        assert "broken" not in folder.stderr
+
+
+def test_broken_pngs_are_named_once():
+    folder = Folder("broken", settings(1, 1, max_broken=0.2))
+    pictures(folder, 24)
+    add_pngs(folder)
+    good = png(40, 40, bytes(range(40)) * 120)
+    checksum = bytearray(good)
+    checksum[-14] ^= 1  # of the pixels
+    broken = {"truncated": good[:-40], "empty": b"", "checksum": bytes(checksum), "text": b"no picture",
+              "zero": png(0, 40, bytes(40)), "huge": png(65500, 65500, b"1" * 65500)}
+    for name, content in broken.items():
+        with open(folder.file("pictures", "b", f"{name}.png"), "wb") as file:
+            file.write(content)
+    with open(folder.file("pictures", "a", "000.jpg"), "rb") as source, \
+            open(folder.file("pictures", "a", "jpeg.png"), "wb") as file:
+        file.write(source.read())  # read as what it is
+    with open(folder.file("pictures", "a", "png.jpg"), "wb") as file:
+        file.write(good)
+    folder.configure({**settings(1, 1, steps=9, max_broken=0.2, augment=[], resize=32), "run": {"name": "run", "seed": 3}})
+    folder.train(2)
+    for name in broken:
+        lines = [line for line in folder.stderr.splitlines() if f"/{name}.png" in line and "warning" in line]
+        assert len(lines) == 2, f"{name}: {lines}"  # of training and of validation
+    assert "jpeg.png" not in folder.stderr and "png.jpg" not in folder.stderr
+    folder.configure({**settings(max_broken=0.01), "run": {"name": "fewer", "seed": 3}})
+    assert folder.run(1) == FAILURE and len(error_lines(folder.stderr)) == 1
+
+
+@pytest.mark.parametrize("parallel", ({"microbatches": 1}, {"mode": "pipeline", "microbatches": 2, "schedule": "1f1b"},
+                                      {"mode": "model"}, {"mode": "scatter"}), ids=str)
+def test_balanced_sampling_is_the_same_in_every_mode(parallel):
+    """Also after a resume on another number of ranks."""
+    def trained(name, ranks, steps, parallel, folder=None):
+        changed = settings(2, 1, steps=steps, sampler="balanced")
+        changed["parallel"] = parallel
+        folder = folder or Folder(name, changed)
+        folder.configure(changed)
+        if not os.path.exists(folder.file("pictures")):
+            pictures(folder, 24)
+            for i in range(3, 24, 3):
+                os.remove(folder.file("pictures", "a", f"{i:03}.jpg"))  # one is left
+        folder.train(ranks)
+        return folder
+    one = trained("one", 1, 6, {"microbatches": 2})
+    samples = {event["step"]: event["samples_crc32c"] for event in one.events("step")}
+    assert len(set(samples.values())) == 6
+    other = trained("other", 2, 3, parallel)
+    trained("other", 1, 6, {"microbatches": 2}, other)
+    assert {event["step"]: event["samples_crc32c"] for event in other.events("step")} == samples
+    close_series(str(parallel), other.losses(), one.losses(), 1e-5)  # sums in another order
+
+
+def test_balanced_sampling_needs_labels():
+    folder = Folder("run", config(model={"name": "toy"}, data={"kind": "synthetic", "train": None, "validation": None,
+                                                             "features": 10, "targets": 5, "sampler": "balanced"},
+                                  train={"steps": 1, "global_batch_size": 4, "loss": "mse"}))
+    assert folder.run(1) == USAGE and len(error_lines(folder.stderr)) == 1
+    assert "data.sampler: \"balanced\" needs class labels" in folder.stderr
+
+
 def empty_class(folder):
     os.makedirs(folder.file("pictures", "d"))
 
 
-def png(folder):
-    open(folder.file("pictures", "a", "x.png"), "w").close()
+def webp(folder):
+    open(folder.file("pictures", "a", "x.webp"), "w").close()
 
 
 def no_classes(folder):
@@ -79,7 +154,7 @@ def no_classes(folder):
     os.makedirs(folder.file("pictures"))
 
 
-@pytest.mark.parametrize("change, words", ((empty_class, ["data.train", "the class d"]), (png, ["data.train", "x.png"]),
+@pytest.mark.parametrize("change, words", ((empty_class, ["data.train", "the class d"]), (webp, ["data.train", "x.webp"]),
                                            (no_classes, ["data.train", "pictures"])))
 def test_bad_folder_is_a_usage_error(change, words):
     folder = Folder("run", settings())

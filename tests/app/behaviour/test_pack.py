@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """convoy pack: training from the packed file is that from the source, bit for bit; a killed packing resumes; bad input."""
+import glob
+import json
 import os
 import random
 import shutil
@@ -11,7 +13,7 @@ import pytest
 
 from behaviour import FAILURE, USAGE, Folder, h5py, kill_tree, same_series
 from packing import losses, packed
-from pictures import NET, pictures, slow_pictures
+from pictures import NET, add_pngs, pictures, slow_pictures
 
 TENS = {**NET, "layers": [*NET["layers"][:-1], {**NET["layers"][-1], "out_features": 10}]}  # ten classes
 
@@ -44,6 +46,32 @@ def test_packed_jpegs_train_as_the_folder_does():
     same_series("pixels", losses(folder, NET, kind="hdf5", train="raw.h5"),
                 losses(folder, NET, kind="image_folder", train="pictures", image_size=32))
     assert not partial_files(folder)
+
+
+def test_packed_pngs_train_as_the_folder_does():
+    folder = Folder("pack", {})
+    pictures(folder)
+    add_pngs(folder)
+    assert "36 samples, 3 classes" in packed(folder, "pictures", "out.h5", "--verify")
+    options = {"image_size": 32, "augment": ["crop", "flip"]}
+    same_series("packed JPEGs and PNGs", losses(folder, NET, kind="hdf5", train="out.h5", **options),
+                losses(folder, NET, kind="image_folder", train="pictures", **options))
+    text = packed(folder, "pictures", "raw.h5", "--raw", "32")
+    assert text.count("has transparency, which is dropped") == 1
+    same_series("pixels", losses(folder, NET, kind="hdf5", train="raw.h5"),
+                losses(folder, NET, kind="image_folder", train="pictures", image_size=32))
+    packed(folder, "pictures", "small.h5", "--resize", "24")
+    assert folder.run(1, "verify", "out.h5", "small.h5") == 0, folder.stdout
+    if h5py:
+        with h5py.File(folder.file("out.h5")) as whole, h5py.File(folder.file("small.h5")) as small:
+            for file, pngs in ((whole, 6), (small, 0)):  # every PNG is larger, and becomes a JPEG
+                data, offsets = file["jpeg/bytes"][()].tobytes(), file["jpeg/offsets"][()]
+                starts = [data[first:first + 4] for first in offsets[:-1]]
+                assert starts.count(b"\x89PNG") == pngs and len(starts) == 36
+    with open(folder.file("pictures", "b", "p001.png"), "r+b") as file:
+        file.truncate(300)
+    packed(folder, "pictures", "broken.h5", "--verify", code=FAILURE)
+    assert "b/p001.png: the PNG ends early" in folder.stderr
 
 
 def test_packed_idx_trains_as_idx_does():
@@ -89,6 +117,98 @@ def test_validation_share_is_shuffled_and_balanced():
             assert list(file[group].attrs["class_names"]) == ["a", "b", "c"], group
             found += [(data[offsets[i]:offsets[i + 1]], label) for i, label in enumerate(labels)]
     assert sorted(found) == files, "the parts together are not the source"
+
+
+# ---- other pixels than bytes, and their statistics
+
+FLAT = {"name": "sequential", "layers": [
+    {"type": "conv2d", "name": "conv", "out_channels": 4, "kernel_size": 3}, {"type": "relu"},
+    {"type": "global_avg_pool"}, {"type": "linear", "name": "fc", "out_features": 3}]}
+
+
+@pytest.fixture
+def deep():
+    """The same images as uint16 and as float32, of five channels."""
+    if h5py is None:
+        pytest.skip("needs h5py")
+    import numpy
+    folder = Folder("pack", {})
+    random_state = numpy.random.RandomState(3)
+    labels = numpy.arange(48) % 3
+    folder.images = (random_state.randint(0, 30000, (48, 9, 8, 5)) + 9000 * labels[:, None, None, None]).astype("uint16")
+    for name, images in (("words.h5", folder.images),
+                         ("floats.h5", folder.images.astype("float32") / numpy.float32(65535))):
+        with h5py.File(folder.file(name), "w") as file:
+            file["images"], file["labels"] = images, labels
+    return folder
+
+
+def test_uint16_trains_as_the_same_floats_do(deep):
+    options = {"kind": "hdf5", "mean": [0.3, 0.4, 0.4, 0.4, 0.5], "std": [0.2], "augment": ["crop", "flip"], "crop_padding": 2}
+    expected = losses(deep, FLAT, train="floats.h5", **options)
+    same_series("uint16", losses(deep, FLAT, train="words.h5", **options), expected)
+    for name in ("words.h5", "floats.h5"):
+        packed(deep, name, "out.h5", "--force", "--shuffle", "2")
+        packed(deep, name, "out.h5", "--force", "--shards", "3")
+        packed(deep, name, "out.h5", "--force")
+        with h5py.File(deep.file("out.h5")) as file, h5py.File(deep.file(name)) as source:
+            assert file["images"].dtype == source["images"].dtype and (file["images"][()] == source["images"][()]).all()
+        same_series(f"packed {name}", losses(deep, FLAT, train="out.h5", verify=True, **options), expected)
+        same_series(f"{name} in shards", losses(deep, FLAT, train="out-*.h5", verify=True, **options), expected)
+        assert deep.run(1, "verify", "out.h5") == 0, deep.stdout
+    deep.configure({"model": FLAT, "data": {"kind": "hdf5", "train": "words.h5", "augment": ["jitter"]},
+                    "train": {"steps": 1, "global_batch_size": 8}})
+    assert deep.run(1) == USAGE and "data.augment: \"jitter\" is for images of bytes" in deep.stderr
+
+
+def two_lines(text):
+    lines = [line for line in text.splitlines() if line.startswith(("mean = ", "std = "))]
+    assert [line.split(" = ")[0] for line in lines] == ["mean", "std"], text
+    return [json.loads(line.split(" = ")[1]) for line in lines]
+
+
+@pytest.mark.parametrize("words", ([], ["--validation", "0.25"], ["--shards", "3", "--shuffle", "1", "--threads", "3"]))
+def test_statistics_of_arrays_are_numpys(deep, words):
+    for name, scale in (("words.h5", 65535), ("floats.h5", 1)):
+        mean, std = two_lines(packed(deep, name, "out.h5", "--force", "--statistics", *words))
+        path = "out-00001-of-00003.h5" if "--shards" in words else "out.h5"
+        with h5py.File(deep.file(path)) as file:
+            group = file["train"] if "--validation" in words else file
+            attributes = dict(group["images"].attrs)
+            with h5py.File(deep.file(name)) as source:
+                images = (group if "--validation" in words else source)["images"][()].astype("float64") / scale
+        for found, written, expected in ((mean, attributes["mean"], images.mean((0, 1, 2))),
+                                         (std, attributes["std"], images.std((0, 1, 2)))):
+            assert len(found) == 5 and written.dtype == "float64"
+            assert abs(written - expected).max() < 1e-12  # sums of float64 in another order
+            assert abs(found - expected).max() < 1e-8  # nine digits
+        if "--shards" not in words:
+            assert deep.run(1, "inspect", "out.h5") == 0 and two_lines(deep.stdout) == [mean, std]
+
+
+@pytest.mark.skipif(h5py is None, reason="needs h5py")
+def test_statistics_of_files_are_those_of_their_pixels():
+    folder = Folder("pack", {})
+    pictures(folder, 12)
+    add_pngs(folder)
+    mean, std = two_lines(packed(folder, "pictures", "raw.h5", "--raw", "24", "--statistics"))
+    with h5py.File(folder.file("raw.h5")) as file:
+        pixels = file["images"][()].astype("float64") / 255
+    assert abs(pixels.mean((0, 1, 2)) - mean).max() < 1e-8 and abs(pixels.std((0, 1, 2)) - std).max() < 1e-8
+    before = two_lines(packed(folder, "pictures", "one.h5", "--statistics", "--threads", "1"))
+    assert before == two_lines(packed(folder, "pictures", "three.h5", "--statistics", "--threads", "3"))
+    assert content(folder, "one.h5") == content(folder, "three.h5")
+    image = pytest.importorskip("PIL.Image")
+    import numpy
+    rows = []
+    for name in sorted(glob.glob(folder.file("pictures", "*", "*.*"))):
+        picture = image.open(name)
+        deep_grey = picture.mode.startswith("I")  # whose convert("RGB") cuts off
+        array = numpy.asarray(picture if deep_grey else picture.convert("RGB"), "float64")
+        rows.append(numpy.rint(array / 257)[..., None].repeat(3, -1).reshape(-1, 3) if deep_grey else array.reshape(-1, 3))
+    values = numpy.concatenate(rows) / 255
+    # 2e-3: half a level of 255 in one picture of 18, of 16 bits, of which Pillow takes the high byte
+    assert abs(values.mean(0) - before[0]).max() < 2e-3 and abs(values.std(0) - before[1]).max() < 2e-3
 
 
 # ---- interrupted

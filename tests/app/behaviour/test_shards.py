@@ -262,7 +262,7 @@ def test_shard_of_another_kind_or_damaged_is_named(three):
     configure(three, "out-*.h5")
     packed(three, "pictures", "other.h5", "--raw", "16", "--shards", "3")
     shutil.copy(three.file("other-00001-of-00003.h5"), three.file(shards(3)[1]))
-    refused(three, "out-00001-of-00003.h5: holds something else than JPEGs, out-00000-of-00003.h5 does not",
+    refused(three, "out-00001-of-00003.h5: holds something else than encoded images, out-00000-of-00003.h5 does not",
             "train", "run.toml")
     with open(three.file(shards(3)[1]), "w") as file:
         file.write("damaged")

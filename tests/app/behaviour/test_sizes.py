@@ -191,7 +191,7 @@ def test_commands_know_the_sizes(trained, words, arguments):
     pytest.param({"augment": [], "resize": 30, "train_sizes": [48, 2, 3]}, ["data.resize: 30", "data.train_sizes, 48"],
                  id="resize"),
     pytest.param({"kind": "hdf5", "train": config()["data"]["train"], "validation": "", "image_size": None, "augment": []},
-                 ["data.train_sizes: is ignored with", "not JPEGs"], id="no_jpegs")))
+                 ["data.train_sizes: is ignored with", "not encoded images"], id="no_jpegs")))
 def test_wrong_sizes_are_a_usage_error(changes, words):
     sections = settings(SMALL_NET)
     sections["model"]["layers"][0].update(kernel_size=5)

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 #include <hdf5.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -65,6 +66,81 @@ TEST_CASE("images and labels, however they are stored") {
     slow.read(5, image.data());
     CHECK(std::memcmp(image.data(), images.data<char>() + 5 * 60, 60) == 0);
   }
+}
+
+TEST_CASE("images of uint16 are scaled as torchvision's are, floats stay; of any number of channels, however stored") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "a.h5";
+  std::vector<std::uint16_t> values(6 * 4 * 3 * 5);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::uint16_t>(65535 - i * 181);
+  const std::vector<float> floats(values.begin(), values.end());
+  for (const Storage storage : {Storage::kContiguous, Storage::kChunked, Storage::kCompressed}) {
+    for (const hid_t type : {H5T_STD_U16LE, H5T_STD_U16BE, H5T_IEEE_F32LE, H5T_IEEE_F64BE}) {
+      {
+        RawFile raw(path);
+        raw.write("images", {6, 4, 3, 5}, type, H5T_NATIVE_UINT16, values.data(), storage);
+        raw.labels("labels", {0, 1, 2, 0, 1, 2});
+      }
+      const Hdf5Dataset data(path);
+      CHECK(data.sample_shape() == Shape{5, 4, 3});
+      CHECK(data.input_dtype() == DType::kF32);
+      CHECK(data.classes() == 3);
+      const bool scaled = H5Tget_class(type) == H5T_INTEGER;
+      std::vector<float> image(60);
+      for (const std::int64_t i : {5, 0, 3}) {
+        data.read(i, image.data(), nullptr, nullptr);
+        bool same = true;
+        for (std::size_t k = 0; k < 60; ++k) {
+          const float value = floats[static_cast<std::size_t>(i) * 60 + k];
+          same = same && image[k] == (scaled ? value / 65535.0F : value);
+        }
+        CHECK(same);
+      }
+      const hdf5::File file(path);
+      CHECK((file.info("/images").uint16_offset >= 0) ==
+            (storage == Storage::kContiguous && H5Tequal(type, H5T_NATIVE_UINT16) > 0));
+    }
+  }
+}
+
+TEST_CASE("several labels of a sample are float targets of 0 and 1, beside images and beside inputs") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "a.h5";
+  std::vector<std::uint8_t> labels(5 * 7);
+  for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = i * i % 3 == 0 ? 1 : 0;
+  const std::vector<float> inputs(5 * 60, 0.5F);
+  for (const Storage storage : {Storage::kContiguous, Storage::kCompressed}) {
+    for (const bool images : {true, false}) {
+      {
+        RawFile raw(path);
+        if (images) raw.images("images", 5);
+        if (!images) raw.write("inputs", {5, 60}, H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, inputs.data());
+        raw.write("targets", {5, 7}, H5T_STD_U8LE, H5T_NATIVE_UINT8, labels.data(), storage);
+      }
+      const Hdf5Dataset data(path);
+      CHECK(data.target_size() == 7);
+      CHECK(data.classes() == 0);
+      CHECK(data.input_dtype() == (images ? DType::kU8 : DType::kF32));
+      std::vector<float> input(60), target(7);
+      for (const std::int64_t i : {4, 0, 2}) {
+        data.read(i, input.data(), nullptr, target.data());
+        CHECK(std::equal(target.begin(), target.end(), labels.begin() + i * 7));
+      }
+    }
+  }
+  labels[16] = 2;
+  {
+    RawFile raw(path);
+    raw.images("images", 5);
+    raw.write("targets", {5, 7}, H5T_STD_U8LE, H5T_NATIVE_UINT8, labels.data());
+  }
+  const Hdf5Dataset data(path);
+  std::vector<float> target(7);
+  data.read(1, nullptr, nullptr, target.data());
+  ExitCode code{};
+  CHECK(contains(error_of([&] { data.read(2, nullptr, nullptr, target.data()); }, &code),
+                 "/targets: sample 2 has the value 2 for class 2"));
+  CHECK(code == ExitCode::kUsage);
 }
 
 TEST_CASE("a group may be named, and names of classes may hang on the labels") {
@@ -157,8 +233,17 @@ TEST_CASE("bad files are errors of input that say what is wrong and what is need
     raw.images("images", 2);
     raw.write("labels", {2}, H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, floats.data());
   });
-  check("float32 [2, 4, 4, 3], but images are uint8 [N, H, W, C]", [&](RawFile& raw) {
-    raw.write("images", {2, 4, 4, 3}, H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, floats.data());
+  check("int16 [2, 4, 4, 3], but images are uint8, uint16 or float32 [N, H, W, C]", [&](RawFile& raw) {
+    raw.write("images", {2, 4, 4, 3}, H5T_STD_I16LE, H5T_NATIVE_FLOAT, floats.data());
+    raw.labels("labels", {0, 1});
+  });
+  check("uint16 [2, 64], but images are", [&](RawFile& raw) {
+    raw.write("images", {2, 64}, H5T_STD_U16LE, H5T_NATIVE_FLOAT, floats.data());
+    raw.labels("labels", {0, 1});
+  });
+  check("uint16 [2, 3, 16, 16], which looks like [N, C, H, W]", [&](RawFile& raw) {
+    const std::vector<float> zeros(2 * 3 * 16 * 16);
+    raw.write("images", {2, 3, 16, 16}, H5T_STD_U16LE, H5T_NATIVE_FLOAT, zeros.data());
     raw.labels("labels", {0, 1});
   });
   check("uint8 [2, 64], but images are", [&](RawFile& raw) {
@@ -178,9 +263,17 @@ TEST_CASE("bad files are errors of input that say what is wrong and what is need
     raw.write("inputs", {2, 3}, H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, floats.data());
     raw.write("targets", {5, 3}, H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, floats.data());
   });
-  check("images go with labels", [&](RawFile& raw) {
+  check("uint8 [2], but targets are float32 [N, ...], or uint8 [N, classes]", [&](RawFile& raw) {
     raw.images("images", 2);
-    raw.write("targets", {2, 3}, H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, floats.data());
+    raw.write("targets", {2}, H5T_STD_U8LE, H5T_NATIVE_FLOAT, floats.data());
+  });
+  check("int64 [2, 3], but targets are", [&](RawFile& raw) {
+    raw.images("images", 2);
+    raw.write("targets", {2, 3}, H5T_STD_I64LE, H5T_NATIVE_FLOAT, floats.data());
+  });
+  check("3 targets for 2 samples", [&](RawFile& raw) {
+    raw.images("images", 2);
+    raw.write("targets", {3, 2}, H5T_STD_U8LE, H5T_NATIVE_FLOAT, floats.data());
   });
   CHECK(contains(open_error(folder / "none.h5"), "No such file"));
   write_text(path, "text");

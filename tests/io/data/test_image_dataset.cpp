@@ -22,6 +22,7 @@
 #include "io/images/resize.h"
 #include "tests/io/hdf5/raw_hdf5.h"
 #include "tests/io/images/jpeg_files.h"
+#include "tests/io/images/png_files.h"
 #include "tests/io/temporary_folder.h"
 
 using namespace convoy;
@@ -103,14 +104,15 @@ TEST_CASE("a folder's order: classes, then folders, then files, byte by byte") {
 TEST_CASE("folders that cannot be trained on") {
   const TemporaryFolder folder;
   CHECK(contains(folder_error(folder / "gone"), "No such file"));
-  CHECK(contains(folder_error(folder.path()), "one folder of JPEGs for each class"));
+  CHECK(contains(folder_error(folder.path()), "one folder of images for each class"));
   put(folder / "a/1.jpg", "");
   fs::create_directories(folder / "b");
   fs::create_directories(folder / "c/d");
-  CHECK(contains(folder_error(folder.path()), "no .jpg or .jpeg files for the classes b, c"));
-  put(folder / "b/1.PNG", "");
+  CHECK(contains(folder_error(folder.path()), "no .jpg, .jpeg or .png files for the classes b, c"));
+  put(folder / "b/1.TIFF", "");
   put(folder / "c/2.webp", "");
-  CHECK(contains(folder_error(folder.path()), "2 images in it are no JPEGs, the first " + folder.path() + "/b/1.PNG"));
+  CHECK(contains(folder_error(folder.path()),
+                 "2 images in it are neither JPEG nor PNG, the first " + folder.path() + "/b/1.TIFF"));
   fs::remove_all(folder / "b");
   fs::remove_all(folder / "c");
   fs::create_directory_symlink("..", folder / "a/up");
@@ -198,10 +200,73 @@ TEST_CASE("broken files: told once, replaced by others of the class, the same by
   const auto found = data.broken()->take();
   REQUIRE(found.size() == 3);
   CHECK(std::count_if(found.begin(), found.end(), [&](const auto& one) {
-          return one.index == 8 && one.text.starts_with(folder / "b/08.jpg: Not a JPEG file");
+          return one.index == 8 && one.text.starts_with(folder / "b/08.jpg: neither JPEG nor PNG");
         }) == 1);
   CHECK(data.broken()->take().empty());
   CHECK_FALSE(data.broken()->has_news());
+}
+
+TEST_CASE("PNGs are samples as JPEGs are, whatever the files are called") {
+  const TemporaryFolder folder, renamed;
+  const PngStyle with_alpha{6, 8, false};
+  const auto png = [&](int number, const PngStyle& style) {
+    return png_file(61, 53, style, [&](int x, int y, int c) {
+      return static_cast<unsigned>(x * 3 + y * (c + 1) + 20 * number) % 256;
+    });
+  };
+  for (int i = 0; i < 4; ++i) {
+    const std::string file = i < 2 ? png(i, i == 1 ? with_alpha : PngStyle{}) : picture(i);
+    put(folder / fmt::format("a/{}.{}", i, i < 2 ? "PNG" : "jpg"), file);
+    put(renamed / fmt::format("a/{}.{}", i, i < 2 ? "jpeg" : "png"), file);
+  }
+  const ImageDataset data = dataset(folder.path(), small_options()), other = dataset(renamed.path(), small_options());
+  CHECK(data.size() == 4);
+  for (const std::int64_t i : {0, 1, 2, 3}) CHECK(sample(data, i) == sample(other, i));
+  (void)sample(data, 1);
+  const auto found = data.broken()->take();
+  REQUIRE(found.size() == 1);  // once
+  CHECK(found[0].index == BrokenFiles::kRemark);
+  CHECK(found[0].text.starts_with(folder / "a/1.PNG: has transparency, which is dropped"));
+  CHECK(data.broken()->noted() == 0);
+  // The central 24 x 24 of Resize(28): 32 x 28 of 61 x 53.
+  std::vector<std::uint8_t> all(61 * 53 * 3), resized(32 * 28 * 3), expected;
+  for (int i = 0; i < 61 * 53; ++i) {
+    for (int c = 0; c < 3; ++c)
+      all[static_cast<std::size_t>(3 * i + c)] = static_cast<std::uint8_t>((i % 61 * 3 + i / 61 * (c + 1) + 20) % 256);
+  }
+  Resizer resizer;
+  resizer.resize({all.data(), 61, 53, 3, 183}, {0, 0, 61, 53}, 32, 28, false, resized.data());
+  for (int y = 2; y < 26; ++y)
+    expected.insert(expected.end(), &resized[static_cast<std::size_t>((y * 32 + 4) * 3)],
+                    &resized[static_cast<std::size_t>((y * 32 + 28) * 3)]);
+  const auto pixels = sample(data, 1);
+  int worst = 0;
+  for (std::size_t k = 0; k < pixels.size(); ++k) worst = std::max(worst, std::abs(pixels[k] - expected[k]));
+  CHECK(worst <= 1);  // the same sums, with weights rounded at another place
+}
+
+TEST_CASE("broken PNGs are replaced as JPEGs are") {
+  const TemporaryFolder folder;
+  fill(folder);
+  const std::string good =
+      png_file(61, 53, {}, [](int x, int y, int c) { return static_cast<unsigned>(x * x + y * (c + 1) * 7) % 256; });
+  put(folder / "b/08.png", good.substr(0, good.size() / 2));
+  put(folder / "b/09.png", "no picture");
+  const ImageDataset data = dataset(folder.path(), small_options());
+  REQUIRE(data.size() == 26);
+  std::vector<std::vector<std::uint8_t>> others;
+  for (const std::int64_t i : {8, 10, 12, 13, 14, 15, 16, 17}) others.push_back(sample(data, i));
+  CHECK(data.broken()->noted() == 0);
+  for (const std::int64_t index : {9, 11})
+    CHECK(std::find(others.begin(), others.end(), sample(data, index)) != others.end());
+  const auto found = data.broken()->take();
+  REQUIRE(found.size() == 2);
+  const auto names = [&](const char* text) {
+    return std::any_of(found.begin(), found.end(),
+                       [&](const auto& one) { return one.text.starts_with(folder / text); });
+  };
+  CHECK(names("b/08.png: the PNG ends early"));
+  CHECK(names("b/09.png: neither JPEG nor PNG: it starts with 0x6e 0x6f"));
 }
 
 TEST_CASE("broken files: too many end the run") {
@@ -217,7 +282,7 @@ TEST_CASE("broken files: too many end the run") {
       &code);
   CHECK(code == ExitCode::kFailure);
   CHECK(contains(error, "5 broken files are more than the 4 that data.max_broken allows"));
-  for (int i = 8; i < 13; ++i) CHECK(contains(error, fmt::format("b/{:02}.jpg: Not a JPEG file", i)));
+  for (int i = 8; i < 13; ++i) CHECK(contains(error, fmt::format("b/{:02}.jpg: neither JPEG nor PNG", i)));
   // What other ranks have met counts, too.
   const TemporaryFolder good;
   fill(good);

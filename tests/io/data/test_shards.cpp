@@ -178,7 +178,7 @@ TEST_CASE("shards that do not go together are named") {
     raw.labels("labels", {0, 1});
   }
   write_jpegs(second, {"x"});
-  CHECK(contains(open_error(all), "a-00001-of-00002.h5: holds JPEGs, "));
+  CHECK(contains(open_error(all), "a-00001-of-00002.h5: holds encoded images, "));
   {
     const float numbers[6] = {};
     RawFile raw(second);

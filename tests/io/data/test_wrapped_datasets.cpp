@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "io/data/augmented_dataset.h"
 #include "io/data/float_dataset.h"
 #include "io/data/matched_classes.h"
 #include "layers/base/option_error.h"
@@ -61,6 +62,39 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 }  // namespace
+
+TEST_CASE("float images are moved and mirrored as images of bytes are") {
+  struct Numbered final : Dataset {
+    DType dtype;
+    explicit Numbered(DType type) : dtype(type) {}
+    [[nodiscard]] std::int64_t size() const override { return 3; }
+    [[nodiscard]] Shape sample_shape() const override { return {5, 6, 7}; }
+    [[nodiscard]] DType input_dtype() const override { return dtype; }
+    [[nodiscard]] std::int64_t target_size() const override { return 0; }
+    [[nodiscard]] std::int64_t classes() const override { return 1; }
+    [[nodiscard]] std::vector<std::string> class_names() const override { return {}; }
+    void read(const SampleId& sample, void* input, std::int64_t*, float*) const override {
+      for (int i = 0; i < 210; ++i) {
+        const auto value = static_cast<std::uint8_t>(40 * sample.index + i % 200 + 1);
+        if (dtype == DType::kU8) static_cast<std::uint8_t*>(input)[i] = value;
+        if (dtype == DType::kF32) static_cast<float*>(input)[i] = value;
+      }
+    }
+  };
+  Augmentation augmentation;
+  augmentation.crop = augmentation.flip = true;
+  const AugmentedDataset bytes(std::make_unique<Numbered>(DType::kU8), augmentation, 7);
+  const AugmentedDataset floats(std::make_unique<Numbered>(DType::kF32), augmentation, 7);
+  for (std::int64_t epoch = 0; epoch < 20; ++epoch) {
+    for (std::int64_t i = 0; i < 3; ++i) {
+      std::vector<std::uint8_t> expected(210);
+      std::vector<float> found(210);
+      bytes.read({i, epoch}, expected.data(), nullptr, nullptr);
+      floats.read({i, epoch}, found.data(), nullptr, nullptr);
+      CHECK(std::equal(found.begin(), found.end(), expected.begin()));
+    }
+  }
+}
 
 TEST_CASE("float inputs are normalised by feature, by channel, or by one value for all") {
   const FloatDataset by_feature(samples({{1, 2, 3}}), {"f.h5", {1, 0, -1}, {2, 4, 8}});

@@ -26,7 +26,7 @@ namespace {
 int wave(int x, int y, int c) { return static_cast<int>(128 + 100 * std::sin(0.07 * x + 0.05 * y * (c + 1) + c)); }
 
 // Whether `part` holds the pixels of `whole` (at the same scale) that it says.
-bool same_pixels(const JpegPixels& part, const Decoded& whole) {
+bool same_pixels(const DecodedPixels& part, const Decoded& whole) {
   const int left = static_cast<int>(part.left * part.scale), top = static_cast<int>(part.top * part.scale);
   if (left < 0 || top < 0 || left + part.width > whole.width || top + part.height > whole.height) return false;
   for (int y = 0; y < part.height; ++y) {
@@ -40,7 +40,7 @@ bool same_pixels(const JpegPixels& part, const Decoded& whole) {
   return true;
 }
 
-bool covers(const JpegPixels& part, const PixelBox& box, int margin, int width, int height) {
+bool covers(const DecodedPixels& part, const PixelBox& box, int margin, int width, int height) {
   const double right = part.left + part.width / part.scale, bottom = part.top + part.height / part.scale;
   return part.left <= std::max(0, box.left - margin) && part.top <= std::max(0, box.top - margin) &&
          right >= std::min(width, box.left + box.width + margin) &&
@@ -57,12 +57,12 @@ TEST_CASE("jpeg: what was drawn comes back") {
   JpegDecoder decoder;
   for (const int channels : {1, 3}) {
     const std::string bytes = encode(draw(width, height, channels, wave), width, height, channels, {.quality = 98});
-    const JpegHeader header = decoder.open(as_bytes(bytes));
+    const ImageHeader header = decoder.open(as_bytes(bytes));
     CHECK(header.width == width);
     CHECK(header.height == height);
     CHECK(header.components == channels);
     CHECK(header.orientation == 1);
-    const JpegPixels pixels = decoder.decode({0, 0, width, height}, width, height, 3);
+    const DecodedPixels pixels = decoder.decode({0, 0, width, height}, width, height, 3);
     REQUIRE(pixels.width == width);
     REQUIRE(pixels.height == height);
     int worst = 0;
@@ -93,7 +93,7 @@ TEST_CASE("jpeg: any box of any kind of file is that part of the whole") {
             const int smaller = 1 << below(4, 4);  // of the target
             const int least_width = std::max(1, box.width / smaller), least_height = std::max(1, box.height / smaller);
             (void)decoder.open(as_bytes(bytes));
-            const JpegPixels part = decoder.decode(box, least_width, least_height, channels);
+            const DecodedPixels part = decoder.decode(box, least_width, least_height, channels);
             CHECK(covers(part, box, 1, width, height));
             CHECK(box.width * part.scale >= least_width);
             CHECK(box.height * part.scale >= least_height);
@@ -111,7 +111,7 @@ TEST_CASE("jpeg: the smallest of the scales that cover the target is taken, and 
   const std::array<std::pair<int, double>, 5> cases{{{160, 1}, {81, 1}, {80, 0.5}, {40, 0.25}, {7, 0.125}}};
   for (const auto& [target, scale] : cases) {
     (void)decoder.open(as_bytes(bytes));
-    const JpegPixels part = decoder.decode({100, 100, 160, 160}, target, target, 3);
+    const DecodedPixels part = decoder.decode({100, 100, 160, 160}, target, target, 3);
     CHECK(part.scale == scale);
     CHECK(part.width <= 160 * scale + 2 * 16 + 4);  // a block of 16 on each side, and the margin
     CHECK(part.height <= 160 * scale + 2 * 2 + 1);
@@ -142,7 +142,7 @@ TEST_CASE("jpeg: all orientations of Exif, in both byte orders") {
     for (const bool big_endian : {false, true}) {
       const std::string bytes =
           encode(stored, width, height, 1, {.orientation = c.orientation, .big_endian = big_endian});
-      const JpegHeader header = decoder.open(as_bytes(bytes));
+      const ImageHeader header = decoder.open(as_bytes(bytes));
       CHECK(header.orientation == c.orientation);
       const bool turned = c.orientation >= 5;
       CHECK(header.width == (turned ? height : width));
@@ -151,7 +151,7 @@ TEST_CASE("jpeg: all orientations of Exif, in both byte orders") {
         for (const bool bottom : {false, true}) {
           const PixelBox corner{right ? header.width - 4 : 0, bottom ? header.height - 4 : 0, 4, 4};
           (void)decoder.open(as_bytes(bytes));
-          const JpegPixels part = decoder.decode(corner, 4, 4, 1);
+          const DecodedPixels part = decoder.decode(corner, 4, 4, 1);
           const int x = static_cast<int>(corner.left - part.left), y = static_cast<int>(corner.top - part.top);
           REQUIRE(x >= 0);
           REQUIRE(y >= 0);
@@ -170,8 +170,8 @@ TEST_CASE("jpeg: a box of a turned image lies where it says, at every scale") {
   JpegDecoder decoder;
   for (const int target : {30, 15, 7}) {
     const std::string bytes = encode(stored, width, height, 1, {.quality = 98, .orientation = 7});
-    const JpegHeader header = decoder.open(as_bytes(bytes));
-    const JpegPixels part = decoder.decode({40, 60, 31, 30}, target, target, 1);
+    const ImageHeader header = decoder.open(as_bytes(bytes));
+    const DecodedPixels part = decoder.decode({40, 60, 31, 30}, target, target, 1);
     for (const int x : {0, part.width - 1}) {
       for (const int y : {0, part.height - 1}) {
         // Centres of pixels; 7 mirrors both and swaps.
@@ -192,7 +192,7 @@ TEST_CASE("jpeg: CMYK as Adobe stores it, and grey of colours") {
   const std::string bytes = encode(pixels, 80, 16, 4, {.quality = 100});
   JpegDecoder decoder;
   CHECK(decoder.open(as_bytes(bytes)).components == 4);
-  JpegPixels rgb = decoder.decode({0, 0, 80, 16}, 80, 16, 3);
+  DecodedPixels rgb = decoder.decode({0, 0, 80, 16}, 80, 16, 3);
   for (std::size_t i = 0; i < inks.size(); ++i) {
     for (std::size_t c = 0; c < 3; ++c) {
       const double expected = (255.0 - inks[i][c]) * (255.0 - inks[i][3]) / 255;
@@ -200,7 +200,7 @@ TEST_CASE("jpeg: CMYK as Adobe stores it, and grey of colours") {
     }
   }
   (void)decoder.open(as_bytes(bytes));
-  const JpegPixels grey = decoder.decode({0, 0, 80, 16}, 80, 16, 1);
+  const DecodedPixels grey = decoder.decode({0, 0, 80, 16}, 80, 16, 1);
   CHECK(std::abs(grey.pixels[8 * 80 + 2 * 16 + 8] - 0.299 * 255) <= 2);  // red
 }
 
@@ -209,7 +209,7 @@ TEST_CASE("jpeg: bad files are Errors, and the decoder is as new after them") {
   const std::string good = small_jpeg();
   const auto whole = [&](const std::string& bytes) {
     return error_of([&] {
-      const JpegHeader header = decoder.open(as_bytes(bytes));
+      const ImageHeader header = decoder.open(as_bytes(bytes));
       (void)decoder.decode({0, 0, header.width, header.height}, 1000, 1000, 3);
     });
   };

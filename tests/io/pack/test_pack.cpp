@@ -2,10 +2,12 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +19,7 @@
 #include "io/pack/data_file.h"
 #include "io/pack/pack_journal.h"
 #include "io/pack/pack_plan.h"
+#include "io/pack/pixel_statistics.h"
 #include "tests/io/images/jpeg_files.h"
 #include "tests/io/temporary_folder.h"
 
@@ -38,6 +41,55 @@ TEST_CASE("a JPEG that is encoded is libjpeg's own") {
     REQUIRE(bytes.size() == 2 + expected.size());
     CHECK(std::memcmp(bytes.data() + 2, expected.data(), expected.size()) == 0);
   }
+}
+
+TEST_CASE("statistics of pixels are those of all values together, however they are grouped") {
+  const int channels = 3;
+  std::vector<std::uint8_t> bytes(3 * 700);
+  std::vector<std::uint16_t> words(3 * 700);
+  std::vector<float> floats(3 * 700);
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    words[i] = static_cast<std::uint16_t>(i * i * 31 + 17 * i);
+    bytes[i] = static_cast<std::uint8_t>(words[i] >> 3);
+    floats[i] = 1000 + static_cast<float>(words[i]) / 4096;  // far from 0: sums of squares alone would lose digits
+  }
+  const auto check = [&](const auto& values, double largest, PixelType type) {
+    const std::span all = std::as_bytes(std::span(values));
+    const std::size_t pixel = channels * sizeof values[0];
+    PixelStatistics whole, parts, block;
+    whole.add(all, channels, type);
+    for (std::size_t first = 0, size = 1; first < 700;
+         first += size, size = std::min<std::size_t>(2 * size, 700 - first)) {
+      block = {};
+      block.add(all.subspan(first * pixel, size * pixel), channels, type);
+      parts.add(block);
+    }
+    CHECK(whole.pixels == 700);
+    CHECK(parts.pixels == 700);
+    for (std::size_t c = 0; c < channels; ++c) {
+      long double mean = 0, squares = 0;
+      for (std::size_t i = c; i < values.size(); i += channels) mean += values[i] / largest / 700;
+      for (std::size_t i = c; i < values.size(); i += channels) {
+        squares += (values[i] / largest - mean) * (values[i] / largest - mean);
+      }
+      for (const PixelStatistics* found : {&whole, &parts}) {  // 1e-12: some hundred roundings of float64
+        CHECK(found->mean[c] == doctest::Approx(static_cast<double>(mean)).epsilon(1e-12));
+        CHECK(found->deviation()[c] == doctest::Approx(static_cast<double>(std::sqrt(squares / 700))).epsilon(1e-12));
+      }
+    }
+  };
+  check(bytes, 255, PixelType::kUint8);
+  check(words, 65535, PixelType::kUint16);
+  check(floats, 1, PixelType::kFloat32);
+  PixelStatistics constant;
+  const std::vector<std::uint8_t> sevens(333, 7);
+  constant.add(std::as_bytes(std::span(sevens)), 1, PixelType::kUint8);
+  CHECK(constant.deviation() == std::vector<double>{0});
+  floats[5] = NAN;
+  CHECK(contains(error_of([&] { constant.add(std::as_bytes(std::span(floats)), 1, PixelType::kFloat32); }),
+                 "value 5 of its pixels is nan"));
+  CHECK(normalisation_lines({0.5, 1, 1e-7}, {0.25, 2, 1.0 / 3}) ==
+        "mean = [0.5, 1.0, 1e-07]\nstd = [0.25, 2.0, 0.333333333]\n");
 }
 
 TEST_CASE("a split takes its share of each class, whatever the seed") {

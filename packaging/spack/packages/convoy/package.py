@@ -26,6 +26,7 @@ class Convoy(CMakePackage):
     depends_on("hdf5@1.10:")
     depends_on("zlib-api")
     depends_on("libjpeg-turbo")
+    depends_on("libpng@1.6.22:")
     depends_on("onednn@2.6: cpu_runtime=omp gpu_runtime=none")
     depends_on("fmt@8:")
     depends_on("nlohmann-json")
