@@ -39,6 +39,7 @@ MODULES = [
     ("app/config", "one TOML file to typed values"),
     ("app/build", "config to objects: the only module that knows all below"),
     ("app/train", "trainer, evaluation, progress, stop signals, run folder"),
+    ("app/predict", "inputs and outputs of convoy predict"),
     ("app/inspect", "pictures of training samples"),
     ("app/bench", "timing of steps and operations, counts of what they move"),
     ("app/planning", "machine models and predictions"),

@@ -30,6 +30,17 @@ struct EvalArguments {
   std::string checkpoint;
 };
 
+/// convoy predict CONFIG --checkpoint FILE INPUT... [--top K] [--json FILE] [--out FILE.h5] [--set KEY=VALUE]...
+struct PredictArguments {
+  std::string config;
+  std::vector<std::string> overrides;
+  std::string checkpoint;
+  std::vector<std::string> inputs;  ///< images, folders of images, HDF5 files
+  std::int64_t top = 5;
+  std::string json;  ///< empty: no file
+  std::string out;   ///< all outputs go to this HDF5 file; empty: none
+};
+
 /// convoy bench CONFIG [--steps N] [--warmup N] [--repeat R] [--case "ranks=N KEY=VALUE ..."]...
 /// [--sweep KEY=V1,V2,...]... [--profile | --data] [--json FILE] [--set KEY=VALUE]...
 /// convoy bench CONFIG --model-bytes [--bandwidth GB/S] [--json FILE] [--set KEY=VALUE]...
@@ -148,6 +159,7 @@ struct SlurmJobArguments {
 
 int train_command(World& world, const TrainArguments& arguments);
 int eval_command(World& world, const EvalArguments& arguments);
+int predict_command(World& world, const PredictArguments& arguments);
 int bench_command(World& world, const BenchArguments& arguments);
 int schedule_command(const ScheduleArguments& arguments);
 int plan_command(World& world, const PlanArguments& arguments);

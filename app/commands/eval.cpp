@@ -10,15 +10,13 @@
 
 #include "app/base/error_report.h"
 #include "app/build/build_model.h"
-#include "app/build/find_checkpoint.h"
-#include "app/build/run_state.h"
 #include "app/commands/commands.h"
+#include "app/commands/evaluation_run.h"
 #include "app/train/evaluate.h"
 #include "app/train/progress.h"
 #include "layers/base/counted.h"
 #include "layers/base/error.h"
 #include "layers/base/message_text.h"
-#include "parallel/comm/agree.h"
 
 namespace convoy {
 
@@ -31,29 +29,9 @@ std::string number_line(const char* name, double value) {
 }  // namespace
 
 int eval_command(World& world, const EvalArguments& arguments) {
-  const bool of_run = is_run_folder(arguments.config);
-  const std::string path = of_run ? arguments.config + "/config.toml" : arguments.config;
-  if (arguments.checkpoint.empty() && !of_run) {
-    fail_usage(
-        "eval: --checkpoint is missing (a file, newest, best, or a run's folder; a run's folder in place of the "
-        "config has its newest)");
-  }
-  LoadedConfig loaded = load_config(world.ranks(), path, arguments.overrides);
-  world.set_timeout(loaded.config.parallel.timeout);
-  loaded.purpose = RunPurpose::kEvaluation;
-  DataOptions& read = loaded.config.data;  // as validation is, should it evaluate on the training data
-  read.augment.clear();
-  read.train_sizes.clear();
-  read.size_milestones.clear();
-  const auto run = build_run(world, world.ranks(), std::move(loaded));
-  const std::string run_of = of_run ? arguments.config : run_folder(run->config);
-  const std::string checkpoints =
-      of_run && run->config.checkpoint.dir.empty() ? run_of + "/checkpoints" : checkpoint_folder(run->config);
-  const auto find = [&] {
-    return find_checkpoint(arguments.checkpoint.empty() ? "newest" : arguments.checkpoint, run_of, checkpoints);
-  };
-  const std::string file = on_root(*run->communicator, find, "finding the checkpoint");
-  load_model(*run, file);
+  const EvaluationRun of = evaluation_run(world, "eval", arguments.config, arguments.overrides, arguments.checkpoint,
+                                          [](LoadedConfig& /*loaded*/) {});
+  const auto& [run, file] = of;
   const bool held_out = run->validation != nullptr;
   const Dataset& data = held_out ? *run->validation : *run->train;
   std::unique_ptr<Progress> progress;

@@ -45,6 +45,17 @@ double squared_distances(std::span<const double> sums, double samples) {
 
 }  // namespace
 
+std::vector<float> host_floats(Backend& backend, const Tensor& values) {
+  Tensor floats = values;
+  if (values.dtype() != DType::kF32) {
+    floats = backend.tensor(values.shape(), DType::kF32);
+    backend.run(ops::Cast{values, floats});
+  }
+  std::vector<float> host(static_cast<std::size_t>(values.size()));
+  backend.copy_to_host(floats, host.data());
+  return host;
+}
+
 std::optional<EvalResult> evaluate(Run& run, const Dataset& data, const AfterBatch& after_batch) {
   const LoaderOptions options = evaluation_loader(run);
   run.runner->share_state();
@@ -60,7 +71,7 @@ std::optional<EvalResult> evaluate(Run& run, const Dataset& data, const AfterBat
     follow_openmp_waits();
     const auto& microbatches = loader.next().microbatches;
     for (const Batch& batch : microbatches) add_targets(batch, pivot, std::span(sums).subspan(kTargets));
-    const LossTotals totals = run.runner->evaluate(microbatches);
+    const LossTotals totals = run.runner->evaluate(microbatches, {});
     sums[kLoss] += totals.loss;
     sums[kFirst] += totals.top1;
     sums[kSecond] += totals.top5;

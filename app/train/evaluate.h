@@ -28,6 +28,9 @@ struct EvalResult {
 /// evaluation. It may communicate.
 using AfterBatch = std::function<bool(std::int64_t done, std::int64_t batches)>;
 
+/// The elements of a float tensor, on the host as float32.
+[[nodiscard]] std::vector<float> host_floats(Backend& backend, const Tensor& values);
+
 /// Returns the same result on every rank; nothing if `after_batch` has ended it. The loss has no label smoothing.
 /// Collective.
 std::optional<EvalResult> evaluate(Run& run, const Dataset& data, const AfterBatch& after_batch);
