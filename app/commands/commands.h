@@ -23,11 +23,13 @@ struct TrainArguments {
   bool dry_run = false;
 };
 
-/// convoy eval CONFIG --checkpoint FILE [--set KEY=VALUE]...
+/// convoy eval CONFIG --checkpoint FILE [--confusion FILE.csv] [--json FILE] [--set KEY=VALUE]...
 struct EvalArguments {
   std::string config;
   std::vector<std::string> overrides;
   std::string checkpoint;
+  std::string confusion = {};  ///< the confusion matrix goes to this CSV file; empty: none
+  std::string json = {};       ///< empty: no file
 };
 
 /// convoy predict CONFIG --checkpoint FILE INPUT... [--top K] [--json FILE] [--out FILE.h5] [--set KEY=VALUE]...

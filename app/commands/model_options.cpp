@@ -24,6 +24,10 @@ CLI::App* add_eval_command(CLI::App& app, EvalArguments& eval) {
                    "an HDF5 file with the weights, newest, best, or the folder of a run; default, where CONFIG is "
                    "such a folder: its newest")
       ->type_name("FILE");
+  command->add_option("--confusion", eval.confusion, "write the confusion matrix to this CSV file")
+      ->type_name("FILE.csv");
+  command->add_option("--json", eval.json, "write the results to this file too, with those of each class")
+      ->type_name("FILE");
   return command;
 }
 

@@ -21,15 +21,15 @@
 #include "app/build/build_model.h"
 #include "app/commands/commands.h"
 #include "app/commands/evaluation_run.h"
+#include "app/commands/write_result.h"
 #include "app/predict/prediction_inputs.h"
+#include "app/train/confusion.h"
 #include "app/train/progress.h"
 #include "io/data/shards.h"
-#include "io/files/atomic_file.h"
 #include "io/hdf5/hdf5_source.h"
 #include "io/hdf5/validation.h"
 #include "layers/base/error.h"
 #include "layers/base/message_text.h"
-#include "layers/base/system_error.h"
 #include "parallel/comm/agree.h"
 
 namespace convoy {
@@ -76,13 +76,6 @@ std::vector<std::string> shared_sources(const std::vector<std::string>& inputs, 
   return sources;
 }
 
-std::vector<std::string> class_names(const Dataset& train, std::int64_t classes) {
-  std::vector<std::string> names = train.class_names();
-  names.resize(std::min(names.size(), static_cast<std::size_t>(classes)));
-  for (std::size_t k = names.size(); k < static_cast<std::size_t>(classes); ++k) names.push_back(std::to_string(k));
-  return names;
-}
-
 std::string score_text(double score, ScoreKind kind) {
   if (std::isnan(score)) return "nan";
   return kind == ScoreKind::kProbability ? fmt::format("{:.2f} %", 100 * score) : fmt::format("{:.6g}", score);
@@ -120,7 +113,7 @@ void print_table(const Predictions& p) {
   std::cout << std::flush;
 }
 
-std::string json_text(const Predictions& p) {
+std::string predictions_json(const Predictions& p) {
   Json list = Json::array();
   const auto columns = static_cast<std::size_t>(p.outputs);
   for (std::size_t i = 0; i < p.names.size(); ++i) {
@@ -143,16 +136,6 @@ std::string json_text(const Predictions& p) {
   return all.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-void write_file(const char* option, const std::string& path, std::span<const std::byte> bytes) {
-  try {
-    write_file_atomically(path, bytes);
-  } catch (const SystemError&) {
-    throw;
-  } catch (const Error& error) {
-    fail_usage("{}: {}", option, error.what());
-  }
-}
-
 void write_hdf5(const std::string& path, const Predictions& p) {
   const auto samples = static_cast<std::int64_t>(p.names.size());
   HostTensor outputs("outputs", {samples, p.outputs}, DType::kF32);
@@ -164,7 +147,7 @@ void write_hdf5(const std::string& path, const Predictions& p) {
   image.write_attribute("/", "program_version", program_version());
   image.write_attribute("/", "checkpoint", p.checkpoint);
   if (!p.regression) image.write_attribute("/", "class_names", p.classes);
-  write_file("--out", path, image.bytes());
+  write_result("--out", path, image.bytes());
 }
 
 }  // namespace
@@ -210,12 +193,12 @@ int predict_command(World& world, const PredictArguments& arguments) {
   if (shows) progress->clear();
   if (!run.is_root()) return 0;
   if (!run.memory.warning.empty()) print_warning(run.memory.warning);
-  p.classes = class_names(*run.train, p.outputs);
+  p.classes = class_names_or_numbers(run.train->class_names(), p.outputs);
   for (std::int64_t i = 0; i < inputs->size(); ++i) p.names.push_back(inputs->name(i));
   print_table(p);
   if (!arguments.json.empty()) {
-    const std::string text = json_text(p);
-    write_file("--json", arguments.json, std::as_bytes(std::span(text)));
+    const std::string text = predictions_json(p);
+    write_result("--json", arguments.json, std::as_bytes(std::span(text)));
   }
   if (!arguments.out.empty()) write_hdf5(arguments.out, p);
   return 0;

@@ -97,6 +97,12 @@ ReportRun read_run(const std::string& path) {
   run.name = folder.filename().string();
   run.folder = metrics.parent_path().empty() ? "." : metrics.parent_path().string();
   read_config_of(run);
+  if (const auto csv = file_text((fs::path(run.folder) / "confusion.csv").string())) {
+    try {
+      run.confusion = parse_confusion(*csv);
+    } catch (const Error&) {  // convoy verify says what is wrong
+    }
+  }
   const std::string lock = (fs::path(run.folder) / "run.lock").string();
   if (fs::exists(lock, ignored)) {
     if (const auto owner = LockAttempt(lock).look()) run.holder = owner->to_string();

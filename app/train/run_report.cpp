@@ -5,12 +5,16 @@
 #include <cstdint>
 #include <filesystem>
 #include <limits>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "app/base/error_report.h"
 #include "app/build/build_model.h"
+#include "app/train/confusion.h"
+#include "io/files/atomic_file.h"
 #include "layers/base/counted.h"
+#include "layers/base/error.h"
 
 namespace convoy {
 
@@ -36,6 +40,7 @@ RunReport::RunReport(const Run& run, const RunState& state)
     : config_(run.config),
       total_steps_(run.total_steps),
       classes_(run.train->target_size() > 0 ? 0 : output_size(run.config, *run.train)),
+      class_names_(class_names_or_numbers(run.train->class_names(), classes_)),
       log_(in_folder(run.config, "log.txt")),
       metrics_(in_folder(run.config, "metrics.jsonl")),
       order_(run.train->size(), run.config.run.seed, run.config.data.shuffle) {
@@ -126,12 +131,23 @@ void RunReport::evaluation(const RunState& state, const EvalResult& result, doub
   fields.emplace_back("samples", result.samples);
   fields.emplace_back("seconds", seconds);
   metrics_.write(fields);
+  write_confusion(result);
   for (const auto& [name, value] : scores) {
     if (tensorboard_) tensorboard_->scalar(std::string("eval/") + name, state.step, value);
   }
   message(fmt::format(
       "epoch {}: validation loss {:.4f}{}", state.epoch, std::isnan(result.loss) ? kNan : result.loss,
       classes_ > 0 ? hits_text(result, classes_) : fmt::format(", MAE {:.4g}, R2 {:.4f}", result.mae, result.r2)));
+}
+
+void RunReport::write_confusion(const EvalResult& result) {
+  if (result.confusion.empty()) return;
+  const std::string text = confusion_csv({class_names_, result.confusion});
+  try {
+    write_file_atomically(in_folder(config_, "confusion.csv"), std::as_bytes(std::span(text)));
+  } catch (const Error& error) {
+    warning(error.what());
+  }
 }
 
 void RunReport::checkpoint(const CheckpointWriter::Result& written) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "app/build/build_run.h"
 #include "app/build/run_state.h"
@@ -58,16 +59,20 @@ class RunReport {
   void warning(const std::string& text);
 
  private:
+  /// The confusion matrix of the newest evaluation goes to confusion.csv.
+  void write_confusion(const EvalResult& result);
+
   const Config& config_;
   std::int64_t total_steps_;
   std::int64_t classes_;  // 0: regression
+  std::vector<std::string> class_names_;
   RunLog log_;
   MetricsLog metrics_;
   std::unique_ptr<TensorboardWriter> tensorboard_;
   std::unique_ptr<Progress> progress_;
   Sampler order_;
   int told_straggler_ = -1;
-  bool copy_failed_ = false;     // the last one
+  bool copy_failed_ = false;  // the last one
   std::int64_t image_size_ = 0;  // of the step before; 0: there was none
 };
 

@@ -232,7 +232,8 @@ void Trainer::evaluate_now() {
     if (stopped_ != StopReason::kNo) cut_short_ = fmt::format(" in batch {} of {} of its evaluation", done, batches);
     return stopped_ == StopReason::kNo;
   };
-  const std::optional<EvalResult> result = evaluate(run_, *run_.validation, after_batch);
+  const std::optional<EvalResult> result =
+      evaluate(run_, *run_.validation, after_batch, confusion_classes(run_, *run_.validation));
   if (!result) return;
   state_.evaluation_due = false;
   if (report_) {
