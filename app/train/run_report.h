@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "io/checkpoint/checkpoint_writer.h"
 #include "io/data/sampler.h"
 #include "io/log/metrics_log.h"
+#include "io/log/prometheus.h"
 #include "io/log/run_log.h"
 #include "io/log/tensorboard.h"
 
@@ -61,6 +63,9 @@ class RunReport {
  private:
   /// The confusion matrix of the newest evaluation goes to confusion.csv.
   void write_confusion(const EvalResult& result);
+  /// Writes the file for Prometheus, if there is one, with the last step and what `change` sets. An error is one
+  /// warning.
+  void to_prometheus(const std::function<void(PrometheusFile& file)>& change);
 
   const Config& config_;
   std::int64_t total_steps_;
@@ -70,9 +75,12 @@ class RunReport {
   MetricsLog metrics_;
   std::unique_ptr<TensorboardWriter> tensorboard_;
   std::unique_ptr<Progress> progress_;
+  std::unique_ptr<PrometheusFile> prometheus_;    // null: none
   Sampler order_;
+  StepFacts last_;
   int told_straggler_ = -1;
   bool copy_failed_ = false;  // the last one
+  bool prometheus_failed_ = false;
   std::int64_t image_size_ = 0;  // of the step before; 0: there was none
 };
 
