@@ -44,6 +44,7 @@ MODULES = [
     ("app/bench", "timing of steps and operations, counts of what they move"),
     ("app/planning", "machine models and predictions"),
     ("app/report", "the page of convoy report"),
+    ("app/watch", "the view of convoy watch"),
     ("app/launch", "supervision of ranks: restarts, growing and shrinking"),
     ("app/verify", "checks of a run's files, read back from the disk"),
     ("app/reference", "man pages and completion, from the definition of the command line"),

@@ -28,7 +28,7 @@ namespace {
 
 constexpr auto kCommands =
     std::to_array<std::string_view>({"train", "eval", "predict", "bench", "plan", "launch", "schedule", "report",
-                                     "check", "inspect", "verify", "pack", "doctor"});
+                                     "watch", "check", "inspect", "verify", "pack", "doctor"});
 
 std::vector<Sweep> parse_sweeps(const std::vector<std::string>& texts) {
   std::vector<Sweep> sweeps;
@@ -316,6 +316,9 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   report_app->add_option("-o,--output", report.output, "the page; default: report.html in the first run's folder")
       ->type_name("FILE");
 
+  WatchArguments watch;
+  CLI::App* watch_app = add_watch_command(app, watch);
+
   VerifyArguments verify;
   CLI::App* verify_app =
       app.add_subcommand("verify", "read checkpoints, data and logs back, and say which are damaged");
@@ -372,6 +375,7 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   if (inspect_app->parsed()) return inspect;
   if (pack_app->parsed()) return pack;
   if (report_app->parsed()) return report;
+  if (watch_app->parsed()) return watch;
   if (verify_app->parsed()) return verify;
   if (doctor_app->parsed()) return DoctorArguments{};
   fail_usage("no command given (one of {}; see convoy --help)", join(kCommands));

@@ -18,7 +18,7 @@ struct DoctorArguments {};
 /// What a command line asks for.
 using Command = std::variant<TrainArguments, EvalArguments, PredictArguments, BenchArguments, PlanArguments,
                              ScheduleArguments, CheckArguments, InspectArguments, PackArguments, ReportArguments,
-                             VerifyArguments, DoctorArguments, LaunchArguments, SlurmJobArguments>;
+                             WatchArguments, VerifyArguments, DoctorArguments, LaunchArguments, SlurmJobArguments>;
 
 /// The command, or nothing when help or the version was asked for, which is then printed to stdout. Throws a usage
 /// Error for everything else.

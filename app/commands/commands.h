@@ -99,6 +99,12 @@ struct ReportArguments {
   std::string output;             ///< empty: report.html in the first run's folder
 };
 
+/// convoy watch RUN [--once]
+struct WatchArguments {
+  std::string run;    ///< a folder, or a file of metrics
+  bool once = false;  ///< print it and end
+};
+
 /// convoy verify RUN|FILE... [--json FILE]
 struct VerifyArguments {
   std::vector<std::string> paths;  ///< folders of runs, or files
@@ -170,6 +176,7 @@ int inspect_command(const InspectArguments& arguments);
 int inspect_data_command(const InspectArguments& arguments);  ///< of a config
 int pack_command(const PackArguments& arguments);
 int report_command(const ReportArguments& arguments);
+int watch_command(const WatchArguments& arguments);
 int verify_command(const VerifyArguments& arguments);
 int doctor_command();
 int launch_command(const LaunchArguments& arguments);

@@ -49,4 +49,11 @@ CLI::App* add_predict_command(CLI::App& app, PredictArguments& predict) {
   return command;
 }
 
+CLI::App* add_watch_command(CLI::App& app, WatchArguments& watch) {
+  CLI::App* command = app.add_subcommand("watch", "show the curve and the state of a run that goes on elsewhere");
+  command->add_option("RUN", watch.run, "the folder of a run (runs/NAME), or its metrics.jsonl")->required();
+  command->add_flag("--once", watch.once, "print it once and end, as where the output is no terminal");
+  return command;
+}
+
 }  // namespace convoy

@@ -84,6 +84,8 @@ int run(const Command& command) {
           return pack_command(arguments);
         } else if constexpr (std::is_same_v<T, ReportArguments>) {
           return report_command(arguments);
+        } else if constexpr (std::is_same_v<T, WatchArguments>) {
+          return watch_command(arguments);
         } else if constexpr (std::is_same_v<T, VerifyArguments>) {
           return verify_command(arguments);
         } else if constexpr (std::is_same_v<T, LaunchArguments>) {

@@ -24,6 +24,9 @@ struct ReportRun {
   std::string holder;                         ///< who is writing the run's folder now; empty: nobody
 };
 
+/// The metrics.jsonl of a run: `path` is its folder, or that file. Throws a usage Error when there is none.
+[[nodiscard]] std::string metrics_path(const std::string& path);
+
 /// path: a run's folder or its metrics.jsonl. Throws a usage Error when there is nothing to read.
 [[nodiscard]] ReportRun read_run(const std::string& path);
 
