@@ -11,6 +11,7 @@
 
 #include "app/base/version.h"
 #include "app/report/confusion_table.h"
+#include "app/report/energy_table.h"
 #include "app/report/markup.h"
 #include "app/report/phases.h"
 #include "app/report/run_charts.h"

@@ -58,7 +58,7 @@ void MetricsReader::take(std::string_view event, std::int64_t step) {
   const auto whole = [&](const char* key) { return line_.integer(key).value_or(0); };
   if (event == "step") {
     append(run_.steps, {step, whole("epoch"), number("samples"), number("loss"), number("lr"),
-                        number("images_per_second"), number("data_wait_s")});
+                        number("images_per_second"), number("data_wait_s"), number("energy_j")});
   } else if (event == "health") {
     append(run_.health, {step, number("steps"), spread_of(line_, "step_s"), spread_of(line_, "busy_s"),
                          spread_of(line_, "data_wait_s"), spread_of(line_, "communication_wait_s"),

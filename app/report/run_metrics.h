@@ -19,6 +19,7 @@ namespace convoy {
 struct StepLine {
   std::int64_t step = 0, epoch = 0;
   double samples = 0, loss = 0, lr = 0, images_per_second = 0, data_wait_s = 0;
+  double energy_j = 0;  ///< of all nodes since the line before that has it
 };
 
 /// Seconds per step over the ranks: least, median, most.

@@ -84,6 +84,8 @@ void RunReport::step(const StepFacts& s) {
     message(fmt::format("after epoch {}: training images of {}x{}", s.epoch, s.image_size, s.image_size));
   }
   progress_->step(s.step, s.epoch, s.loss, s.images_per_second);
+  energy_pending_ += s.energy_j;
+  energy_total_ += s.energy_j;
   last_ = s;
   if (prometheus_ && prometheus_->due()) to_prometheus([](PrometheusFile&) {});
   if (s.step % config_.log.every_steps != 0 && s.step != total_steps_) return;
@@ -98,6 +100,7 @@ void RunReport::step(const StepFacts& s) {
                                    {"images_per_second", s.images_per_second},
                                    {"data_wait_s", s.data_wait_s}};
   if (s.image_size > 0) fields.emplace_back("image_size", s.image_size);
+  if (energy_pending_ > 0) fields.emplace_back("energy_j", std::exchange(energy_pending_, 0.0));
   metrics_.write(fields);
   if (!tensorboard_) return;
   tensorboard_->scalar("train/loss", s.step, s.loss);
@@ -170,6 +173,7 @@ void RunReport::to_prometheus(const std::function<void(PrometheusFile& file)>& c
     file.set("images_per_second", last_.images_per_second, "Samples per second of the last step.");
     file.set("learning_rate", last_.lr, "Learning rate of the last step.");
   }
+  if (energy_total_ > 0) file.set("energy_joules", energy_total_, "Energy since this start of the run, all nodes.");
   change(file);
   try {
     file.write();
@@ -177,6 +181,10 @@ void RunReport::to_prometheus(const std::function<void(PrometheusFile& file)>& c
     if (!std::exchange(prometheus_failed_, true)) warning(fmt::format("log.prometheus: {}", error.what()));
   }
 }
+
+void RunReport::energy_problem(const std::string& text) { log_.info(text); }
+
+void RunReport::more_energy(double joules) { energy_total_ += joules; }
 
 void RunReport::write_confusion(const EvalResult& result) {
   if (result.confusion.empty()) return;
@@ -216,6 +224,7 @@ void RunReport::copy(const CheckpointCopier::Result& copied) {
 
 void RunReport::end(const char* reason, const RunState& state, const std::string& sentence) {
   std::vector<MetricsField> fields{{"event", "end"}, {"reason", reason}, {"step", state.step}, {"epoch", state.epoch}};
+  if (energy_total_ > 0) fields.emplace_back("energy_j", energy_total_);
   metrics_.write(fields);
   to_prometheus([](PrometheusFile& file) { file.set("running", 0, kRunningHelp); });
   metrics_.sync();

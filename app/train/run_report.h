@@ -33,6 +33,7 @@ struct StepFacts {
   double loss = 0, lr = 0;
   double images_per_second = 0;
   double data_wait_s = 0;
+  double energy_j = 0;          ///< read since the step before, of all nodes; 0: nothing was read
   std::int64_t image_size = 0;  ///< 0: not one of data.train_sizes
 };
 
@@ -51,6 +52,10 @@ class RunReport {
   void checkpoint(const CheckpointWriter::Result& written);
   /// A second copy, or why there is none: a warning, on the terminal for the first of several in a row.
   void copy(const CheckpointCopier::Result& copied);
+  /// What the energy counters do not tell, for the log alone.
+  void energy_problem(const std::string& text);
+  /// Joules that no step has reported.
+  void more_energy(double joules);
   /// The end of the run: the reason for metrics.jsonl and a message for the user.
   void end(const char* reason, const RunState& state, const std::string& sentence);
   /// Makes the metrics so far durable. May be called by another thread.
@@ -76,6 +81,7 @@ class RunReport {
   std::unique_ptr<TensorboardWriter> tensorboard_;
   std::unique_ptr<Progress> progress_;
   std::unique_ptr<PrometheusFile> prometheus_;    // null: none
+  double energy_pending_ = 0, energy_total_ = 0;  // joules: not yet in metrics.jsonl, and since the start
   Sampler order_;
   StepFacts last_;
   int told_straggler_ = -1;
