@@ -104,15 +104,20 @@ if ((${#need[@]} + ${#need_tests[@]})); then
 fi
 
 if ((with_tests)); then
-  wanted=$(sha256sum <scripts/requirements/tests.txt)
+  wanted=$(cat scripts/requirements/tests.txt scripts/requirements/onnx.txt | sha256sum)
   if [[ "$(cat "$python_folder/.installed" 2>/dev/null)" != "$wanted" ]]; then
-    echo "install_deps: installing scripts/requirements/tests.txt into $python_folder"
+    echo "install_deps: installing scripts/requirements/tests.txt and onnx.txt into $python_folder"
     rm -rf "$python_folder"
-    if pip_install tests.txt "$python_folder"; then
-      echo "$wanted" >"$python_folder/.installed"
-    else
+    complete=1
+    if ! pip_install tests.txt "$python_folder"; then
+      complete=0
       echo "install_deps: pip could not install them; the test that reads TensorBoard files will be skipped" >&2
     fi
+    if ! pip_install onnx.txt "$python_folder"; then
+      complete=0
+      echo "install_deps: pip could not install ONNX; the test of scripts/export_onnx.py will be skipped" >&2
+    fi
+    if ((complete)); then echo "$wanted" >"$python_folder/.installed"; fi
   fi
 fi
 

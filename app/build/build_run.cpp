@@ -220,6 +220,11 @@ std::unique_ptr<Run> build_run(const World& world, const RankGroup& ranks, Loade
   check_same_run(*run);
   load_start_weights(*run);
   run->cpus = describe_load(world, *run);
+  if (loaded.purpose != RunPurpose::kEvaluation) {
+    // One reader of a node and one of a GPU.
+    const bool reads_gpu = !run->config.device.share_gpu || world.local_rank() == run->device.gpu;
+    run->energy = std::make_unique<EnergyMeter>(world.local_rank() == 0, reads_gpu ? run->device.gpu_uuid : "");
+  }
   return run;
 }
 

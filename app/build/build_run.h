@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "app/base/energy_meter.h"
 #include "app/build/build_layout.h"
 #include "app/build/device_choice.h"
 #include "app/build/memory_check.h"
@@ -46,6 +47,7 @@ struct Run {
   DeviceChoice device;
   std::string cpus;                               ///< of this rank, and how busy they were at the start; for people
   std::unique_ptr<ContentionMonitor> contention;  ///< how this rank's threads wait
+  std::unique_ptr<EnergyMeter> energy;            ///< of the node and the GPU; null in an evaluation
   std::unique_ptr<Communicator> communicator;     ///< all ranks: control, losses; host tensors
   std::unique_ptr<Backend> device_backend;        ///< only where `backend` is a profile of it
   std::unique_ptr<Backend> backend;

@@ -54,6 +54,12 @@ void check_variables(const char* key, const std::string& path) {
   }
 }
 
+void check_log(const Config& c) {
+  const std::string& file = c.log.prometheus;
+  refuse_if(!file.empty() && !file.ends_with(".prom"), "log.prometheus",
+            "\"{}\" does not end in .prom (the textfile collector reads no other files)", file);
+}
+
 void check_device(const Config& c) {
   refuse_if(c.device.kind == DeviceKind::kCuda && !kCudaBuilt, "device.kind",
             "this build has no CUDA backend (use \"cpu\" or \"auto\")");
@@ -223,6 +229,7 @@ void check_replay(const Config& c, bool on_gpu) {
 
 void check_config(const Config& config, DeviceCheck device) {
   check_run(config);
+  check_log(config);
   if (device == DeviceCheck::kBuild) check_device(config);
   check_variables("device.plan_cache", config.device.plan_cache);
   check_replay(config, config.device.kind == DeviceKind::kCuda);

@@ -71,7 +71,7 @@ void RehearsedRank::train_step() {
 
 void RehearsedRank::evaluate() {
   static_cast<void>(
-      runner_->evaluate(batches_of(*request_.validation, microbatch(), request_.layout.schedule.microbatches)));
+      runner_->evaluate(batches_of(*request_.validation, microbatch(), request_.layout.schedule.microbatches), {}));
 }
 
 }  // namespace convoy

@@ -137,6 +137,7 @@ Json time_steps(Run& run, const BenchArguments& arguments, const StopRequest& st
   double data_wait = 0;
   for (std::int64_t i = 0; i < arguments.warmup + arguments.steps; ++i) {
     take_stop(run, stop);
+    if (i == arguments.warmup) static_cast<void>(run.energy->take());
     const auto start = std::chrono::steady_clock::now();
     const LoaderStep batch = feed.next();
     run.runner->train_step(batch.microbatches, batch.global_samples, run.lr.at(i), i, [&] { feed.fetch_ahead(); });
@@ -147,9 +148,12 @@ Json time_steps(Run& run, const BenchArguments& arguments, const StopRequest& st
     for (std::size_t p = 0; p < sum.seconds.size(); ++p) sum.seconds[p] += run.runner->phases().seconds[p];
     data_wait += batch.wait_seconds;
   }
+  std::array<double, 2> energy{run.energy->take(), run.energy->readable() ? 1.0 : 0.0};
+  run.communicator->all_reduce(std::span<double>(energy), ReduceOp::kSum, "energy");
   Json result;
   result["step_seconds"] = seconds;
   result["images_per_second"] = static_cast<double>(run.plan.global_batch) / median(seconds);
+  if (energy[1] > 0) result["energy_j"] = energy[0] / static_cast<double>(seconds.size());
   result["peak_memory_bytes"] = of_all_ranks(*run.communicator, peak_memory(*run.backend));
   result["backend_memory_bytes"] =
       of_all_ranks(*run.communicator, static_cast<std::int64_t>(run.backend->pool().peak_bytes()));
@@ -313,6 +317,9 @@ class Bench {
     if (run->is_root() && arguments_.data) print_data_row(point, repeat, result);
     if (run->is_root() && !arguments_.data) print_row(point, repeat, result);
     if (run->is_root() && result.contains("reduction")) print_reduction(result["reduction"]);
+    if (run->is_root() && result.contains("energy_j")) {
+      std::cout << fmt::format("  energy: {:.4g} J a step\n", result["energy_j"].get<double>()) << std::flush;
+    }
     if (arguments_.profile) {
       run.reset();  // its memory
       profile_point(ranks, overrides, result);

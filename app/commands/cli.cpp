@@ -14,6 +14,7 @@
 
 #include "app/base/examples.h"
 #include "app/commands/launch_options.h"
+#include "app/commands/model_options.h"
 #include "app/commands/version_text.h"
 #include "app/config/config_keys.h"
 #include "app/reference/generate.h"
@@ -25,18 +26,9 @@ namespace convoy {
 
 namespace {
 
-constexpr auto kCommands = std::to_array<std::string_view>(
-    {"train", "eval", "bench", "plan", "launch", "schedule", "report", "check", "inspect", "verify", "pack", "doctor"});
-
-void add_config(CLI::App* command, std::string& config, std::vector<std::string>& overrides) {
-  command->add_option("CONFIG", config, "the run: a TOML file, or the name of an example")->required();
-  command
-      ->add_option(
-          "--set", overrides,
-          "SECTION.KEY=VALUE: a value that wins over the file's; -SECTION.KEY leaves a key out; may be repeated")
-      ->allow_extra_args(false)
-      ->type_name("KEY=VALUE");
-}
+constexpr auto kCommands =
+    std::to_array<std::string_view>({"train", "eval", "predict", "bench", "plan", "launch", "schedule", "report",
+                                     "watch", "check", "inspect", "verify", "pack", "doctor"});
 
 std::vector<Sweep> parse_sweeps(const std::vector<std::string>& texts) {
   std::vector<Sweep> sweeps;
@@ -216,14 +208,10 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   CLI::App* launch_app = add_launch_command(app, launch);
 
   EvalArguments eval;
-  CLI::App* eval_app =
-      app.add_subcommand("eval", "loss and accuracy (or MAE and R2) of a checkpoint on the validation data");
-  add_config(eval_app, eval.config, eval.overrides);
-  eval_app
-      ->add_option("--checkpoint", eval.checkpoint,
-                   "an HDF5 file with the weights, newest, best, or the folder of a run; default, where CONFIG is "
-                   "such a folder: its newest")
-      ->type_name("FILE");
+  CLI::App* eval_app = add_eval_command(app, eval);
+
+  PredictArguments predict;
+  CLI::App* predict_app = add_predict_command(app, predict);
 
   BenchArguments bench;
   std::vector<std::string> sweeps;
@@ -331,6 +319,9 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   report_app->add_option("-o,--output", report.output, "the page; default: report.html in the first run's folder")
       ->type_name("FILE");
 
+  WatchArguments watch;
+  CLI::App* watch_app = add_watch_command(app, watch);
+
   VerifyArguments verify;
   CLI::App* verify_app =
       app.add_subcommand("verify", "read checkpoints, data and logs back, and say which are damaged");
@@ -379,6 +370,7 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   if (train_app->parsed()) return train;
   if (launch_app->parsed()) return parse_launched(launch, launched, argv[0]);
   if (eval_app->parsed()) return eval;
+  if (predict_app->parsed()) return predict;
   if (bench_app->parsed()) return bench;
   if (plan_app->parsed()) return plan;
   if (schedule_app->parsed()) return schedule;
@@ -386,6 +378,7 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   if (inspect_app->parsed()) return inspect;
   if (pack_app->parsed()) return pack;
   if (report_app->parsed()) return report;
+  if (watch_app->parsed()) return watch;
   if (verify_app->parsed()) return verify;
   if (doctor_app->parsed()) return DoctorArguments{};
   fail_usage("no command given (one of {}; see convoy --help)", join(kCommands));

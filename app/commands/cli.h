@@ -16,9 +16,9 @@ namespace convoy {
 struct DoctorArguments {};
 
 /// What a command line asks for.
-using Command = std::variant<TrainArguments, EvalArguments, BenchArguments, PlanArguments, ScheduleArguments,
-                             CheckArguments, InspectArguments, PackArguments, ReportArguments, VerifyArguments,
-                             DoctorArguments, LaunchArguments, SlurmJobArguments>;
+using Command = std::variant<TrainArguments, EvalArguments, PredictArguments, BenchArguments, PlanArguments,
+                             ScheduleArguments, CheckArguments, InspectArguments, PackArguments, ReportArguments,
+                             WatchArguments, VerifyArguments, DoctorArguments, LaunchArguments, SlurmJobArguments>;
 
 /// The command, or nothing when help or the version was asked for, which is then printed to stdout. Throws a usage
 /// Error for everything else.

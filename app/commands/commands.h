@@ -23,11 +23,24 @@ struct TrainArguments {
   bool dry_run = false;
 };
 
-/// convoy eval CONFIG --checkpoint FILE [--set KEY=VALUE]...
+/// convoy eval CONFIG --checkpoint FILE [--confusion FILE.csv] [--json FILE] [--set KEY=VALUE]...
 struct EvalArguments {
   std::string config;
   std::vector<std::string> overrides;
   std::string checkpoint;
+  std::string confusion = {};  ///< the confusion matrix goes to this CSV file; empty: none
+  std::string json = {};       ///< empty: no file
+};
+
+/// convoy predict CONFIG --checkpoint FILE INPUT... [--top K] [--json FILE] [--out FILE.h5] [--set KEY=VALUE]...
+struct PredictArguments {
+  std::string config;
+  std::vector<std::string> overrides;
+  std::string checkpoint;
+  std::vector<std::string> inputs;  ///< images, folders of images, HDF5 files
+  std::int64_t top = 5;
+  std::string json;  ///< empty: no file
+  std::string out;   ///< all outputs go to this HDF5 file; empty: none
 };
 
 /// convoy bench CONFIG [--steps N] [--warmup N] [--repeat R] [--case "ranks=N KEY=VALUE ..."]...
@@ -85,6 +98,12 @@ struct PackArguments {
 struct ReportArguments {
   std::vector<std::string> runs;  ///< folders, or files of metrics
   std::string output;             ///< empty: report.html in the first run's folder
+};
+
+/// convoy watch RUN [--once]
+struct WatchArguments {
+  std::string run;    ///< a folder, or a file of metrics
+  bool once = false;  ///< print it and end
 };
 
 /// convoy verify RUN|FILE... [--json FILE]
@@ -149,6 +168,7 @@ struct SlurmJobArguments {
 
 int train_command(World& world, const TrainArguments& arguments);
 int eval_command(World& world, const EvalArguments& arguments);
+int predict_command(World& world, const PredictArguments& arguments);
 int bench_command(World& world, const BenchArguments& arguments);
 int schedule_command(const ScheduleArguments& arguments);
 int plan_command(World& world, const PlanArguments& arguments);
@@ -157,6 +177,7 @@ int inspect_command(const InspectArguments& arguments);
 int inspect_data_command(const InspectArguments& arguments);  ///< of a config
 int pack_command(const PackArguments& arguments);
 int report_command(const ReportArguments& arguments);
+int watch_command(const WatchArguments& arguments);
 int verify_command(const VerifyArguments& arguments);
 int doctor_command();
 int launch_command(const LaunchArguments& arguments);

@@ -1,18 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // convoy eval: validation loss, top-1 and top-5 of a checkpoint, or of any HDF5 file with a /model group.
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <iostream>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "app/base/error_report.h"
+#include "app/base/version.h"
 #include "app/build/build_model.h"
-#include "app/build/find_checkpoint.h"
-#include "app/build/run_state.h"
 #include "app/commands/commands.h"
+#include "app/commands/evaluation_run.h"
+#include "app/commands/write_result.h"
+#include "app/train/confusion.h"
 #include "app/train/evaluate.h"
 #include "app/train/progress.h"
 #include "layers/base/counted.h"
@@ -24,38 +31,85 @@ namespace convoy {
 
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 std::string number_line(const char* name, double value) {
   return std::isnan(value) ? fmt::format("{:<6} nan\n", name) : fmt::format("{:<6} {:.9g}\n", name, value);
+}
+
+constexpr std::size_t kListedClasses = 20, kWorstClasses = 10;
+
+// A line for each class, or for those with the lowest accuracy.
+void print_classes(const Confusion& confusion) {
+  std::vector<std::size_t> listed = confusion.by_accuracy();
+  if (listed.empty()) return;
+  if (confusion.classes.size() > kListedClasses) {
+    listed.resize(std::min(listed.size(), kWorstClasses));
+    std::cout << fmt::format("\nthe lowest accuracies of {}:\n", counted(confusion.classes.size(), "class"));
+  } else {
+    std::sort(listed.begin(), listed.end());
+    std::cout << "\n";
+  }
+  std::size_t width = 5;
+  for (const std::size_t k : listed) width = std::max(width, name_text(confusion.classes[k]).size());
+  std::cout << fmt::format("{:<{}}  {:>8}  {:>10}  {}\n", "class", width, "samples", "correct", "most often taken for");
+  for (const std::size_t k : listed) {
+    const std::size_t other = confusion.most_taken_for(k);
+    std::string taken;
+    if (other != k) {
+      taken = fmt::format("  {} ({:.2f} %)", name_text(confusion.classes[other]),
+                          100 * confusion.at(k, other) / confusion.samples(k));
+    }
+    std::cout << fmt::format("{:<{}}  {:>8.0f}  {:>8.2f} %{}\n", name_text(confusion.classes[k]), width,
+                             confusion.samples(k), 100 * confusion.accuracy(k), taken);
+  }
+}
+
+std::string eval_json(const std::string& file, const EvalResult& result, const Confusion& confusion, bool regression) {
+  Json json{
+      {"program_version", program_version()}, {"checkpoint", file}, {"samples", result.samples}, {"loss", result.loss}};
+  if (regression) {
+    json["mae"] = result.mae;
+    json["r2"] = result.r2;
+  } else {
+    json["top1"] = result.top1;
+    json["top5"] = result.top5;
+  }
+  if (!confusion.empty()) {
+    Json classes = Json::array(), rows = Json::array();
+    for (std::size_t k = 0; k < confusion.classes.size(); ++k) {
+      classes.push_back({{"class", confusion.classes[k]},
+                         {"samples", std::llround(confusion.samples(k))},
+                         {"accuracy", confusion.accuracy(k)}});
+      Json row = Json::array();
+      for (std::size_t j = 0; j < confusion.classes.size(); ++j) row.push_back(std::llround(confusion.at(k, j)));
+      rows.push_back(std::move(row));
+    }
+    json["classes"] = std::move(classes);
+    json["confusion"] = std::move(rows);
+  }
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+// Throws a usage Error if a confusion matrix is wanted and there cannot be one.
+void check_confusion(const EvalArguments& arguments, const Run& run, const Dataset& data) {
+  if (arguments.confusion.empty() || confusion_classes(run, data) > 0) return;
+  if (data.target_size() > 0) fail_usage("--confusion: the data have float targets, not class labels (leave it out)");
+  fail_usage("--confusion: the model has {} classes; a matrix is made of at most {} (leave it out)",
+             output_size(run.config, *run.train), kMostConfusionClasses);
 }
 
 }  // namespace
 
 int eval_command(World& world, const EvalArguments& arguments) {
-  const bool of_run = is_run_folder(arguments.config);
-  const std::string path = of_run ? arguments.config + "/config.toml" : arguments.config;
-  if (arguments.checkpoint.empty() && !of_run) {
-    fail_usage(
-        "eval: --checkpoint is missing (a file, newest, best, or a run's folder; a run's folder in place of the "
-        "config has its newest)");
-  }
-  LoadedConfig loaded = load_config(world.ranks(), path, arguments.overrides);
-  world.set_timeout(loaded.config.parallel.timeout);
-  loaded.purpose = RunPurpose::kEvaluation;
-  DataOptions& read = loaded.config.data;  // as validation is, should it evaluate on the training data
-  read.augment.clear();
-  read.train_sizes.clear();
-  read.size_milestones.clear();
-  const auto run = build_run(world, world.ranks(), std::move(loaded));
-  const std::string run_of = of_run ? arguments.config : run_folder(run->config);
-  const std::string checkpoints =
-      of_run && run->config.checkpoint.dir.empty() ? run_of + "/checkpoints" : checkpoint_folder(run->config);
-  const auto find = [&] {
-    return find_checkpoint(arguments.checkpoint.empty() ? "newest" : arguments.checkpoint, run_of, checkpoints);
-  };
-  const std::string file = on_root(*run->communicator, find, "finding the checkpoint");
-  load_model(*run, file);
+  const EvaluationRun of = evaluation_run(world, "eval", arguments.config, arguments.overrides, arguments.checkpoint,
+                                          [](LoadedConfig& /*loaded*/) {});
+  const std::unique_ptr<Run>& run = of.run;
+  const std::string& file = of.file;
   const bool held_out = run->validation != nullptr;
   const Dataset& data = held_out ? *run->validation : *run->train;
+  agree(
+      *run->communicator, [&] { check_confusion(arguments, *run, data); }, "checking --confusion");
   std::unique_ptr<Progress> progress;
   if (run->is_root()) progress = std::make_unique<Progress>(run->config.log.progress, 0, 1);
   const bool shows = progress && progress->mode() == ProgressMode::kBar;  // lines would be among the results
@@ -63,7 +117,8 @@ int eval_command(World& world, const EvalArguments& arguments) {
     if (shows) progress->evaluating(0, 0, done, batches);
     return true;
   };
-  const EvalResult result = *evaluate(*run, data, after_batch);
+  const std::int64_t classes = confusion_classes(*run, data);
+  const EvalResult result = *evaluate(*run, data, after_batch, classes);
   if (shows) progress->clear();
   if (!run->is_root()) return 0;
   if (!run->memory.warning.empty()) print_warning(run->memory.warning);
@@ -78,7 +133,18 @@ int eval_command(World& world, const EvalArguments& arguments) {
     std::cout << fmt::format("top-1  {:.4f} %\n", 100 * result.top1);
     if (output_size(run->config, *run->train) > 5) std::cout << fmt::format("top-5  {:.4f} %\n", 100 * result.top5);
   }
+  Confusion confusion;
+  if (classes > 0) confusion = {class_names_or_numbers(run->train->class_names(), classes), result.confusion};
+  print_classes(confusion);
   std::cout << std::flush;
+  if (!arguments.confusion.empty()) {
+    const std::string text = confusion_csv(confusion);
+    write_result("--confusion", arguments.confusion, std::as_bytes(std::span(text)));
+  }
+  if (!arguments.json.empty()) {
+    const std::string text = eval_json(file, result, confusion, data.target_size() > 0);
+    write_result("--json", arguments.json, std::as_bytes(std::span(text)));
+  }
   return 0;
 }
 

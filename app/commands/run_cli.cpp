@@ -68,6 +68,8 @@ int run(const Command& command) {
           return run_with_world([&](World& world) { return train_command(world, arguments); });
         } else if constexpr (std::is_same_v<T, EvalArguments>) {
           return run_with_world([&](World& world) { return eval_command(world, arguments); });
+        } else if constexpr (std::is_same_v<T, PredictArguments>) {
+          return run_with_world([&](World& world) { return predict_command(world, arguments); });
         } else if constexpr (std::is_same_v<T, BenchArguments>) {
           return run_with_world([&](World& world) { return bench_command(world, arguments); });
         } else if constexpr (std::is_same_v<T, PlanArguments>) {
@@ -82,6 +84,8 @@ int run(const Command& command) {
           return pack_command(arguments);
         } else if constexpr (std::is_same_v<T, ReportArguments>) {
           return report_command(arguments);
+        } else if constexpr (std::is_same_v<T, WatchArguments>) {
+          return watch_command(arguments);
         } else if constexpr (std::is_same_v<T, VerifyArguments>) {
           return verify_command(arguments);
         } else if constexpr (std::is_same_v<T, LaunchArguments>) {

@@ -84,6 +84,7 @@ struct LogOptions {
   std::int64_t every_steps = 1;
   bool tensorboard = true;
   bool trace = false;
+  std::string prometheus;  ///< a file for node_exporter; empty: none
 
   template <class Visitor, class Self>
   static void visit(Visitor& v, Self& o) {
@@ -91,6 +92,9 @@ struct LogOptions {
     v.key("every_steps", o.every_steps, between(1, kMaxCount), "steps from one metrics line to the next");
     v.key("tensorboard", o.tensorboard, anything(), "write event files");
     v.key("trace", o.trace, anything(), "record what each rank does when, in trace.json");
+    v.key("prometheus", o.prometheus, anything(),
+          "a file that ends in .prom, in the folder of node_exporter's textfile collector, for the newest numbers; "
+          "\"\": none");
   }
   bool operator==(const LogOptions&) const = default;
 };

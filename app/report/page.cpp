@@ -10,6 +10,8 @@
 #include <iterator>
 
 #include "app/base/version.h"
+#include "app/report/confusion_table.h"
+#include "app/report/energy_table.h"
 #include "app/report/markup.h"
 #include "app/report/phases.h"
 #include "app/report/run_charts.h"
@@ -59,6 +61,8 @@ svg text.x{text-anchor:middle}svg text.y{text-anchor:end}
 .line.faint{stroke-width:1;opacity:.32}.line.second{stroke-width:1.4;stroke-dasharray:5 4}
 .dot{fill:var(--c)}.band{fill:var(--c);opacity:.2}
 .mark{stroke:var(--c);stroke-width:1;stroke-dasharray:1 3;opacity:.8}
+.confusion td,.confusion th{min-width:0;padding:.25rem .4rem}
+.hit{background:color-mix(in srgb,var(--k0) var(--s),transparent)}.miss{background:color-mix(in srgb,var(--k1) var(--s),transparent)}
 details{border:1px solid var(--rule);border-radius:4px;margin:.5rem 0}
 summary{cursor:pointer;padding:.4rem .7rem;overflow-wrap:anywhere}
 pre{margin:0;padding:.7rem;background:var(--shade);font-size:.8rem;white-space:pre-wrap}
@@ -145,7 +149,8 @@ std::string report_page(const std::vector<ReportRun>& runs) {
   html += summary_table(runs) + remark_list(runs);
   html += "<section><h2>Curves</h2>\n" + run_legend(runs) + "<div class=\"charts\">\n";
   for (const Chart& chart : run_charts(runs)) html += draw_chart(chart);
-  html += "</div></section>\n" + draw_phases(runs) + straggler_table(runs) + config_section(runs);
+  html += "</div></section>\n" + confusion_section(runs) + draw_phases(runs) + straggler_table(runs) +
+          energy_table(runs) + config_section(runs);
   return html + fmt::format("<footer>convoy {}</footer>\n</body>\n</html>\n", escape(program_version()));
 }
 

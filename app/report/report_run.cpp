@@ -25,17 +25,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* kMetrics = "metrics.jsonl";
 
-fs::path metrics_path(const std::string& path) {
-  std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  if (!fs::exists(status)) fail_usage("there is no run \"{}\" (name a run's folder, such as runs/NAME)", path);
-  if (fs::is_regular_file(status)) return path;
-  if (!fs::is_directory(status)) fail_usage("{} is neither a run's folder nor a file", path);
-  fs::path metrics = fs::path(path) / kMetrics;
-  if (fs::is_regular_file(metrics, error)) return metrics;
-  fail_usage("{}: no {} in it (name a run's folder, such as runs/NAME)", path, kMetrics);
-}
-
 void flatten(const toml::node& node, const std::string& key, std::map<std::string, std::string>& values) {
   if (const auto* table = node.as_table()) {
     for (const auto& [name, value] : *table) {
@@ -79,6 +68,17 @@ std::string end_of(const fs::path& path, std::ptrdiff_t parts) {
 
 }  // namespace
 
+std::string metrics_path(const std::string& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::exists(status)) fail_usage("there is no run \"{}\" (name a run's folder, such as runs/NAME)", path);
+  if (fs::is_regular_file(status)) return path;
+  if (!fs::is_directory(status)) fail_usage("{} is neither a run's folder nor a file", path);
+  fs::path metrics = fs::path(path) / kMetrics;
+  if (fs::is_regular_file(metrics, error)) return metrics.string();
+  fail_usage("{}: no {} in it (name a run's folder, such as runs/NAME)", path, kMetrics);
+}
+
 std::map<std::string, std::string> flat_config(const std::string& text, const std::string& path) {
   const ConfigSource source(text, path, {});
   std::map<std::string, std::string> values;
@@ -97,6 +97,12 @@ ReportRun read_run(const std::string& path) {
   run.name = folder.filename().string();
   run.folder = metrics.parent_path().empty() ? "." : metrics.parent_path().string();
   read_config_of(run);
+  if (const auto csv = file_text((fs::path(run.folder) / "confusion.csv").string())) {
+    try {
+      run.confusion = parse_confusion(*csv);
+    } catch (const Error&) {  // convoy verify says what is wrong
+    }
+  }
   const std::string lock = (fs::path(run.folder) / "run.lock").string();
   if (fs::exists(lock, ignored)) {
     if (const auto owner = LockAttempt(lock).look()) run.holder = owner->to_string();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "app/report/run_metrics.h"
+#include "app/train/confusion.h"
 
 namespace convoy {
 
@@ -19,8 +20,12 @@ struct ReportRun {
   std::string config;                         ///< config.toml as it is; empty when it cannot be read
   std::map<std::string, std::string> values;  ///< its keys, "section.key", with their values as TOML
   std::string config_problem;                 ///< why there is no config, or no keys; empty when all is well
+  Confusion confusion;                        ///< of the newest evaluation; empty: there is none
   std::string holder;                         ///< who is writing the run's folder now; empty: nobody
 };
+
+/// The metrics.jsonl of a run: `path` is its folder, or that file. Throws a usage Error when there is none.
+[[nodiscard]] std::string metrics_path(const std::string& path);
 
 /// path: a run's folder or its metrics.jsonl. Throws a usage Error when there is nothing to read.
 [[nodiscard]] ReportRun read_run(const std::string& path);

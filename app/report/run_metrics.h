@@ -11,12 +11,15 @@
 #include <string_view>
 #include <vector>
 
+#include "io/log/metrics_reader.h"
+
 namespace convoy {
 
 /// Numbers that a line lacks, or that are null there (NaN, infinity), are NaN.
 struct StepLine {
   std::int64_t step = 0, epoch = 0;
   double samples = 0, loss = 0, lr = 0, images_per_second = 0, data_wait_s = 0;
+  double energy_j = 0;  ///< of all nodes since the line before that has it
 };
 
 /// Seconds per step over the ranks: least, median, most.
@@ -59,6 +62,28 @@ struct RunMetrics {
   std::int64_t bad_lines = 0;       ///< no JSON, or without what their event needs
   bool cut = false;                 ///< the last line has no end and is no JSON
 };
+
+/// Takes the lines of a metrics.jsonl, one after the other.
+class MetricsReader {
+ public:
+  /// False when the line is not an event.
+  bool read(std::string_view line);
+  /// Reads the lines that have an end and returns what is behind the last one. Lines that are no events are counted.
+  std::string read_lines(std::string_view text);
+  [[nodiscard]] const RunMetrics& run() const { return run_; }
+  /// Whether there was no event of a run.
+  [[nodiscard]] bool is_empty() const;
+
+ private:
+  void take(std::string_view event, std::int64_t step);
+  void start(StartLine line);
+
+  MetricsLine line_;
+  RunMetrics run_;
+};
+
+/// The usage Error for a file without such events.
+[[noreturn]] void fail_no_metrics(const std::string& path);
 
 /// Reads the text of a metrics.jsonl. A start drops what lies beyond its step, as a resumed run does. `path` is for the
 /// usage Error of a text that is empty or has no event of a run.

@@ -5,8 +5,11 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <utility>
 
+#include "app/build/build_model.h"
 #include "app/train/broken_report.h"
+#include "app/train/confusion.h"
 #include "io/data/loader.h"
 #include "layers/cpu/openmp_waits.h"
 
@@ -45,7 +48,23 @@ double squared_distances(std::span<const double> sums, double samples) {
 
 }  // namespace
 
-std::optional<EvalResult> evaluate(Run& run, const Dataset& data, const AfterBatch& after_batch) {
+std::vector<float> host_floats(Backend& backend, const Tensor& values) {
+  Tensor floats = values;
+  if (values.dtype() != DType::kF32) {
+    floats = backend.tensor(values.shape(), DType::kF32);
+    backend.run(ops::Cast{values, floats});
+  }
+  std::vector<float> host(static_cast<std::size_t>(values.size()));
+  backend.copy_to_host(floats, host.data());
+  return host;
+}
+
+std::int64_t confusion_classes(const Run& run, const Dataset& data) {
+  const std::int64_t classes = data.target_size() > 0 ? 0 : output_size(run.config, *run.train);
+  return classes <= kMostConfusionClasses ? classes : 0;
+}
+
+std::optional<EvalResult> evaluate(Run& run, const Dataset& data, const AfterBatch& after_batch, std::int64_t classes) {
   const LoaderOptions options = evaluation_loader(run);
   run.runner->share_state();
   const Sampler sampler(data.size(), run.config.run.seed, false);
@@ -56,11 +75,21 @@ std::optional<EvalResult> evaluate(Run& run, const Dataset& data, const AfterBat
   std::vector<float> pivot(outputs);
   if (outputs > 0) data.read(0, nullptr, nullptr, pivot.data());
   std::vector<double> sums(kTargets + 2 * outputs);
+  const auto columns = static_cast<std::size_t>(classes);
+  std::vector<double> confusion(columns * columns);
+  const auto count = [&](const Batch& batch, const Tensor& values) {
+    const std::vector<float> rows = host_floats(*run.backend, values);
+    for (std::size_t n = 0; n < static_cast<std::size_t>(batch.samples); ++n) {
+      const std::int64_t predicted = predicted_class(std::span(rows).subspan(n * columns, columns));
+      if (predicted >= 0) ++confusion[static_cast<std::size_t>(batch.labels[n] * classes + predicted)];
+    }
+  };
   for (std::int64_t i = 0; i < steps; ++i) {
     follow_openmp_waits();
     const auto& microbatches = loader.next().microbatches;
     for (const Batch& batch : microbatches) add_targets(batch, pivot, std::span(sums).subspan(kTargets));
-    const LossTotals totals = run.runner->evaluate(microbatches);
+    const LossTotals totals =
+        run.runner->evaluate(microbatches, classes > 0 ? StepRunner::TakeOutputs(count) : nullptr);
     sums[kLoss] += totals.loss;
     sums[kFirst] += totals.top1;
     sums[kSecond] += totals.top5;
@@ -68,10 +97,14 @@ std::optional<EvalResult> evaluate(Run& run, const Dataset& data, const AfterBat
   }
   sums[kNews] = broken_news(data);
   run.communicator->all_reduce(std::span<double>(sums), ReduceOp::kSum, "evaluation sums");
+  if (classes > 0) {
+    run.communicator->all_reduce(std::span<double>(confusion), ReduceOp::kSum, "confusion matrix");
+  }
   const auto n = static_cast<double>(data.size());
   EvalResult result;
   result.loss = sums[kLoss] / n;
   result.samples = data.size();
+  result.confusion = std::move(confusion);
   if (outputs == 0) {
     result.top1 = sums[kFirst] / n;
     result.top5 = sums[kSecond] / n;

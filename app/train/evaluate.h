@@ -21,6 +21,7 @@ struct EvalResult {
   double top1 = 0, top5 = 0;
   double mae = 0, r2 = 0;
   std::int64_t samples = 0;
+  std::vector<double> confusion;      ///< [K, K], see confusion.h; empty: it was not asked for
   std::vector<std::string> warnings;  ///< of samples with something wrong
 };
 
@@ -28,8 +29,16 @@ struct EvalResult {
 /// evaluation. It may communicate.
 using AfterBatch = std::function<bool(std::int64_t done, std::int64_t batches)>;
 
+/// The elements of a float tensor, on the host as float32.
+[[nodiscard]] std::vector<float> host_floats(Backend& backend, const Tensor& values);
+
+/// The classes of a confusion matrix over `data`: those of the model; 0 with float targets, or with too many of them
+/// (kMostConfusionClasses).
+[[nodiscard]] std::int64_t confusion_classes(const Run& run, const Dataset& data);
+
 /// Returns the same result on every rank; nothing if `after_batch` has ended it. The loss has no label smoothing.
-/// Collective.
-std::optional<EvalResult> evaluate(Run& run, const Dataset& data, const AfterBatch& after_batch);
+/// classes: K of the confusion matrix; 0: none. Collective.
+std::optional<EvalResult> evaluate(Run& run, const Dataset& data, const AfterBatch& after_batch,
+                                   std::int64_t classes = 0);
 
 }  // namespace convoy

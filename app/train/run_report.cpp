@@ -5,18 +5,24 @@
 #include <cstdint>
 #include <filesystem>
 #include <limits>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "app/base/error_report.h"
 #include "app/build/build_model.h"
+#include "app/train/confusion.h"
+#include "io/files/atomic_file.h"
 #include "layers/base/counted.h"
+#include "layers/base/error.h"
 
 namespace convoy {
 
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();  // of either sign, without it
+
+constexpr const char* kRunningHelp = "1 while the run goes on, 0 once it has ended.";
 
 std::string in_folder(const Config& config, const char* name) {
   return (std::filesystem::path(run_folder(config)) / name).string();
@@ -36,6 +42,7 @@ RunReport::RunReport(const Run& run, const RunState& state)
     : config_(run.config),
       total_steps_(run.total_steps),
       classes_(run.train->target_size() > 0 ? 0 : output_size(run.config, *run.train)),
+      class_names_(class_names_or_numbers(run.train->class_names(), classes_)),
       log_(in_folder(run.config, "log.txt")),
       metrics_(in_folder(run.config, "metrics.jsonl")),
       order_(training_sampler(*run.train, run.config.data, run.config.run.seed)) {
@@ -44,6 +51,16 @@ RunReport::RunReport(const Run& run, const RunState& state)
     tensorboard_ = std::make_unique<TensorboardWriter>(run_folder(config_), state.step);
   }
   progress_ = std::make_unique<Progress>(config_.log.progress, run.total_steps, run.plan.steps_per_epoch());
+  if (!config_.log.prometheus.empty()) {
+    prometheus_ = std::make_unique<PrometheusFile>(config_.log.prometheus, config_.run.name);
+    prometheus_->set("running", 1, kRunningHelp);
+    prometheus_->set("total_steps", static_cast<double>(total_steps_), "Optimizer steps of the whole run.");
+    try {
+      prometheus_->write();
+    } catch (const Error& error) {
+      throw Error(fmt::format("log.prometheus: {}", error.what()), error.code());  // that rank 0 alone meets
+    }
+  }
   metrics_.write({{"event", "start"},
                   {"step", state.step},
                   {"ranks", run.communicator->size()},
@@ -67,6 +84,10 @@ void RunReport::step(const StepFacts& s) {
     message(fmt::format("after epoch {}: training images of {}x{}", s.epoch, s.image_size, s.image_size));
   }
   progress_->step(s.step, s.epoch, s.loss, s.images_per_second);
+  energy_pending_ += s.energy_j;
+  energy_total_ += s.energy_j;
+  last_ = s;
+  if (prometheus_ && prometheus_->due()) to_prometheus([](PrometheusFile&) {});
   if (s.step % config_.log.every_steps != 0 && s.step != total_steps_) return;
   std::vector<MetricsField> fields{{"event", "step"},
                                    {"step", s.step},
@@ -79,6 +100,7 @@ void RunReport::step(const StepFacts& s) {
                                    {"images_per_second", s.images_per_second},
                                    {"data_wait_s", s.data_wait_s}};
   if (s.image_size > 0) fields.emplace_back("image_size", s.image_size);
+  if (energy_pending_ > 0) fields.emplace_back("energy_j", std::exchange(energy_pending_, 0.0));
   metrics_.write(fields);
   if (!tensorboard_) return;
   tensorboard_->scalar("train/loss", s.step, s.loss);
@@ -126,12 +148,52 @@ void RunReport::evaluation(const RunState& state, const EvalResult& result, doub
   fields.emplace_back("samples", result.samples);
   fields.emplace_back("seconds", seconds);
   metrics_.write(fields);
+  write_confusion(result);
+  to_prometheus([&](PrometheusFile& file) {
+    file.set("evaluation_step", static_cast<double>(state.step), "Step of the last evaluation.");
+    for (const auto& [name, value] : scores) {
+      file.set(std::string("evaluation_") + name, value, "Of the last evaluation.");
+    }
+  });
   for (const auto& [name, value] : scores) {
     if (tensorboard_) tensorboard_->scalar(std::string("eval/") + name, state.step, value);
   }
   message(fmt::format(
       "epoch {}: validation loss {:.4f}{}", state.epoch, std::isnan(result.loss) ? kNan : result.loss,
       classes_ > 0 ? hits_text(result, classes_) : fmt::format(", MAE {:.4g}, R2 {:.4f}", result.mae, result.r2)));
+}
+
+void RunReport::to_prometheus(const std::function<void(PrometheusFile& file)>& change) {
+  if (!prometheus_) return;
+  PrometheusFile& file = *prometheus_;
+  if (last_.step > 0) {
+    file.set("step", static_cast<double>(last_.step), "Optimizer steps done.");
+    file.set("epoch", static_cast<double>(last_.epoch), "Epoch of the last step, from 0.");
+    file.set("loss", last_.loss, "Loss of the last step.");
+    file.set("images_per_second", last_.images_per_second, "Samples per second of the last step.");
+    file.set("learning_rate", last_.lr, "Learning rate of the last step.");
+  }
+  if (energy_total_ > 0) file.set("energy_joules", energy_total_, "Energy since this start of the run, all nodes.");
+  change(file);
+  try {
+    file.write();
+  } catch (const Error& error) {
+    if (!std::exchange(prometheus_failed_, true)) warning(fmt::format("log.prometheus: {}", error.what()));
+  }
+}
+
+void RunReport::energy_problem(const std::string& text) { log_.info(text); }
+
+void RunReport::more_energy(double joules) { energy_total_ += joules; }
+
+void RunReport::write_confusion(const EvalResult& result) {
+  if (result.confusion.empty()) return;
+  const std::string text = confusion_csv({class_names_, result.confusion});
+  try {
+    write_file_atomically(in_folder(config_, "confusion.csv"), std::as_bytes(std::span(text)));
+  } catch (const Error& error) {
+    warning(error.what());
+  }
 }
 
 void RunReport::checkpoint(const CheckpointWriter::Result& written) {
@@ -161,7 +223,10 @@ void RunReport::copy(const CheckpointCopier::Result& copied) {
 }
 
 void RunReport::end(const char* reason, const RunState& state, const std::string& sentence) {
-  metrics_.write({{"event", "end"}, {"reason", reason}, {"step", state.step}, {"epoch", state.epoch}});
+  std::vector<MetricsField> fields{{"event", "end"}, {"reason", reason}, {"step", state.step}, {"epoch", state.epoch}};
+  if (energy_total_ > 0) fields.emplace_back("energy_j", energy_total_);
+  metrics_.write(fields);
+  to_prometheus([](PrometheusFile& file) { file.set("running", 0, kRunningHelp); });
   metrics_.sync();
   progress_->finish();
   message(sentence);

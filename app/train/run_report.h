@@ -5,8 +5,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "app/build/build_run.h"
 #include "app/build/run_state.h"
@@ -17,6 +19,7 @@
 #include "io/checkpoint/checkpoint_writer.h"
 #include "io/data/sampler.h"
 #include "io/log/metrics_log.h"
+#include "io/log/prometheus.h"
 #include "io/log/run_log.h"
 #include "io/log/tensorboard.h"
 
@@ -30,6 +33,7 @@ struct StepFacts {
   double loss = 0, lr = 0;
   double images_per_second = 0;
   double data_wait_s = 0;
+  double energy_j = 0;          ///< read since the step before, of all nodes; 0: nothing was read
   std::int64_t image_size = 0;  ///< 0: not one of data.train_sizes
 };
 
@@ -48,6 +52,10 @@ class RunReport {
   void checkpoint(const CheckpointWriter::Result& written);
   /// A second copy, or why there is none: a warning, on the terminal for the first of several in a row.
   void copy(const CheckpointCopier::Result& copied);
+  /// What the energy counters do not tell, for the log alone.
+  void energy_problem(const std::string& text);
+  /// Joules that no step has reported.
+  void more_energy(double joules);
   /// The end of the run: the reason for metrics.jsonl and a message for the user.
   void end(const char* reason, const RunState& state, const std::string& sentence);
   /// Makes the metrics so far durable. May be called by another thread.
@@ -58,16 +66,27 @@ class RunReport {
   void warning(const std::string& text);
 
  private:
+  /// The confusion matrix of the newest evaluation goes to confusion.csv.
+  void write_confusion(const EvalResult& result);
+  /// Writes the file for Prometheus, if there is one, with the last step and what `change` sets. An error is one
+  /// warning.
+  void to_prometheus(const std::function<void(PrometheusFile& file)>& change);
+
   const Config& config_;
   std::int64_t total_steps_;
   std::int64_t classes_;  // 0: regression
+  std::vector<std::string> class_names_;
   RunLog log_;
   MetricsLog metrics_;
   std::unique_ptr<TensorboardWriter> tensorboard_;
   std::unique_ptr<Progress> progress_;
+  std::unique_ptr<PrometheusFile> prometheus_;    // null: none
+  double energy_pending_ = 0, energy_total_ = 0;  // joules: not yet in metrics.jsonl, and since the start
   Sampler order_;
+  StepFacts last_;
   int told_straggler_ = -1;
-  bool copy_failed_ = false;     // the last one
+  bool copy_failed_ = false;  // the last one
+  bool prometheus_failed_ = false;
   std::int64_t image_size_ = 0;  // of the step before; 0: there was none
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/train/trainer.h"
 
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
@@ -37,7 +38,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kOwnNumbers =
-    5;  // of the step's exchange: loss, signalled, time is up, news of samples, nonfinite
+    6;  // of the step's exchange: loss, signalled, time is up, news of samples, nonfinite, energy
 
 LoaderOptions training_options(const Run& run, const RunState& state) {
   LoaderOptions options = training_loader(run);
@@ -65,6 +66,7 @@ Trainer::Trainer(Run& run, const RunState& state, StopRequest& stop)
     : run_(run), state_(state), stop_(stop), health_(*run.communicator, run.host) {
   agree(
       *run_.communicator, [&] { open_files(); }, "opening the run's files");
+  report_energy_counters();
   const Sampler sampler = training_sampler(*run_.train, run_.config.data, run_.config.run.seed);
   if (state_.source == checkpoint_path(checkpoint_folder(run_.config), state_.step)) saved_step_ = state_.step;
   feed_ = std::make_unique<BatchFeed>(std::make_unique<Loader>(*run_.train, sampler, training_options(run_, state_)),
@@ -88,6 +90,19 @@ void Trainer::open_files() {
     report_->message(fmt::format("time limit {} from now (the job's end); the run stops with a checkpoint before it",
                                  format_duration(std::chrono::duration_cast<std::chrono::seconds>(*left))));
   }
+}
+
+void Trainer::report_energy_counters() {
+  const std::string own = std::string(run_.energy->readable() ? "1" : "0") + run_.energy->problem();
+  bool readable = false;
+  std::string problem;
+  for (const std::string& of_rank : run_.communicator->all_gather(own, "energy counters")) {
+    readable = readable || of_rank.front() == '1';
+    if (problem.empty()) problem = of_rank.substr(1);
+  }
+  if (!report_ || problem.empty()) return;
+  report_->energy_problem(
+      fmt::format("{} ({})", readable ? "not all energy is readable" : "energy is not readable", problem));
 }
 
 ExitCode Trainer::train() {
@@ -146,7 +161,7 @@ void Trainer::step() {
   if (report_) {
     const bool sized = !run_.config.data.train_sizes.empty();
     report_->step({state_.step, batch.epoch, batch.first_position, batch.global_samples, loss, lr,
-                   static_cast<double>(batch.global_samples) / seconds_since(start), batch.wait_seconds,
+                   static_cast<double>(batch.global_samples) / seconds_since(start), batch.wait_seconds, shared_[5],
                    sized ? batch.microbatches.front().input_shape[2] : 0});
     if (run_.contention->take_first_contention()) report_->contention(state_.step);
   }
@@ -165,6 +180,7 @@ double Trainer::exchange(const LossTotals& totals) {
   shared_[2] = stop_.time_is_up() ? 1.0 : 0.0;
   shared_[3] = broken_news(*run_.train);
   shared_[4] = totals.nonfinite ? 1.0 : 0.0;
+  shared_[5] = run_.energy->take_sometimes();
   const std::span<double> numbers(shared_);
   if (health_due) health_.put(numbers.subspan(kOwnNumbers));
   run_.communicator->all_reduce(numbers, ReduceOp::kSum, "step loss");
@@ -232,7 +248,8 @@ void Trainer::evaluate_now() {
     if (stopped_ != StopReason::kNo) cut_short_ = fmt::format(" in batch {} of {} of its evaluation", done, batches);
     return stopped_ == StopReason::kNo;
   };
-  const std::optional<EvalResult> result = evaluate(run_, *run_.validation, after_batch);
+  const std::optional<EvalResult> result =
+      evaluate(run_, *run_.validation, after_batch, confusion_classes(run_, *run_.validation));
   if (!result) return;
   state_.evaluation_due = false;
   if (report_) {
@@ -273,7 +290,10 @@ void Trainer::finish() {
   const auto missing = [&] { return std::string(saved_step_ == state_.step ? "" : "missing"); };
   if (!on_root(*run_.communicator, missing, "the last checkpoint").empty()) save();
   if (run_.config.log.trace) write_trace(run_, run_folder(run_.config) + "/trace.json");
+  std::array<double, 1> energy{run_.energy->take()};
+  run_.communicator->all_reduce(std::span<double>(energy), ReduceOp::kSum, "energy");
   if (!run_.is_root()) return;
+  report_->more_energy(energy[0]);
   checkpoints_->finish();
   if (is_done()) {
     report_->end("finished", state_, fmt::format("finished after step {}", state_.step));

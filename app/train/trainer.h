@@ -36,6 +36,8 @@ class Trainer {
 
  private:
   void open_files();
+  /// Counters that cannot be read are a line in the log. Collective.
+  void report_energy_counters();
   void step();
   /// Where a stop can be taken: after a step, or a batch of an evaluation.
   void at_boundary();

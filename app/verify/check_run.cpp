@@ -120,6 +120,7 @@ std::vector<FileCheck> check_run(const std::string& folder) {
   for (const std::string& path : events) checks.push_back(check_events(path));
   add("log.txt", check_text);
   add("trace.json", check_json);
+  add("confusion.csv", check_text);
   add("launch/state.json", check_job_state);
   add("launch/launch.log", check_text);
   for (FileCheck& check : data) checks.push_back(std::move(check));

@@ -49,7 +49,7 @@ void to_channels_last(const float* planar, const Shape& shape, float* out) {
 
 }  // namespace
 
-Hdf5Dataset::Hdf5Dataset(const std::string& source, bool signals, bool verify) : source_(source) {
+Hdf5Dataset::Hdf5Dataset(const std::string& source, bool signals, bool verify, bool labelled) : source_(source) {
   hdf5::input_errors([&] {
     const hdf5::File file(source_.path);
     if (!source_.group.empty() && !file.has(source_.group)) {
@@ -59,7 +59,7 @@ Hdf5Dataset::Hdf5Dataset(const std::string& source, bool signals, bool verify) :
       fail("{}: {} is a data set; name the group that holds it", source_.path, source_.group);
     const auto has = [&](const char* name) { return file.is_dataset(source_.group + "/" + name); };
     const bool images = has("images"), inputs = has("inputs"), labels = has("labels"), targets = has("targets");
-    if (images == inputs || labels == targets) {
+    if (images == inputs || (labels && targets) || (labelled && !labels && !targets)) {
       const char* problem = images && inputs    ? "both images and inputs: which of them is meant?"
                             : labels && targets ? "both labels and targets: which of them is meant?"
                                                 : "not the data sets of a data file";
@@ -68,7 +68,7 @@ Hdf5Dataset::Hdf5Dataset(const std::string& source, bool signals, bool verify) :
     open_inputs(file, images ? "images" : "inputs", signals);
     if (labels) {
       labels_.emplace(file, source_, size_);
-    } else {
+    } else if (targets) {
       open_targets(file, "targets");
     }
     if (verify) checksums_.emplace(file, source_, size_);

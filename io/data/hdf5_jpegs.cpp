@@ -27,10 +27,12 @@ bool Hdf5Jpegs::are_in(const std::string& source) {
   }
 }
 
-Hdf5Jpegs::Hdf5Jpegs(const std::string& source, bool verify) : source_(source) {
+Hdf5Jpegs::Hdf5Jpegs(const std::string& source, bool verify, bool labelled) : source_(source) {
   hdf5::input_errors([&] {
     const hdf5::File file(source_.path);
+    const bool has_labels = file.is_dataset(source_.group + "/labels");
     for (const std::string name : {kBytes, kOffsets, "labels"}) {
+      if (name == "labels" && !labelled) continue;
       if (!file.is_dataset(source_.group + "/" + name)) {
         fail(
             "{}: no data set {} next to the others (needed: jpeg/bytes uint8, jpeg/offsets int64 [N + 1], labels int64 "
@@ -47,7 +49,7 @@ Hdf5Jpegs::Hdf5Jpegs(const std::string& source, bool verify) : source_(source) {
            info.shape_text());
     }
     open_offsets(file, info.dims[0]);
-    labels_ = std::make_unique<Hdf5Labels>(file, source_, size());
+    if (has_labels) labels_ = std::make_unique<Hdf5Labels>(file, source_, size());
     bytes_ = std::make_unique<RowSource>(file, info.path, DType::kU8);
     if (verify) checksums_ = std::make_unique<SampleChecksums>(file, source_, size());
   });

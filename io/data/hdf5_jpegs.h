@@ -22,17 +22,22 @@ namespace convoy {
 class Hdf5Jpegs final : public EncodedImages {
  public:
   /// source: "file.h5", or "file.h5:/group". verify: each image that is read must have its checksum
-  /// (sample_checksums.h). Throws an Error of bad input that names the file and the data set.
-  explicit Hdf5Jpegs(const std::string& source, bool verify = false);
+  /// (sample_checksums.h). labelled: there must be labels. Throws an Error of bad input that names the file and the
+  /// data set.
+  explicit Hdf5Jpegs(const std::string& source, bool verify = false, bool labelled = true);
 
   /// Whether there is such a file with such a group that holds encoded images.
   [[nodiscard]] static bool are_in(const std::string& source);
 
   [[nodiscard]] std::int64_t size() const override { return static_cast<std::int64_t>(offsets_.size()) - 1; }
-  [[nodiscard]] std::int64_t label(std::int64_t index) const override { return (*labels_)[index]; }
-  [[nodiscard]] std::int64_t classes() const override { return labels_->classes(); }
-  [[nodiscard]] std::vector<std::string> class_names() const override { return labels_->class_names(); }
-  void check_labels(std::int64_t classes) const override { labels_->check(classes); }
+  [[nodiscard]] std::int64_t label(std::int64_t index) const override { return labels_ ? (*labels_)[index] : 0; }
+  [[nodiscard]] std::int64_t classes() const override { return labels_ ? labels_->classes() : 0; }
+  [[nodiscard]] std::vector<std::string> class_names() const override {
+    return labels_ ? labels_->class_names() : std::vector<std::string>();
+  }
+  void check_labels(std::int64_t classes) const override {
+    if (labels_) labels_->check(classes);
+  }
   [[nodiscard]] std::string name(std::int64_t index) const override;
   void read(std::int64_t index, std::vector<std::byte>& bytes) const override;
 
@@ -41,8 +46,8 @@ class Hdf5Jpegs final : public EncodedImages {
 
   Hdf5Source source_;
   std::unique_ptr<RowSource> bytes_;
-  std::vector<std::int64_t> offsets_;  // [images + 1]
-  std::unique_ptr<Hdf5Labels> labels_;
+  std::vector<std::int64_t> offsets_;           // [images + 1]
+  std::unique_ptr<Hdf5Labels> labels_;          // null: there are none
   std::unique_ptr<SampleChecksums> checksums_;  // null: not verified
 };
 

@@ -138,12 +138,12 @@ std::unique_ptr<Source> open(const std::string& source, Options... options) {
 
 bool has_hdf5_jpegs(const std::string& source) { return Hdf5Jpegs::are_in(shard_sources(source).front()); }
 
-std::unique_ptr<Dataset> open_hdf5(const std::string& source, bool signals, bool verify) {
-  return open<Hdf5Dataset, ConcatenatedDataset, Dataset>(source, signals, verify);
+std::unique_ptr<Dataset> open_hdf5(const std::string& source, bool signals, bool verify, bool labelled) {
+  return open<Hdf5Dataset, ConcatenatedDataset, Dataset>(source, signals, verify, labelled);
 }
 
-std::unique_ptr<EncodedImages> open_hdf5_jpegs(const std::string& source, bool verify) {
-  return open<Hdf5Jpegs, ConcatenatedImages, EncodedImages>(source, verify);
+std::unique_ptr<EncodedImages> open_hdf5_jpegs(const std::string& source, bool verify, bool labelled) {
+  return open<Hdf5Jpegs, ConcatenatedImages, EncodedImages>(source, verify, labelled);
 }
 
 }  // namespace convoy

@@ -18,7 +18,9 @@ namespace convoy {
 
 /// signals, verify: as Hdf5Dataset and Hdf5Jpegs have them. Both throw an Error of bad input that names the file; of
 /// shards that do not go together, the first that differs.
-[[nodiscard]] std::unique_ptr<Dataset> open_hdf5(const std::string& source, bool signals = false, bool verify = false);
-[[nodiscard]] std::unique_ptr<EncodedImages> open_hdf5_jpegs(const std::string& source, bool verify = false);
+[[nodiscard]] std::unique_ptr<Dataset> open_hdf5(const std::string& source, bool signals = false, bool verify = false,
+                                                 bool labelled = true);
+[[nodiscard]] std::unique_ptr<EncodedImages> open_hdf5_jpegs(const std::string& source, bool verify = false,
+                                                             bool labelled = true);
 
 }  // namespace convoy

@@ -172,14 +172,20 @@ std::string ImageFolder::name(std::int64_t index) const {
   return fmt::format("{}/{}", folder_, std::string_view(paths_).substr(starts_[at], starts_[at + 1] - starts_[at]));
 }
 
-void ImageFolder::read(std::int64_t index, std::vector<std::byte>& bytes) const {
+void ImageFolder::read(std::int64_t index, std::vector<std::byte>& bytes) const { read_image_file(name(index), bytes); }
+
+ImageName image_name(const std::string& path) {
+  return has_ending(path, kJpeg) ? ImageName::kJpeg : has_ending(path, kOther) ? ImageName::kOther : ImageName::kNone;
+}
+
+void read_image_file(const std::string& path, std::vector<std::byte>& bytes) {
   struct Descriptor {
     int number;
     ~Descriptor() {
       if (number >= 0) ::close(number);
     }
   };
-  const Descriptor file{::open(name(index).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};  // a pipe must not block
+  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};  // a pipe must not block
   struct stat status {};
   if (file.number < 0 || ::fstat(file.number, &status) != 0) fail("{}", std::strerror(errno));
   if (!S_ISREG(status.st_mode)) fail("it is no regular file");

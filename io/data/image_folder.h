@@ -14,6 +14,13 @@
 
 namespace convoy {
 
+/// What the ending of a file's name says that it is: kOther is an image of a format that is not read.
+enum class ImageName { kJpeg, kOther, kNone };
+[[nodiscard]] ImageName image_name(const std::string& path);
+
+/// Replaces `bytes` by the content of the file, of at most 1 GiB. An Error says what is wrong without the path.
+void read_image_file(const std::string& path, std::vector<std::byte>& bytes);
+
 class ImageFolder final : public EncodedImages {
  public:
   /// Throws an Error of bad input that names the place: no class folders, a class without images, a folder that cannot

@@ -132,6 +132,8 @@ class FileImage {
   /// Creates the group and its parents unless they exist.
   void create_group(const std::string& path);
   void write(const std::string& dataset, const HostTensor& tensor);
+  /// A data set [n] of UTF-8 strings.
+  void write(const std::string& dataset, const std::vector<std::string>& values);
   void write_attribute(const std::string& object, const std::string& name, std::int64_t value);
   void write_attribute(const std::string& object, const std::string& name, std::uint64_t value);
   void write_attribute(const std::string& object, const std::string& name, double value);

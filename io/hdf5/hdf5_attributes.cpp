@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads and writes attributes (hdf5.h). Relies on hdf5_check.h. Invariant: sizes are checked before memory is
-// allocated.
+// Reads and writes attributes, and writes strings (hdf5.h). Relies on hdf5_check.h. Invariant: sizes are checked before
+// memory is allocated.
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -34,6 +34,13 @@ void put_attribute(Id file, const std::string& place, const std::string& object,
   const Handle attribute(
       CONVOY_HDF5(H5Acreate2(target.id(), name.c_str(), type, space, H5P_DEFAULT, H5P_DEFAULT), place));
   CONVOY_HDF5(H5Awrite(attribute.id(), type, value), place);
+}
+
+std::vector<const char*> c_strings(const std::vector<std::string>& values) {
+  std::vector<const char*> pointers;
+  pointers.reserve(values.size());
+  for (const auto& value : values) pointers.push_back(value.c_str());
+  return pointers;
 }
 
 Handle text_type(const std::string& place) {
@@ -168,10 +175,7 @@ void put_strings(Id file, const std::string& place, const std::string& object, c
   const Handle type = text_type(place);
   const hsize_t count = values.size();
   const Handle space(CONVOY_HDF5(H5Screate_simple(1, &count, nullptr), place));
-  std::vector<const char*> pointers;
-  pointers.reserve(values.size());
-  for (const auto& value : values) pointers.push_back(value.c_str());
-  put_attribute(file, place, object, name, type.id(), space.id(), pointers.data());
+  put_attribute(file, place, object, name, type.id(), space.id(), c_strings(values).data());
 }
 
 void put_numbers(Id file, const std::string& place, const std::string& object, const std::string& name,
@@ -185,6 +189,18 @@ void FileImage::write_attribute(const std::string& object, const std::string& na
                                 const std::vector<std::string>& values) {
   const auto guard = lock();
   put_strings(handle_.id(), attribute_place(name_, object, name), object, name, values);
+}
+
+void FileImage::write(const std::string& dataset, const std::vector<std::string>& values) {
+  const auto guard = lock();
+  const std::string place = name_ + ":" + dataset;
+  const Handle type = text_type(place);
+  const hsize_t count = values.size();
+  const Handle space(CONVOY_HDF5(H5Screate_simple(1, &count, nullptr), place));
+  const Handle handle(CONVOY_HDF5(
+      H5Dcreate2(handle_.id(), dataset.c_str(), type.id(), space.id(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), place));
+  const std::vector<const char*> pointers = c_strings(values);
+  CONVOY_HDF5(H5Dwrite(handle.id(), type.id(), H5S_ALL, H5S_ALL, H5P_DEFAULT, pointers.data()), place);
 }
 
 }  // namespace convoy::hdf5

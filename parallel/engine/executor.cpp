@@ -296,8 +296,7 @@ void Executor::optimizer_step() {
   model_.parameters().refresh_learned();
 }
 
-LossTotals Executor::evaluate(std::span<const Batch> microbatches) {
-  totals_.clear();
+void Executor::predict(std::span<const Batch> microbatches, const TakeOutputs& take) {
   const auto& actions = evaluation_.actions[static_cast<std::size_t>(coordinates_.stage)];
   for (std::size_t i = 0; i < actions.size(); ++i) {
     const Action& action = actions[i];
@@ -315,12 +314,20 @@ LossTotals Executor::evaluate(std::span<const Batch> microbatches) {
     Tensor y = model_.forward(x, caches_.front(), Mode::kEvaluation, action.chunk,
                               [this](std::size_t, const Tensor&) { evaluation_link_.progress(); });
     if (evaluation_link_.is_last(action.chunk)) {
-      loss_.apply(backend_, y, transfer_.targets(batch, y.shape()), 1, Tensor(), totals_.losses());
+      take(batch, y);
     } else {
       evaluation_link_.put_output(action.microbatch, action.chunk, std::move(y));
     }
   }
   evaluation_link_.finish();
+}
+
+LossTotals Executor::evaluate(std::span<const Batch> microbatches, const TakeOutputs& take) {
+  totals_.clear();
+  predict(microbatches, [&](const Batch& batch, const Tensor& outputs) {
+    loss_.apply(backend_, outputs, transfer_.targets(batch, outputs.shape()), 1, Tensor(), totals_.losses());
+    if (take) take(batch, outputs);
+  });
   return totals_.read();
 }
 

@@ -48,7 +48,8 @@ class Executor final : public StepRunner {
   LossTotals train_step(std::span<const Batch> microbatches, std::int64_t global_samples, double lr,
                         std::int64_t update, const Meanwhile& meanwhile) override;
   void preload(std::span<const Batch> microbatches) override;
-  LossTotals evaluate(std::span<const Batch> microbatches) override;
+  void predict(std::span<const Batch> microbatches, const TakeOutputs& take) override;
+  LossTotals evaluate(std::span<const Batch> microbatches, const TakeOutputs& take) override;
   [[nodiscard]] const Phases& phases() const override { return phases_; }
 
  private:

@@ -109,13 +109,19 @@ LossTotals ScatterRunner::train_step(std::span<const Batch> microbatches, std::i
   return totals_.read();
 }
 
-LossTotals ScatterRunner::evaluate(std::span<const Batch> microbatches) {
-  totals_.clear();
+void ScatterRunner::predict(std::span<const Batch> microbatches, const TakeOutputs& take) {
   for (const Batch& batch : microbatches) {
     if (batch.samples == 0) continue;
-    const Tensor outputs = model_.forward(transfer_.inputs(batch), cache_, Mode::kEvaluation);
-    loss_.apply(backend_, outputs, transfer_.targets(batch, outputs.shape()), 1, Tensor(), totals_.losses());
+    take(batch, model_.forward(transfer_.inputs(batch), cache_, Mode::kEvaluation));
   }
+}
+
+LossTotals ScatterRunner::evaluate(std::span<const Batch> microbatches, const TakeOutputs& take) {
+  totals_.clear();
+  predict(microbatches, [&](const Batch& batch, const Tensor& outputs) {
+    loss_.apply(backend_, outputs, transfer_.targets(batch, outputs.shape()), 1, Tensor(), totals_.losses());
+    if (take) take(batch, outputs);
+  });
   return totals_.read();
 }
 

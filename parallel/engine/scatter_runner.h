@@ -31,7 +31,8 @@ class ScatterRunner final : public StepRunner {
   LossTotals train_step(std::span<const Batch> microbatches, std::int64_t global_samples, double lr,
                         std::int64_t update, const Meanwhile& meanwhile) override;
   /// microbatches: this rank's; each rank evaluates its share.
-  LossTotals evaluate(std::span<const Batch> microbatches) override;
+  void predict(std::span<const Batch> microbatches, const TakeOutputs& take) override;
+  LossTotals evaluate(std::span<const Batch> microbatches, const TakeOutputs& take) override;
   /// Broadcasts the root's parameters and running statistics.
   void share_state() override;
   [[nodiscard]] const Phases& phases() const override { return phases_; }

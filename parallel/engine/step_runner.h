@@ -101,8 +101,13 @@ class StepRunner {
                                 std::int64_t update, const Meanwhile& meanwhile) = 0;
   /// Called within `meanwhile`: the microbatches of the next train_step(), to be copied to the device.
   virtual void preload(std::span<const Batch> microbatches) { static_cast<void>(microbatches); }
-  /// Loss and correct predictions of these microbatches in evaluation mode; no gradients. Microbatches may be empty.
-  virtual LossTotals evaluate(std::span<const Batch> microbatches) = 0;
+  /// Receives the outputs [n, K] of a microbatch, in the backend's memory.
+  using TakeOutputs = std::function<void(const Batch& batch, const Tensor& outputs)>;
+  /// Outputs for these microbatches in evaluation mode: calls `take` for each microbatch that is not empty, on the
+  /// ranks of the last stage (in scatter mode on all). Labels and targets may be null.
+  virtual void predict(std::span<const Batch> microbatches, const TakeOutputs& take) = 0;
+  /// The same with the loss and the correct predictions. No gradients. `take` may be empty.
+  virtual LossTotals evaluate(std::span<const Batch> microbatches, const TakeOutputs& take) = 0;
   /// Called before evaluations and checkpoints: distributes state that only one rank has.
   virtual void share_state() {}
   /// Phases of the last step.

@@ -45,6 +45,13 @@ TEST_CASE("eval, check, inspect, report, doctor") {
       std::get<EvalArguments>(parse({"eval", "c.toml", "--checkpoint", "x.h5", "--set", "a.b=1"}).value());
   CHECK(eval.checkpoint == "x.h5");
   CHECK(eval.overrides.size() == 1);
+  const auto predict = std::get<PredictArguments>(
+      parse({"predict", "c.toml", "a.jpg", "folder", "--checkpoint", "best", "--top", "3", "--out", "o.h5"}).value());
+  CHECK(predict.config == "c.toml");
+  CHECK(predict.inputs == std::vector<std::string>{"a.jpg", "folder"});
+  CHECK(predict.checkpoint == "best");
+  CHECK(predict.top == 3);
+  CHECK(predict.out == "o.h5");
   CHECK(std::get<CheckArguments>(parse({"check", "c.toml"}).value()).config == "c.toml");
   CHECK(std::get<InspectArguments>(parse({"inspect", "x.h5"}).value()).file == "x.h5");
   const auto verify = std::get<VerifyArguments>(parse({"verify", "runs/a", "x.h5", "--json", "v.json"}).value());

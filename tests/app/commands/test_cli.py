@@ -45,7 +45,7 @@ def with_cuda(version):
 
 # ---- help and version
 
-@pytest.mark.parametrize("command", ("train", "eval", "bench", "launch", "check", "inspect", "verify", "pack", "report", "doctor"))
+@pytest.mark.parametrize("command", ("train", "eval", "predict", "watch", "bench", "launch", "check", "inspect", "verify", "pack", "report", "doctor"))
 def test_help_of_a_command(command):
     assert command in succeeds(command, "--help")
 

@@ -33,7 +33,8 @@ class CountingRunner final : public StepRunner {
                         std::int64_t /*update*/, const Meanwhile& /*meanwhile*/) override {
     return {};
   }
-  LossTotals evaluate(std::span<const Batch> microbatches) override {
+  void predict(std::span<const Batch> /*microbatches*/, const TakeOutputs& /*take*/) override {}
+  LossTotals evaluate(std::span<const Batch> microbatches, const TakeOutputs& /*take*/) override {
     if (++batches == signalled_batch_) {
       ::kill(::getpid(), SIGUSR2);
       while (!stop_.signalled()) ::usleep(1000);
