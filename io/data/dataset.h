@@ -9,20 +9,13 @@
 #include <utility>
 #include <vector>
 
+#include "io/augment/sample_random.h"
 #include "layers/base/error.h"
 #include "layers/base/shape.h"
 
 namespace convoy {
 
 class BrokenFiles;
-
-/// A sample, and in which epoch it is wanted: augmentation differs from epoch to epoch.
-struct SampleId {
-  SampleId(std::int64_t sample, std::int64_t of_epoch = 0)
-      : index(sample), epoch(of_epoch) {}  // NOLINT: an index is one
-  std::int64_t index;
-  std::int64_t epoch;
-};
 
 class Dataset {
  public:

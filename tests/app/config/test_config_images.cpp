@@ -44,6 +44,7 @@ TEST_CASE("image folders: defaults are torchvision's") {
   CHECK(d.crop_ratio == std::array{3.0 / 4.0, 4.0 / 3.0});
   CHECK(d.jitter == std::vector{0.4, 0.4, 0.4});
   CHECK(d.augments("crop"));
+  CHECK(d.hue == 0.1);
   CHECK(d.resize == 0);
   CHECK(d.max_broken == 0.01);
   CHECK(d.loader_threads == 0);
@@ -52,7 +53,9 @@ TEST_CASE("image folders: defaults are torchvision's") {
 
 TEST_CASE("augmentation through the printer and back") {
   const Config c = images(
-      "augment = [\"jitter\", \"crop\"]\ncrop_area = [0.25, 0.5]\ncrop_ratio = [1, 1]\njitter = [0.1, 0, 0.3]\n"
+      "augment = [\"jitter\", \"crop\", \"hue\"]\ncrop_area = [0.25, 0.5]\ncrop_ratio = [1, 1]\njitter = [0.1, 0, "
+      "0.3]\n"
+      "hue = 0.5\n"
       "resize = 300\nmax_broken = 0\nimage_size = 64\nchannels = 1\n");
   CHECK(parse_config(resolved_toml(c, false), "a.toml") == c);
   const Config small = images("augment = [\"crop\"]\ncrop_padding = 2\n", "cifar10");
@@ -75,9 +78,9 @@ TEST_CASE("data.stage_dir") {
 
 TEST_CASE("image keys that are wrong") {
   const std::string line = "a.toml:6:";
-  CHECK(refused("augment = [\"crops\"]\n") ==
-        line +
-            "12: data.augment[0]: unknown name \"crops\" (did you mean \"crop\"? must be one of crop, flip, jitter)");
+  CHECK(refused("augment = [\"crops\"]\n") == line +
+                                                  "12: data.augment[0]: unknown name \"crops\" (did you mean \"crop\"? "
+                                                  "must be one of crop, flip, jitter, hue)");
   CHECK(refused("augment = [\"flip\", \"flip\"]\n") ==
         line + "11: data.augment: \"flip\" is there twice (list each once)");
   CHECK(refused("crop_area = [0.1, 1]\n") ==
@@ -95,6 +98,9 @@ TEST_CASE("image keys that are wrong") {
         "a.toml:7:14: data.crop_ratio: [2, 1] (the smaller one first)");
   CHECK(refused("augment = [\"jitter\"]\njitter = [0.4]\n") ==
         "a.toml:7:10: data.jitter: has 1 items (three: brightness, contrast, saturation)");
+  CHECK(refused("hue = 0.2\n") == line + "7: data.hue: is ignored without \"hue\" in data.augment (add it there)");
+  CHECK(refused("augment = [\"hue\"]\nhue = 0.6\n") ==
+        "a.toml:7:7: data.hue: 0.6 is out of range (must be a number from 0 to 0.5)");
   CHECK(refused("channels = 2\n") == line + "12: data.channels: 2 (3: RGB, or 1: grey)");
   CHECK(refused("resize = 200\n") ==
         line + "10: data.resize: 200 is smaller than data.image_size, 224 (at least that, or 0)");

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random changes of colour images of one size: the same samples for every number of ranks and loader threads and after a
+resume, and what is refused. tests/interop compares the samples with torchvision's.
+"""
+import os
+import random
+
+import pytest
+
+from behaviour import SMALL_NET, USAGE, Folder, close_series, config, error_lines, same_series
+
+SAMPLES = 48
+
+
+def settings(augment, threads=1, microbatches=1, steps=8, **data):
+    return config(SMALL_NET, data={"kind": "cifar10", "train": "train.bin", "validation": None, "augment": augment,
+                                   "loader_threads": threads, **data},
+                  train={"steps": steps, "global_batch_size": 16}, parallel={"microbatches": microbatches})
+
+
+def folder_of(name, sections):
+    """With smooth colour images of 32x32 in CIFAR-10's binary format, by hand."""
+    folder, numbers = Folder(name, sections), random.Random(1)
+    with open(folder.file("train.bin"), "wb") as file:
+        for i in range(SAMPLES):
+            file.write(bytes([i % 10]))
+            for _ in range(3):
+                start, right, down = numbers.randint(0, 255), numbers.uniform(-4, 4), numbers.uniform(-4, 4)
+                file.write(bytes(min(255, max(0, int(start + right * x + down * y))) for y in range(32) for x in range(32)))
+    return folder
+
+
+def train(name, augment, ranks, threads, microbatches, steps=8):
+    folder = folder_of(name, settings(augment, threads, microbatches, steps))
+    folder.train(ranks)
+    return folder
+
+
+@pytest.mark.parametrize("augment", (["crop", "flip", "jitter", "hue"],), ids="-".join)
+def test_ranks_threads_and_resuming_change_no_sample(augment):
+    one = train("one", augment, 1, 1, 2)
+    assert one.losses() != train("plain", augment[:-1], 1, 1, 2).losses(), f"{augment[-1]} changes nothing"
+    same_series("4 loader threads", train("threads", augment, 1, 4, 2).losses(str), one.losses(str))
+    same_series("2 ranks", train("two", augment, 2, 1, 1).losses(str), one.losses(str))
+    # Sums of four parts may be taken in another order; other samples would differ in the first digits.
+    close_series("4 ranks", train("four", augment, 4, 1, 1).losses(), one.losses(), 1e-5)
+    resumed = train("resumed", augment, 1, 4, 2, steps=4)
+    resumed.configure(settings(augment))
+    resumed.train(2)
+    same_series("resumed on 2 ranks", resumed.losses(str), one.losses(str))
+
+
+@pytest.mark.parametrize("ranks", (1, 2))
+@pytest.mark.parametrize("data, words", (
+    ({"augment": ["hues"]}, ["data.augment[0]", "unknown name", '"hue"']),
+    ({"augment": ["hue"], "hue": 0.6}, ["data.hue", "0.6 is out of range", "0 to 0.5"]),
+    ({"augment": ["flip"], "hue": 0.2}, ["data.hue", 'without "hue" in data.augment']),
+), ids=str)
+def test_bad_options_are_usage_errors(data, words, ranks):
+    folder = folder_of("run", settings(**{"augment": [], **data}))
+    code = folder.run(ranks)
+    errors = error_lines(folder.stderr)
+    assert code == USAGE and len(errors) == 1 and all(word in errors[0] for word in words), folder.stderr
+    assert not os.path.exists(folder.file("runs"))
+
+
+def test_inspect_shows_the_changes():
+    def grid(augment):
+        folder = folder_of("-".join(["inspect", *augment]), settings(augment))
+        assert folder.run(1, "inspect", "run.toml", "--images", "12") == 0, folder.stderr
+        return open(folder.file("grid.png"), "rb").read()
+    plain = grid([])
+    assert grid(["hue"]) not in (plain, grid(["jitter"]))
