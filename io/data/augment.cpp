@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 
+#include "io/augment/auto_augment.h"
 #include "io/augment/color_jitter.h"
 #include "layers/base/option_error.h"
 
@@ -14,9 +15,10 @@ namespace convoy {
 
 namespace {
 
-constexpr auto kAugmentNames = std::to_array<std::string_view>({"crop", "flip", "jitter", "hue"});
-constexpr auto kAugmentMembers = std::to_array<bool Augmentation::*>(
-    {&Augmentation::crop, &Augmentation::flip, &Augmentation::jitter, &Augmentation::hue});
+constexpr auto kAugmentNames = std::to_array<std::string_view>({"crop", "flip", "trivial", "rand", "jitter", "hue"});
+constexpr auto kAugmentMembers =
+    std::to_array<bool Augmentation::*>({&Augmentation::crop, &Augmentation::flip, &Augmentation::trivial,
+                                         &Augmentation::rand, &Augmentation::jitter, &Augmentation::hue});
 static_assert(kAugmentNames.size() == kAugmentMembers.size());
 
 constexpr int kTries = 10;
@@ -55,11 +57,21 @@ void check_channels(const Augmentation& wanted, std::int64_t channels) {
     fail_option("data.augment", "\"{}\" is for images of {}, and these have {} (leave it out)", name, needed, channels);
   };
   if (wanted.hue && channels != 3) refuse("hue", "3 channels");
-  if (wanted.jitter && channels != 1 && channels != 3) refuse("jitter", "1 or 3 channels");
+  if (channels == 1 || channels == 3) return;
+  for (const std::string_view name : {"trivial", "rand", "jitter"}) {
+    if (wanted.*augment_member(name)) refuse(name, "1 or 3 channels");
+  }
 }
 
 void change_image(std::uint8_t* image, int height, int width, int channels, const Augmentation& wanted,
                   SampleRandom& random) {
+  if (wanted.trivial) apply_change(trivial_change(random), image, height, width, channels);
+  if (wanted.rand) {
+    for (const ImageChange& change :
+         rand_changes(wanted.rand_operations, wanted.rand_magnitude, height, width, random)) {
+      apply_change(change, image, height, width, channels);
+    }
+  }
   if (wanted.jitter || wanted.hue) {
     const JitterStrength strength{wanted.jitter ? wanted.strength : std::array<double, 3>{},
                                   wanted.hue ? wanted.hue_strength : 0};

@@ -43,6 +43,8 @@ struct DataOptions {
   std::int64_t crop_padding = 4;                 ///< of images of one size
   std::vector<double> jitter = {0.4, 0.4, 0.4};  ///< brightness, contrast, saturation
   double hue = 0.1;                              ///< of a circle
+  std::int64_t rand_operations = 2;              ///< of an image
+  std::int64_t rand_magnitude = 9;               ///< of them
   std::int64_t resize = 0;   ///< JPEGs: shorter side before the central crop; 0: image_size * 256 / 224
   double max_broken = 0.01;  ///< JPEGs: share of the files
   bool shuffle = true;
@@ -124,8 +126,8 @@ struct DataOptions {
     v.key(
         "augment", d.augment, in(one_of(augment_names()), {"hdf5", "idx", "cifar10", "image_folder"}),
         "random changes of training images: crop (of JPEGs a part of random size, of images of one size moved by up to "
-        "crop_padding), flip (left to right), jitter (of "
-        "colours), hue (of colours)");
+        "crop_padding), flip (left to right), trivial (TrivialAugment: one operation of random strength), rand "
+        "(RandAugment: several of one strength), jitter (of colours), hue (of colours)");
     v.key("crop_area", d.crop_area, with(in(between(0, 1), {"hdf5", "image_folder"}), "crop"),
           "JPEGs: smallest and largest share of the image in a crop");
     v.key("crop_ratio", d.crop_ratio, with(in(above(0), {"hdf5", "image_folder"}), "crop"),
@@ -136,6 +138,10 @@ struct DataOptions {
           "brightness, contrast and saturation change by a factor of 1 - this to 1 + this");
     v.key("hue", d.hue, with(in(between(0, 0.5), {"hdf5", "idx", "cifar10", "image_folder"}), "hue"),
           "the hue turns by up to this part of a circle, to either side");
+    v.key("rand_operations", d.rand_operations,
+          with(in(between(1, 100), {"hdf5", "idx", "cifar10", "image_folder"}), "rand"), "operations on each image");
+    v.key("rand_magnitude", d.rand_magnitude,
+          with(in(between(0, 30), {"hdf5", "idx", "cifar10", "image_folder"}), "rand"), "how strong they are");
     v.key("resize", d.resize, in(between(0, 65536), {"hdf5", "image_folder"}),
           "JPEGs without a random crop: the shorter side before the central crop; 0: image_size * 256 / 224");
     v.key("max_broken", d.max_broken, in(between(0, 1), {"hdf5", "image_folder"}),

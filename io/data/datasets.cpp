@@ -191,6 +191,8 @@ Augmentation DataOptions::augmentation() const {
   a.padding = static_cast<int>(crop_padding);
   std::copy(jitter.begin(), jitter.end(), a.strength.begin());
   a.hue_strength = hue;
+  a.rand_operations = static_cast<int>(rand_operations);
+  a.rand_magnitude = static_cast<int>(rand_magnitude);
   return a;
 }
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Pillow 9.4: ImageEnhance.py, Blend.c, Convert.c; torchvision 0.14: functional_pil.py. Loops are written so that
-// compilers vectorise them.
+// Pillow 9.4: ImageEnhance.py, ImageOps.py, Blend.c, Convert.c; torchvision 0.14: functional_pil.py. Loops are written
+// so that compilers vectorise them.
 #include "io/images/color_operations.h"
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
+#include <numeric>
 
 #include "io/images/luma.h"
 #include "layers/base/cpu_features.h"
@@ -21,11 +23,93 @@ std::uint8_t blend(int degenerate, int value, float factor) {
   return static_cast<std::uint8_t>(std::clamp(mixed, 0.0F, 255.0F));
 }
 
+using Table = std::array<std::uint8_t, 256>;
+using Histogram = std::array<std::int64_t, 256>;
+
 // Brightness and contrast: every value goes the same way.
 void blend_all(std::uint8_t* values, std::int64_t count, int degenerate, float factor) {
-  std::array<std::uint8_t, 256> table;
+  Table table;
   for (int value = 0; value < 256; ++value) table[static_cast<std::size_t>(value)] = blend(degenerate, value, factor);
   for (std::int64_t i = 0; i < count; ++i) values[i] = table[values[i]];
+}
+
+// Each channel goes the way that table_of(its histogram) says.
+template <class F>
+void remap_channels(std::uint8_t* image, std::int64_t pixels, int channels, const F& table_of) {
+  std::array<Histogram, 3> counts{};
+  std::array<Table, 3> tables;
+  if (channels == 3) {
+    for (const std::uint8_t* pixel = image; pixel != image + 3 * pixels; pixel += 3) {
+      ++counts[0][pixel[0]];
+      ++counts[1][pixel[1]];
+      ++counts[2][pixel[2]];
+    }
+    for (std::size_t c = 0; c < 3; ++c) tables[c] = table_of(counts[c]);
+    for (std::uint8_t* pixel = image; pixel != image + 3 * pixels; pixel += 3) {
+      pixel[0] = tables[0][pixel[0]];
+      pixel[1] = tables[1][pixel[1]];
+      pixel[2] = tables[2][pixel[2]];
+    }
+  } else {
+    for (std::int64_t i = 0; i < pixels; ++i) ++counts[0][image[i]];
+    tables[0] = table_of(counts[0]);
+    for (std::int64_t i = 0; i < pixels; ++i) image[i] = tables[0][image[i]];
+  }
+}
+
+Table unchanged() {
+  Table table;
+  std::iota(table.begin(), table.end(), std::uint8_t{0});
+  return table;
+}
+
+// The least and the largest value that are there.
+struct Extremes {
+  int least, largest;
+};
+
+Extremes extremes(const Histogram& counts) {
+  const auto there = [](std::int64_t count) { return count > 0; };
+  const auto first = std::find_if(counts.begin(), counts.end(), there);
+  const auto last = std::find_if(counts.rbegin(), counts.rend(), there);
+  return {static_cast<int>(first - counts.begin()), static_cast<int>(counts.rend() - last) - 1};
+}
+
+Table stretched(const Histogram& counts) {
+  const auto [least, largest] = extremes(counts);
+  Table table = unchanged();
+  if (largest <= least) return table;
+  const double scale = 255.0 / (largest - least), offset = -least * scale;
+  for (int value = 0; value < 256; ++value) {
+    table[static_cast<std::size_t>(value)] =
+        static_cast<std::uint8_t>(std::clamp(static_cast<int>(value * scale + offset), 0, 255));
+  }
+  return table;
+}
+
+Table equalized(const Histogram& counts) {
+  const auto [least, largest] = extremes(counts);
+  Table table = unchanged();
+  const std::int64_t others =
+      std::accumulate(counts.begin(), counts.end(), std::int64_t{0}) - counts[static_cast<std::size_t>(largest)];
+  const std::int64_t step = others / 255;
+  if (largest <= least || step == 0) return table;
+  std::int64_t below = step / 2;
+  for (std::size_t value = 0; value < 256; ++value) {
+    table[value] = static_cast<std::uint8_t>(std::min<std::int64_t>(255, below / step));
+    below += counts[value];
+  }
+  return table;
+}
+
+CONVOY_VECTORIZED void keep_bits(std::uint8_t* values, std::int64_t count, std::uint8_t mask) {
+  for (std::int64_t i = 0; i < count; ++i) values[i] &= mask;
+}
+
+CONVOY_VECTORIZED void invert_from(std::uint8_t* values, std::int64_t count, std::uint8_t threshold) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    values[i] = values[i] < threshold ? values[i] : static_cast<std::uint8_t>(255 - values[i]);
+  }
 }
 
 int mean_luma(const std::uint8_t* image, std::int64_t pixels, int channels) {
@@ -129,6 +213,23 @@ void turn_hue(std::uint8_t* image, std::int64_t pixels, int channels, double tur
       tile[3 * i + 2] = static_cast<std::uint8_t>(out[at] >> 16);
     }
   }
+}
+
+void posterize(std::uint8_t* image, std::int64_t pixels, int channels, int bits) {
+  keep_bits(image, pixels * channels, static_cast<std::uint8_t>(0xff << (8 - bits)));
+}
+
+void solarize(std::uint8_t* image, std::int64_t pixels, int channels, double threshold) {
+  const double first = std::ceil(threshold);  // that is inverted
+  if (first <= 255) invert_from(image, pixels * channels, static_cast<std::uint8_t>(std::max(0.0, first)));
+}
+
+void stretch_contrast(std::uint8_t* image, std::int64_t pixels, int channels) {
+  remap_channels(image, pixels, channels, stretched);
+}
+
+void equalize(std::uint8_t* image, std::int64_t pixels, int channels) {
+  remap_channels(image, pixels, channels, equalized);
 }
 
 }  // namespace convoy

@@ -60,7 +60,9 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   options.augmentation.flip = (data[2] & 2) != 0;
   options.augmentation.jitter = (data[2] & 4) != 0;
   options.augmentation.hue = (data[2] & 8) != 0;
-  options.seed = data[2] / 16;
+  options.augmentation.trivial = (data[2] & 16) != 0;
+  options.augmentation.rand = (data[2] & 32) != 0;
+  options.seed = data[2] / 64;
   options.max_broken = 1;
   fuzz::allow_errors([&] { fuzz::use(ImageDataset(std::make_unique<OneImage>(std::move(bytes)), "input", options)); });
   return 0;

@@ -45,6 +45,8 @@ TEST_CASE("image folders: defaults are torchvision's") {
   CHECK(d.jitter == std::vector{0.4, 0.4, 0.4});
   CHECK(d.augments("crop"));
   CHECK(d.hue == 0.1);
+  CHECK(d.rand_operations == 2);
+  CHECK(d.rand_magnitude == 9);
   CHECK(d.resize == 0);
   CHECK(d.max_broken == 0.01);
   CHECK(d.loader_threads == 0);
@@ -58,6 +60,11 @@ TEST_CASE("augmentation through the printer and back") {
       "hue = 0.5\n"
       "resize = 300\nmax_broken = 0\nimage_size = 64\nchannels = 1\n");
   CHECK(parse_config(resolved_toml(c, false), "a.toml") == c);
+  const Config rand = images("augment = [\"rand\"]\nrand_operations = 3\nrand_magnitude = 5\n", "cifar10");
+  CHECK(rand.data.augmentation().rand);
+  CHECK(rand.data.augmentation().rand_operations == 3);
+  CHECK(rand.data.augmentation().rand_magnitude == 5);
+  CHECK(parse_config(resolved_toml(rand, false), "a.toml") == rand);
   const Config small = images("augment = [\"crop\"]\ncrop_padding = 2\n", "cifar10");
   CHECK(small.data.crop_padding == 2);
   CHECK(parse_config(resolved_toml(small, false), "a.toml") == small);
@@ -80,7 +87,8 @@ TEST_CASE("image keys that are wrong") {
   const std::string line = "a.toml:6:";
   CHECK(refused("augment = [\"crops\"]\n") == line +
                                                   "12: data.augment[0]: unknown name \"crops\" (did you mean \"crop\"? "
-                                                  "must be one of crop, flip, jitter, hue)");
+                                                  "must be one of crop, flip, "
+                                                  "trivial, rand, jitter, hue)");
   CHECK(refused("augment = [\"flip\", \"flip\"]\n") ==
         line + "11: data.augment: \"flip\" is there twice (list each once)");
   CHECK(refused("crop_area = [0.1, 1]\n") ==
@@ -98,6 +106,12 @@ TEST_CASE("image keys that are wrong") {
         "a.toml:7:14: data.crop_ratio: [2, 1] (the smaller one first)");
   CHECK(refused("augment = [\"jitter\"]\njitter = [0.4]\n") ==
         "a.toml:7:10: data.jitter: has 1 items (three: brightness, contrast, saturation)");
+  CHECK(refused("augment = [\"rand\", \"trivial\"]\n") ==
+        line + "11: data.augment: has \"trivial\" and \"rand\" (one of the two policies)");
+  CHECK(refused("augment = [\"trivial\"]\nrand_operations = 3\n") ==
+        "a.toml:7:19: data.rand_operations: is ignored without \"rand\" in data.augment (add it there)");
+  CHECK(refused("augment = [\"rand\"]\nrand_magnitude = 31\n") ==
+        "a.toml:7:18: data.rand_magnitude: 31 is out of range (must be an integer from 0 to 30)");
   CHECK(refused("hue = 0.2\n") == line + "7: data.hue: is ignored without \"hue\" in data.augment (add it there)");
   CHECK(refused("augment = [\"hue\"]\nhue = 0.6\n") ==
         "a.toml:7:7: data.hue: 0.6 is out of range (must be a number from 0 to 0.5)");

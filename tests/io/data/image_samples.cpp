@@ -3,21 +3,24 @@
 // What the tests against torchvision read: the order of a folder, samples as raw bytes, boxes of random crops, changed
 // images. Invariant: bytes go to the standard output, [samples, size, size, 3], and nothing else does. Usage:
 // image_samples list FOLDER | eval FOLDER SIZE RESIZE | train FOLDER SIZE SEED EPOCH | boxes WIDTH HEIGHT COUNT
-// | changes | jitter COUNT BRIGHTNESS CONTRAST SATURATION HUE. The last two read images from the standard input, each
-// behind a line "NAME VALUE HEIGHT WIDTH CHANNELS"; changes writes the pixels after the change of that name, jitter for
-// each of COUNT samples a line with the number of operations, their order and factors, and the pixels.
+// | magnitudes HEIGHT WIDTH | changes | jitter COUNT BRIGHTNESS CONTRAST SATURATION HUE | trivial COUNT
+// | rand COUNT OPERATIONS MAGNITUDE. The last four read images from the standard input, each behind a line "NAME VALUE
+// HEIGHT WIDTH CHANNELS"; changes writes the pixels after the change of that name, the others for each of COUNT samples
+// a line with the choices, and the pixels.
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
-#include <functional>
 #include <iostream>
-#include <map>
 #include <memory>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "io/augment/auto_augment.h"
 #include "io/augment/color_jitter.h"
+#include "io/data/augment.h"
 #include "io/data/image_dataset.h"
 #include "io/data/image_folder.h"
 #include "io/images/color_operations.h"
@@ -72,15 +75,50 @@ bool read_image(Image& image) {
 
 void write(const Image& image) { std::fwrite(image.pixels.data(), 1, image.pixels.size(), stdout); }
 
+void apply(const ImageChange& change, Image& image) {
+  apply_change(change, image.pixels.data(), image.height, image.width, image.channels);
+}
+
 void changes() {
-  const std::map<std::string, std::function<void(Image&)>> by_name{
-      {"hue", [](Image& i) { turn_hue(i.pixels.data(), i.count(), i.channels, i.value); }},
-  };
   for (Image image; read_image(image);) {
-    const auto found = by_name.find(image.name);
-    if (found == by_name.end()) fail("no change is called {}", image.name);
-    found->second(image);
+    const auto found = std::find(kImageOperations.begin(), kImageOperations.end(), image.name);
+    if (image.name == "hue") {
+      turn_hue(image.pixels.data(), image.count(), image.channels, image.value);
+    } else if (found != kImageOperations.end()) {
+      apply({static_cast<ImageOperation>(found - kImageOperations.begin()), image.value}, image);
+    } else {
+      fail("no change is called {}", image.name);
+    }
     write(image);
+  }
+}
+
+void magnitudes(int height, int width) {
+  for (std::size_t i = 0; i < kImageOperations.size(); ++i) {
+    const auto operation = static_cast<ImageOperation>(i);
+    for (int bin = 0; bin < kMagnitudes; ++bin) {
+      std::printf("%s %d %.17g %.17g\n", std::string(kImageOperations[i]).c_str(), bin,
+                  trivial_magnitude(operation, bin), rand_magnitude(operation, bin, height, width));
+    }
+  }
+}
+
+void policy(int count, const Augmentation& wanted) {
+  Image image;
+  read_image(image);
+  for (int i = 0; i < count; ++i) {
+    SampleRandom random(1, i), same(1, i);
+    const std::vector<ImageChange> chosen =
+        wanted.trivial ? std::vector{trivial_change(same)}
+                       : rand_changes(wanted.rand_operations, wanted.rand_magnitude, image.height, image.width, same);
+    for (const ImageChange& change : chosen) {
+      std::printf("%s %.17g ", std::string(kImageOperations[static_cast<std::size_t>(change.operation)]).c_str(),
+                  change.magnitude);
+    }
+    std::printf("\n");
+    Image copy = image;
+    change_image(copy.pixels.data(), copy.height, copy.width, copy.channels, wanted, random);
+    write(copy);
   }
 }
 
@@ -111,6 +149,15 @@ int main(int argc, char** argv) {
     ImageDataset::Options options;
     if (what == "list") list(words.at(2));
     if (what == "changes") changes();
+    if (what == "magnitudes") magnitudes(number(2), number(3));
+    Augmentation wanted;
+    wanted.trivial = what == "trivial";
+    wanted.rand = what == "rand";
+    if (wanted.rand) {
+      wanted.rand_operations = number(3);
+      wanted.rand_magnitude = number(4);
+    }
+    if (wanted.trivial || wanted.rand) policy(number(2), wanted);
     if (what == "jitter") jitter(number(2), {{real(3), real(4), real(5)}, real(6)});
     if (what == "boxes") boxes(number(2), number(3), number(4));
     if (what == "eval") {
