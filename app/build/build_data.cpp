@@ -48,6 +48,10 @@ MatchedClasses build_validation(const Config& config, const std::string& source,
   }
 }
 
+Sampler training_order(const Config& config, const Dataset& train) {
+  return {train.size(), config.run.seed, config.data.shuffle, config.data.repetitions()};
+}
+
 void check_data(const Config& config, const Dataset& train, const Dataset* validation) {
   if (train.size() == 0) fail_option("data.train", "{} has no samples", config.data.train);
   if (train.target_size() > 0 && config.train.loss.kind == Loss::Kind::kCrossEntropy) {

@@ -20,6 +20,9 @@ std::unique_ptr<Dataset> build_dataset(const Config& config, const std::string& 
 /// data.validation with the class labels of the training data, matched by name where both have names.
 MatchedClasses build_validation(const Config& config, const std::string& source, const Dataset& train);
 
+/// What training samples come when.
+[[nodiscard]] Sampler training_order(const Config& config, const Dataset& train);
+
 /// Shapes, labels and targets of both sets against each other and against the config. validation may be null.
 void check_data(const Config& config, const Dataset& train, const Dataset* validation);
 

@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "app/build/build_data.h"
 #include "app/build/build_run.h"
 #include "io/data/loader.h"
 #include "layers/cpu/openmp_waits.h"
@@ -48,8 +49,7 @@ class BatchFeed {
 inline std::unique_ptr<Loader> whole_batch_loader(const Run& run) {
   LoaderOptions options = training_loader(run);
   options.drop_last = true;
-  const Sampler sampler(run.train->size(), run.config.run.seed, run.config.data.shuffle);
-  return std::make_unique<Loader>(*run.train, sampler, options);
+  return std::make_unique<Loader>(*run.train, training_order(run.config, *run.train), options);
 }
 
 inline BatchFeed whole_batches(const Run& run, std::int64_t steps) {

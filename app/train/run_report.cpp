@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "app/base/error_report.h"
+#include "app/build/build_data.h"
 #include "app/build/build_model.h"
 #include "layers/base/counted.h"
 
@@ -38,7 +39,7 @@ RunReport::RunReport(const Run& run, const RunState& state)
       classes_(run.train->target_size() > 0 ? 0 : output_size(run.config, *run.train)),
       log_(in_folder(run.config, "log.txt")),
       metrics_(in_folder(run.config, "metrics.jsonl")),
-      order_(run.train->size(), run.config.run.seed, run.config.data.shuffle) {
+      order_(training_order(run.config, *run.train)) {
   metrics_.truncate_after(state.source.empty() ? -1 : state.step);  // what lies after it is another past
   if (config_.log.tensorboard) {
     tensorboard_ = std::make_unique<TensorboardWriter>(run_folder(config_), state.step);

@@ -7,7 +7,11 @@ namespace convoy {
 
 SampleRandom::SampleRandom(std::uint64_t seed, const SampleId& sample)
     : key_(random_bits(random_bits(random_key(seed, "augment"), static_cast<std::uint64_t>(sample.epoch)),
-                       static_cast<std::uint64_t>(sample.index))) {}
+                       static_cast<std::uint64_t>(sample.index))) {
+  if (sample.repetition > 0) {
+    key_ = random_bits(random_key(key_, "repetition"), static_cast<std::uint64_t>(sample.repetition));
+  }
+}
 
 double SampleRandom::uniform(double low, double high) { return low + (high - low) * random_uniform(key_, counter_++); }
 

@@ -15,10 +15,11 @@ namespace convoy {
 
 namespace {
 
-constexpr auto kAugmentNames = std::to_array<std::string_view>({"crop", "flip", "trivial", "rand", "jitter", "hue"});
-constexpr auto kAugmentMembers =
-    std::to_array<bool Augmentation::*>({&Augmentation::crop, &Augmentation::flip, &Augmentation::trivial,
-                                         &Augmentation::rand, &Augmentation::jitter, &Augmentation::hue});
+constexpr auto kAugmentNames =
+    std::to_array<std::string_view>({"crop", "flip", "trivial", "rand", "jitter", "hue", "repeated"});
+constexpr auto kAugmentMembers = std::to_array<bool Augmentation::*>(
+    {&Augmentation::crop, &Augmentation::flip, &Augmentation::trivial, &Augmentation::rand, &Augmentation::jitter,
+     &Augmentation::hue, &Augmentation::repeated});
 static_assert(kAugmentNames.size() == kAugmentMembers.size());
 
 constexpr int kTries = 10;

@@ -21,6 +21,7 @@ struct Augmentation {
   bool jitter = false;                                ///< ColorJitter of brightness, contrast and saturation
   bool trivial = false;                               ///< TrivialAugmentWide
   bool rand = false;                                  ///< RandAugment
+  bool repeated = false;                              ///< several times in an epoch: the sampler's matter
   bool hue = false;                                   ///< ColorJitter of the hue; together with jitter one ColorJitter
   std::array<double, 2> area{0.08, 1.0};              ///< of the crop, as a share of the image
   std::array<double, 2> ratio{3.0 / 4.0, 4.0 / 3.0};  ///< of the crop, width over height

@@ -39,14 +39,15 @@ std::int64_t Permutation::operator()(std::int64_t position) const {
   return static_cast<std::int64_t>(value);
 }
 
-Sampler::Sampler(std::int64_t size, std::uint64_t seed, bool shuffle) : size_(size), seed_(seed), shuffle_(shuffle) {
+Sampler::Sampler(std::int64_t size, std::uint64_t seed, bool shuffle, std::int64_t repetitions)
+    : size_(size), seed_(seed), shuffle_(shuffle), repetitions_(repetitions) {
   if (size < 1) fail_usage("a data set without samples cannot be sampled");
 }
 
-std::int64_t Sampler::index(std::int64_t epoch, std::int64_t position) const {
+SampleId Sampler::sample(std::int64_t epoch, std::int64_t position) const {
   if (position < 0 || position >= size_) fail("position {} of an epoch of {} samples", position, size_);
-  if (!shuffle_) return position;
-  return order_of(epoch)(position);
+  const std::int64_t place = position / repetitions_;
+  return {shuffle_ ? order_of(epoch)(place) : place, epoch, position % repetitions_};
 }
 
 Permutation Sampler::order_of(std::int64_t epoch) const {
@@ -57,7 +58,7 @@ std::uint32_t Sampler::digest(std::int64_t epoch, std::int64_t first, std::int64
   const Permutation order = order_of(epoch);
   std::uint32_t checksum = 0;
   for (std::int64_t position = first; position < first + count; ++position) {
-    const auto sample = static_cast<std::uint64_t>(shuffle_ ? order(position) : index(epoch, position));
+    const auto sample = static_cast<std::uint64_t>(shuffle_ ? order(position / repetitions_) : index(epoch, position));
     std::array<char, 8> bytes{};
     for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(sample >> (8 * i));
     checksum = crc32c({bytes.data(), bytes.size()}, checksum);

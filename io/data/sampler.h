@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Which sample comes when: a pure function of (seed, epoch, position), without a table, so that a billion samples cost
-// nothing and any rank of any mesh finds its own. Relies on mix64. Invariant: for each epoch, index() is a bijection of
-// [0, size); its values never change between versions, since a checkpoint stores a position only.
+// nothing and any rank of any mesh finds its own. Relies on mix64. Invariant: for each epoch, sample() is injective;
+// its values never change between versions, since a checkpoint stores a position only.
 #pragma once
 
 #include <array>
 #include <cstdint>
+
+#include "io/augment/sample_random.h"
 
 namespace convoy {
 
@@ -28,11 +30,16 @@ class Permutation {
 /// The order of samples of a run.
 class Sampler {
  public:
-  /// Without shuffle, every epoch goes 0, 1, 2, ...
-  Sampler(std::int64_t size, std::uint64_t seed, bool shuffle);
+  /// Without shuffle, every epoch goes 0, 1, 2, ... With repetitions each sample comes so many times, one after the
+  /// other, and an epoch ends after `size` of them: repeated augmentation (Hoffer et al. 2020, torchvision's
+  /// RASampler).
+  Sampler(std::int64_t size, std::uint64_t seed, bool shuffle, std::int64_t repetitions = 1);
   [[nodiscard]] std::int64_t size() const { return size_; }
-  /// The sample at `position` in [0, size) of `epoch`.
-  [[nodiscard]] std::int64_t index(std::int64_t epoch, std::int64_t position) const;
+  /// What comes at `position` in [0, size) of `epoch`.
+  [[nodiscard]] SampleId sample(std::int64_t epoch, std::int64_t position) const;
+  [[nodiscard]] std::int64_t index(std::int64_t epoch, std::int64_t position) const {
+    return sample(epoch, position).index;
+  }
   /// A record of what a step saw: the CRC-32C of the indices at `count` positions from `first` on, each as 8 bytes,
   /// little-endian.
   [[nodiscard]] std::uint32_t digest(std::int64_t epoch, std::int64_t first, std::int64_t count) const;
@@ -43,6 +50,7 @@ class Sampler {
   std::int64_t size_;
   std::uint64_t seed_;
   bool shuffle_;
+  std::int64_t repetitions_;
 };
 
 /// A run of positions of an epoch.

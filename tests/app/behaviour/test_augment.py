@@ -4,16 +4,25 @@ resume, and what is refused. tests/interop compares the samples with torchvision
 """
 import os
 import random
+import sys
 
 import pytest
 
-from behaviour import SMALL_NET, USAGE, Folder, close_series, config, error_lines, same_series
+from behaviour import USAGE, Folder, close_series, config, error_lines, same_series
+from programs import ROOT
+from test_report import decode
+
+sys.path.insert(0, os.path.join(ROOT, "scripts"))
+from sample_order import crc32c, order  # noqa: E402
 
 SAMPLES = 48
+NET = {"name": "sequential", "layers": [  # no batch norm, whose statistics are those of each part of a batch
+    {"type": "conv2d", "name": "conv", "out_channels": 8, "kernel_size": 5, "stride": 2}, {"type": "relu"},
+    {"type": "global_avg_pool"}, {"type": "linear", "name": "fc", "out_features": 10}]}
 
 
 def settings(augment, threads=1, microbatches=1, steps=8, **data):
-    return config(SMALL_NET, data={"kind": "cifar10", "train": "train.bin", "validation": None, "augment": augment,
+    return config(NET, data={"kind": "cifar10", "train": "train.bin", "validation": None, "augment": augment,
                                    "loader_threads": threads, **data},
                   train={"steps": steps, "global_batch_size": 16}, parallel={"microbatches": microbatches})
 
@@ -37,7 +46,7 @@ def train(name, augment, ranks, threads, microbatches, steps=8):
 
 
 @pytest.mark.parametrize("augment", (["crop", "flip", "jitter", "hue"], ["crop", "flip", "trivial"],
-                                     ["jitter", "hue", "rand"]), ids="-".join)
+                                     ["jitter", "hue", "rand"], ["flip", "crop", "repeated"]), ids="-".join)
 def test_ranks_threads_and_resuming_change_no_sample(augment):
     one = train("one", augment, 1, 1, 2)
     assert one.losses() != train("plain", augment[:-1], 1, 1, 2).losses(), f"{augment[-1]} changes nothing"
@@ -51,7 +60,6 @@ def test_ranks_threads_and_resuming_change_no_sample(augment):
     same_series("resumed on 2 ranks", resumed.losses(str), one.losses(str))
 
 
-@pytest.mark.parametrize("ranks", (1, 2))
 @pytest.mark.parametrize("data, words", (
     ({"augment": ["hues"]}, ["data.augment[0]", "unknown name", '"hue"']),
     ({"augment": ["hue"], "hue": 0.6}, ["data.hue", "0.6 is out of range", "0 to 0.5"]),
@@ -59,14 +67,34 @@ def test_ranks_threads_and_resuming_change_no_sample(augment):
     ({"augment": ["rand"], "rand_magnitude": 31}, ["data.rand_magnitude", "31 is out of range", "0 to 30"]),
     ({"augment": ["rand"], "rand_operations": 0}, ["data.rand_operations", "0 is out of range"]),
     ({"augment": ["trivial"], "rand_operations": 3}, ["data.rand_operations", 'without "rand" in data.augment']),
+    ({"augment": ["repeated"]}, ["data.augment", "alone repeats equal samples"]),
+    ({"augment": ["flip", "repeated"], "shuffle": False}, ["data.shuffle", "the same first 1/3 of the samples"]),
+    ({"augment": ["flip", "repeated"], "repeated_times": 1}, ["data.repeated_times", "1 is out of range"]),
+    ({"augment": ["flip", "repeated"], "kind": "synthetic", "train": None}, ["data.augment", '"synthetic"']),
     ({"augment": ["flip"], "hue": 0.2}, ["data.hue", 'without "hue" in data.augment']),
 ), ids=str)
-def test_bad_options_are_usage_errors(data, words, ranks):
+def test_bad_options_are_usage_errors(data, words):
     folder = folder_of("run", settings(**{"augment": [], **data}))
-    code = folder.run(ranks)
+    code = folder.run(2)
     errors = error_lines(folder.stderr)
     assert code == USAGE and len(errors) == 1 and all(word in errors[0] for word in words), folder.stderr
     assert not os.path.exists(folder.file("runs"))
+
+
+def test_repeated_samples_come_in_a_row_and_differ():
+    """The indices that metrics.jsonl has checksums of, against the order worked out by another program."""
+    folder = folder_of("run", settings(["crop", "repeated"], repeated_times=5))
+    folder.train(2)
+    steps = folder.events("step")
+    assert [step["position"] for step in steps] == [0, 16, 32] * 2 + [0, 16], "an epoch has another length"
+    for step in steps:
+        seen = order(SAMPLES, 3, True, step["epoch"], 5)[step["position"]:][:step["samples"]]
+        assert step["samples_crc32c"] == crc32c(b"".join(index.to_bytes(8, "little") for index in seen)), step
+    assert folder.run(1, "inspect", "run.toml", "--images", "2") == 0, folder.stderr
+    width, _, channels, rows = decode(folder.file("grid.png"))
+    side = (width - 6) // 2 - 6  # with 6 pixels around each sample
+    first, second = ([row[channels * left:channels * (left + side)] for row in rows[6:6 + side]] for left in (6, side + 12))
+    assert first != second, "the repetitions of a sample are equal"
 
 
 def test_inspect_shows_the_changes():

@@ -46,6 +46,7 @@ TEST_CASE("image folders: defaults are torchvision's") {
   CHECK(d.augments("crop"));
   CHECK(d.hue == 0.1);
   CHECK(d.rand_operations == 2);
+  CHECK(d.repetitions() == 1);
   CHECK(d.rand_magnitude == 9);
   CHECK(d.resize == 0);
   CHECK(d.max_broken == 0.01);
@@ -65,6 +66,7 @@ TEST_CASE("augmentation through the printer and back") {
   CHECK(rand.data.augmentation().rand_operations == 3);
   CHECK(rand.data.augmentation().rand_magnitude == 5);
   CHECK(parse_config(resolved_toml(rand, false), "a.toml") == rand);
+  CHECK(images("augment = [\"flip\", \"repeated\"]\n").data.repetitions() == 3);
   const Config small = images("augment = [\"crop\"]\ncrop_padding = 2\n", "cifar10");
   CHECK(small.data.crop_padding == 2);
   CHECK(parse_config(resolved_toml(small, false), "a.toml") == small);
@@ -88,7 +90,7 @@ TEST_CASE("image keys that are wrong") {
   CHECK(refused("augment = [\"crops\"]\n") == line +
                                                   "12: data.augment[0]: unknown name \"crops\" (did you mean \"crop\"? "
                                                   "must be one of crop, flip, "
-                                                  "trivial, rand, jitter, hue)");
+                                                  "trivial, rand, jitter, hue, repeated)");
   CHECK(refused("augment = [\"flip\", \"flip\"]\n") ==
         line + "11: data.augment: \"flip\" is there twice (list each once)");
   CHECK(refused("crop_area = [0.1, 1]\n") ==
@@ -112,6 +114,15 @@ TEST_CASE("image keys that are wrong") {
         "a.toml:7:19: data.rand_operations: is ignored without \"rand\" in data.augment (add it there)");
   CHECK(refused("augment = [\"rand\"]\nrand_magnitude = 31\n") ==
         "a.toml:7:18: data.rand_magnitude: 31 is out of range (must be an integer from 0 to 30)");
+  CHECK(refused("augment = [\"repeated\"]\n") ==
+        line + "11: data.augment: \"repeated\" alone repeats equal samples (add crop, flip or another random change)");
+  CHECK(refused("augment = [\"repeated\", \"flip\"]\nrepeated_times = 1\n") ==
+        "a.toml:7:18: data.repeated_times: 1 is out of range (must be an integer from 2 to 1000)");
+  CHECK(refused("augment = [\"flip\"]\nrepeated_times = 4\n") ==
+        "a.toml:7:18: data.repeated_times: is ignored without \"repeated\" in data.augment (add it there)");
+  CHECK(refused("augment = [\"flip\", \"repeated\"]\nshuffle = false\n") ==
+        "a.toml:7:11: data.shuffle: false with \"repeated\" in data.augment: every epoch would have the same first 1/3 "
+        "of the samples (true)");
   CHECK(refused("hue = 0.2\n") == line + "7: data.hue: is ignored without \"hue\" in data.augment (add it there)");
   CHECK(refused("augment = [\"hue\"]\nhue = 0.6\n") ==
         "a.toml:7:7: data.hue: 0.6 is out of range (must be a number from 0 to 0.5)");

@@ -89,6 +89,10 @@ TEST_CASE("choices are a function of seed, epoch and index") {
     }
   }
   CHECK(all.size() == 300);
+  // Each time within an epoch there are others; the first ones are those of a sample that comes once.
+  CHECK(draws(0, {1, 2, 0}) == draws(0, {1, 2}));
+  for (std::int64_t time = 1; time < 20; ++time) all.insert(draws(0, {1, 2, time}));
+  CHECK(all.size() == 319);
 }
 
 TEST_CASE("small images: a crop with a black border and a flip") {

@@ -164,3 +164,20 @@ TEST_CASE("every sample is seen once, also when a run resumes with another numbe
     }
   }
 }
+
+TEST_CASE("repetitions: each sample of the plain order several times in a row, as long as an epoch is") {
+  for (const bool shuffle : {false, true}) {
+    for (const std::int64_t size : {1, 2, 10, 101}) {
+      const Sampler plain(size, 42, shuffle);
+      for (const std::int64_t times : {1, 2, 3, 200}) {
+        const Sampler sampler(size, 42, shuffle, times);
+        CHECK(sampler.size() == size);
+        for (std::int64_t position = 0; position < size; ++position) {
+          CHECK(sampler.sample(4, position) == SampleId(plain.index(4, position / times), 4, position % times));
+        }
+      }
+    }
+  }
+  CHECK(Sampler(10, 42, true, 3).digest(0, 0, 3) != Sampler(10, 42, true).digest(0, 0, 3));
+  CHECK(Sampler(30, 42, false, 3).digest(0, 2, 2) == Sampler(30, 42, false).digest(0, 0, 2));  // of 0, 1
+}
