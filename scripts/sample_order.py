@@ -28,8 +28,10 @@ def mix64(x):
     return x ^ (x >> 31)
 
 
-def order(size, seed, shuffle, epoch):
-    """The indices of an epoch, in the order in which they are seen."""
+def order(size, seed, shuffle, epoch, repetitions=1):
+    """The indices of an epoch, in the order in which they are seen; repetitions: data.repeated_times."""
+    if repetitions > 1:
+        return [index for index in order(size, seed, shuffle, epoch) for _ in range(repetitions)][:size]
     if not shuffle:
         return list(range(size))
     half = max(1, ((size - 1).bit_length() + 1) // 2)

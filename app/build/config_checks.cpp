@@ -162,6 +162,18 @@ void check_augmentation(const Config& c) {
     refuse_if(std::count(d.augment.begin(), d.augment.end(), d.augment[i]) > 1, "data.augment",
               "\"{}\" is there twice (list each once)", d.augment[i]);
   }
+  refuse_if(d.augments("trivial") && d.augments("rand"), "data.augment",
+            "has \"trivial\" and \"rand\" (one of the two policies)");
+  if (d.augments("repeated")) {
+    refuse_if(d.augment.size() == 1, "data.augment",
+              "\"repeated\" alone repeats equal samples (add crop, flip or another random change)");
+    refuse_if(
+        !d.shuffle, "data.shuffle",
+        "false with \"repeated\" in data.augment: every epoch would have the same first 1/{} of the samples (true)",
+        d.repeated_times);
+    refuse_if(d.sampler == "balanced", "data.sampler",
+              "\"balanced\" draws samples several times already (leave \"repeated\" out of data.augment)");
+  }
   const auto [least, most] = d.crop_area;
   refuse_if(least <= 0 || least > most, "data.crop_area", "[{}, {}] (the smaller share first, above 0)", least, most);
   refuse_if(d.crop_ratio[0] > d.crop_ratio[1], "data.crop_ratio", "[{}, {}] (the smaller one first)", d.crop_ratio[0],

@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "app/build/build_data.h"
 #include "app/build/build_run.h"
 #include "io/data/loader.h"
 #include "layers/cpu/openmp_waits.h"

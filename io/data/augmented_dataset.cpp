@@ -59,10 +59,7 @@ AugmentedDataset::AugmentedDataset(std::unique_ptr<Dataset> data, const Augmenta
     fail_option("data.augment", "samples are {} {}, and only images can be augmented (leave it out)",
                 dtype_name(input_dtype()), shape.str());
   }
-  if (augmentation_.jitter && shape[0] != 1 && shape[0] != 3) {
-    fail_option("data.augment", "\"jitter\" is for images of 1 or 3 channels, and these have {} (leave it out)",
-                shape[0]);
-  }
+  check_channels(augmentation_, shape[0]);
 }
 
 void AugmentedDataset::read(const SampleId& sample, void* input, std::int64_t* label, float* target) const {
@@ -87,9 +84,7 @@ void AugmentedDataset::read(const SampleId& sample, void* input, std::int64_t* l
     const int pixel_bytes = channels * static_cast<int>(dtype_size(input_dtype()));
     shift_image(plain.data(), height, width, pixel_bytes, padding, left, top, flip, out);
   }
-  if (augmentation_.jitter) {
-    jitter_colors(out, std::int64_t{height} * width, channels, augmentation_.strength, random);
-  }
+  change_image(out, height, width, channels, augmentation_, random);
 }
 
 void shift_image(const std::uint8_t* image, int height, int width, int pixel_bytes, int padding, int left, int top,

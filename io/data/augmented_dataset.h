@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Small images of one size (CIFAR-10, MNIST, /images of an HDF5 file), augmented for training: a random crop out of the
-// image with a black border, a flip, colour jitter. Invariant: a sample is a pure function of (data, seed, epoch,
-// index).
+// image with a black border, a flip, and changes of its pixels. Invariant: a sample is a pure function of (data, seed,
+// epoch, index).
 #pragma once
 
 #include <cstdint>

@@ -39,11 +39,15 @@ struct DataOptions {
   std::vector<double> std = {1.0};
   bool allow_nonfinite = false;      ///< hdf5: of float inputs and targets
   bool verify = false;               ///< hdf5: samples against the checksums of a packed file
-  std::vector<std::string> augment;  ///< of training samples: "crop", "flip", "jitter"
+  std::vector<std::string> augment;  ///< of training samples: augment_names()
   std::array<double, 2> crop_area = {0.08, 1.0};
   std::array<double, 2> crop_ratio = {3.0 / 4.0, 4.0 / 3.0};
   std::int64_t crop_padding = 4;                 ///< of images of one size
   std::vector<double> jitter = {0.4, 0.4, 0.4};  ///< brightness, contrast, saturation
+  double hue = 0.1;                              ///< of a circle
+  std::int64_t rand_operations = 2;              ///< of an image
+  std::int64_t rand_magnitude = 9;               ///< of them
+  std::int64_t repeated_times = 3;               ///< of a sample in an epoch
   std::int64_t resize = 0;   ///< JPEGs: shorter side before the central crop; 0: image_size * 256 / 224
   double max_broken = 0.01;  ///< JPEGs: share of the files
   bool shuffle = true;
@@ -55,6 +59,8 @@ struct DataOptions {
     return std::find(augment.begin(), augment.end(), how) != augment.end();
   }
   [[nodiscard]] Augmentation augmentation() const;
+  /// How many times a training sample comes, one after the other.
+  [[nodiscard]] std::int64_t repetitions() const { return augments("repeated") ? repeated_times : 1; }
 
   template <class Visitor, class Self>
   static void visit(Visitor& v, Self& d) {
@@ -129,10 +135,12 @@ struct DataOptions {
       return rule.only_if(d.augments(how),
                           fmt::format("is ignored without \"{}\" in data.augment (add it there)", how));
     };
-    v.key("augment", d.augment, in(one_of(augment_names()), {"hdf5", "idx", "cifar10", "image_folder"}),
-          "random changes of training images: crop (of JPEGs and PNGs a part of random size, of images of one size "
-          "moved by up to "
-          "crop_padding), flip (left to right), jitter (of colours)");
+    v.key(
+        "augment", d.augment, in(one_of(augment_names()), {"hdf5", "idx", "cifar10", "image_folder"}),
+        "random changes of training images: crop (of JPEGs and PNGs a part of random size, of images of one size moved by up to "
+        "crop_padding), flip (left to right), trivial (TrivialAugment: one operation of random strength), rand "
+        "(RandAugment: several of one strength), jitter (of colours), hue (of colours), repeated (an "
+        "epoch has fewer samples, each several times)");
     v.key("crop_area", d.crop_area, with(in(between(0, 1), {"hdf5", "image_folder"}), "crop"),
           "JPEGs, PNGs: smallest and largest share of the image in a crop");
     v.key("crop_ratio", d.crop_ratio, with(in(above(0), {"hdf5", "image_folder"}), "crop"),
@@ -141,6 +149,15 @@ struct DataOptions {
           "images of one size: black pixels on each side before the crop");
     v.key("jitter", d.jitter, with(in(between(0, 10), {"hdf5", "idx", "cifar10", "image_folder"}), "jitter"),
           "brightness, contrast and saturation change by a factor of 1 - this to 1 + this");
+    v.key("hue", d.hue, with(in(between(0, 0.5), {"hdf5", "idx", "cifar10", "image_folder"}), "hue"),
+          "the hue turns by up to this part of a circle, to either side");
+    v.key("rand_operations", d.rand_operations,
+          with(in(between(1, 100), {"hdf5", "idx", "cifar10", "image_folder"}), "rand"), "operations on each image");
+    v.key("rand_magnitude", d.rand_magnitude,
+          with(in(between(0, 30), {"hdf5", "idx", "cifar10", "image_folder"}), "rand"), "how strong they are");
+    v.key("repeated_times", d.repeated_times,
+          with(in(between(2, 1000), {"hdf5", "idx", "cifar10", "image_folder"}), "repeated"),
+          "how many times a sample comes in an epoch, one after the other, each changed in another way");
     v.key("resize", d.resize, in(between(0, 65536), {"hdf5", "image_folder"}),
           "JPEGs, PNGs without a random crop: the shorter side before the central crop; 0: image_size * 256 / 224");
     v.key("max_broken", d.max_broken, in(between(0, 1), {"hdf5", "image_folder"}),

@@ -82,7 +82,10 @@ std::unique_ptr<Dataset> open_images(const DatasetRequest& request, std::unique_
     fail_option("data.resize", "{} is smaller than the largest of data.train_sizes, {} (at least that, or 0)", d.resize,
                 options.size.largest());
   }
-  if (training) options.augmentation = d.augmentation();
+  if (training) {
+    options.augmentation = d.augmentation();
+    check_channels(options.augmentation, options.channels);
+  }
   options.seed = request.seed;
   options.max_broken = d.max_broken;
   return std::make_unique<ImageDataset>(std::move(images), source, options);
@@ -193,6 +196,9 @@ Augmentation DataOptions::augmentation() const {
   a.ratio = crop_ratio;
   a.padding = static_cast<int>(crop_padding);
   std::copy(jitter.begin(), jitter.end(), a.strength.begin());
+  a.hue_strength = hue;
+  a.rand_operations = static_cast<int>(rand_operations);
+  a.rand_magnitude = static_cast<int>(rand_magnitude);
   return a;
 }
 

@@ -54,9 +54,7 @@ void ImageDataset::decode(std::int64_t index, const SampleId& sample, std::uint8
     const int resize = options_.resize > 0 ? options_.resize : static_cast<int>(std::lround(size * 256.0 / 224.0));
     own.decode_central(header, resize, {size, size, options_.channels, flip}, out);
   }
-  if (wanted.jitter) {
-    jitter_colors(out, std::int64_t{size} * size, options_.channels, wanted.strength, random);
-  }
+  change_image(out, size, size, options_.channels, wanted, random);
 }
 
 const std::vector<std::int64_t>& ImageDataset::members(std::int64_t label) const {

@@ -190,7 +190,7 @@ void Loader::read_samples(Slot& slot, std::int64_t first, std::int64_t count) co
   for (std::int64_t i = first; i < first + count; ++i) {
     const std::int64_t position = slot.local.first + i;
     const SampleId sample =
-        options_.evaluation ? SampleId(position, slot.step.epoch) : sampler_.at(slot.step.epoch, position);
+        options_.evaluation ? SampleId(position, slot.step.epoch) : sampler_.sample(slot.step.epoch, position);
     dataset_.read(sample, slot.input_at(i), slot.label_at(i), slot.target_at(i, target_size_));
   }
 }

@@ -40,7 +40,8 @@ std::int64_t Permutation::operator()(std::int64_t position) const {
   return static_cast<std::int64_t>(value);
 }
 
-Sampler::Sampler(std::int64_t size, std::uint64_t seed, bool shuffle) : size_(size), seed_(seed), shuffle_(shuffle) {
+Sampler::Sampler(std::int64_t size, std::uint64_t seed, bool shuffle, std::int64_t repetitions)
+    : size_(size), seed_(seed), shuffle_(shuffle), repetitions_(repetitions) {
   if (size < 1) fail_usage("a data set without samples cannot be sampled");
 }
 
@@ -79,15 +80,11 @@ std::int64_t Sampler::balanced(std::int64_t epoch, std::int64_t position) const 
   return classes_->samples[static_cast<std::size_t>(first + below(1, ends[label] - first))];
 }
 
-SampleId Sampler::at(std::int64_t epoch, std::int64_t position) const {
-  return {index(epoch, position), epoch, classes_ ? position + 1 : 0};
-}
-
-std::int64_t Sampler::index(std::int64_t epoch, std::int64_t position) const {
+SampleId Sampler::sample(std::int64_t epoch, std::int64_t position) const {
   if (position < 0 || position >= size_) fail("position {} of an epoch of {} samples", position, size_);
-  if (classes_) return balanced(epoch, position);
-  if (!shuffle_) return position;
-  return order_of(epoch)(position);
+  if (classes_) return {balanced(epoch, position), epoch, position};
+  const std::int64_t place = position / repetitions_;
+  return {shuffle_ ? order_of(epoch)(place) : place, epoch, position % repetitions_};
 }
 
 Permutation Sampler::order_of(std::int64_t epoch) const {
@@ -98,7 +95,8 @@ std::uint32_t Sampler::digest(std::int64_t epoch, std::int64_t first, std::int64
   const Permutation order = order_of(epoch);
   std::uint32_t checksum = 0;
   for (std::int64_t position = first; position < first + count; ++position) {
-    const auto sample = static_cast<std::uint64_t>(shuffle_ && !classes_ ? order(position) : index(epoch, position));
+    const bool shuffled = shuffle_ && !classes_;
+    const auto sample = static_cast<std::uint64_t>(shuffled ? order(position / repetitions_) : index(epoch, position));
     std::array<char, 8> bytes{};
     for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(sample >> (8 * i));
     checksum = crc32c({bytes.data(), bytes.size()}, checksum);
@@ -107,7 +105,7 @@ std::uint32_t Sampler::digest(std::int64_t epoch, std::int64_t first, std::int64
 }
 
 Sampler training_sampler(const Dataset& data, const DataOptions& options, std::uint64_t seed) {
-  if (options.sampler != "balanced") return {data.size(), seed, options.shuffle};
+  if (options.sampler != "balanced") return {data.size(), seed, options.shuffle, options.repetitions()};
   std::vector<std::int64_t> labels(static_cast<std::size_t>(data.size()));
   for (std::size_t i = 0; i < labels.size(); ++i) data.read(static_cast<std::int64_t>(i), nullptr, &labels[i], nullptr);
   return {labels, seed};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Which sample comes when: a pure function of (seed, epoch, position), so that any rank of any mesh finds its own.
-// Shuffling needs no table, so that a billion samples cost nothing. Relies on mix64. Invariant: values never change
-// between versions, since a checkpoint stores a position only.
+// Shuffling needs no table, so that a billion samples cost nothing. Relies on mix64. Invariant: for each epoch, sample()
+// is injective, and its values never change between versions, since a checkpoint stores a position only.
 #pragma once
 
 #include <array>
@@ -10,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "io/augment/sample_random.h"
 #include "io/data/data_options.h"
 #include "io/data/dataset.h"
 
@@ -33,17 +34,20 @@ class Permutation {
 /// The order of samples of a run.
 class Sampler {
  public:
-  /// Every epoch is a permutation of all samples; without shuffle it goes 0, 1, 2, ...
-  Sampler(std::int64_t size, std::uint64_t seed, bool shuffle);
+  /// Without shuffle, every epoch goes 0, 1, 2, ... With repetitions each sample comes so many times, one after the
+  /// other, and an epoch ends after `size` of them: repeated augmentation (Hoffer et al. 2020, torchvision's
+  /// RASampler).
+  Sampler(std::int64_t size, std::uint64_t seed, bool shuffle, std::int64_t repetitions = 1);
   /// Draws with replacement: first one of the classes that have samples, then one of its samples, all equally likely.
   /// As torch.utils.data.WeightedRandomSampler with weights of 1 / (samples of the class) and as many draws as samples.
   /// Throws a usage Error unless `labels`, one for each sample, are at least 0.
   Sampler(const std::vector<std::int64_t>& labels, std::uint64_t seed);
   [[nodiscard]] std::int64_t size() const { return size_; }
-  /// The sample at `position`, with its draw where a sample may come several times in an epoch.
-  [[nodiscard]] SampleId at(std::int64_t epoch, std::int64_t position) const;
-  /// The sample at `position` in [0, size) of `epoch`.
-  [[nodiscard]] std::int64_t index(std::int64_t epoch, std::int64_t position) const;
+  /// What comes at `position` in [0, size) of `epoch`.
+  [[nodiscard]] SampleId sample(std::int64_t epoch, std::int64_t position) const;
+  [[nodiscard]] std::int64_t index(std::int64_t epoch, std::int64_t position) const {
+    return sample(epoch, position).index;
+  }
   /// A record of what a step saw: the CRC-32C of the indices at `count` positions from `first` on, each as 8 bytes,
   /// little-endian.
   [[nodiscard]] std::uint32_t digest(std::int64_t epoch, std::int64_t first, std::int64_t count) const;
@@ -60,6 +64,7 @@ class Sampler {
   std::int64_t size_;
   std::uint64_t seed_;
   bool shuffle_;
+  std::int64_t repetitions_ = 1;
   std::shared_ptr<const Classes> classes_;  // null: no sample is drawn twice
 };
 

@@ -62,7 +62,8 @@ def make_jpeg():
     picture = np.stack([row * 6, column * 5, (row * column) % 256], axis=-1).astype(np.uint8)
     for name, mode, choice, options in (("colour", "RGB", (15, 0, 0), {}), ("crop", "RGB", (31, 0, 7), {"subsampling": 0}),
                                         ("grey", "L", (7, 1, 1), {}), ("inks", "CMYK", (15, 32, 3), {}),
-                                        ("progressive", "RGB", (20, 16, 15), {"progressive": True})):
+                                        ("progressive", "RGB", (20, 16, 15), {"progressive": True}),
+                                        ("changes", "RGB", (15, 0, 63), {})):
         file = io.BytesIO()
         Image.fromarray(picture).convert(mode).save(file, "JPEG", quality=60, **options)
         write("jpeg", name, bytes(choice) + file.getvalue())

@@ -57,7 +57,10 @@ inline void use_image(const std::uint8_t* choices, std::vector<std::byte> bytes)
   options.augmentation.crop = (choices[2] & 1) != 0;
   options.augmentation.flip = (choices[2] & 2) != 0;
   options.augmentation.jitter = (choices[2] & 4) != 0;
-  options.seed = choices[2] / 8;
+  options.augmentation.hue = (choices[2] & 8) != 0;
+  options.augmentation.trivial = (choices[2] & 16) != 0;
+  options.augmentation.rand = (choices[2] & 32) != 0;
+  options.seed = choices[2] / 64;
   options.max_broken = 1;
   allow_errors([&] { use(ImageDataset(std::make_unique<OneImage>(std::move(bytes)), "input", options)); });
 }

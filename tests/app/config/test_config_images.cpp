@@ -44,6 +44,10 @@ TEST_CASE("image folders: defaults are torchvision's") {
   CHECK(d.crop_ratio == std::array{3.0 / 4.0, 4.0 / 3.0});
   CHECK(d.jitter == std::vector{0.4, 0.4, 0.4});
   CHECK(d.augments("crop"));
+  CHECK(d.hue == 0.1);
+  CHECK(d.rand_operations == 2);
+  CHECK(d.repetitions() == 1);
+  CHECK(d.rand_magnitude == 9);
   CHECK(d.resize == 0);
   CHECK(d.max_broken == 0.01);
   CHECK(d.loader_threads == 0);
@@ -63,9 +67,17 @@ TEST_CASE("the sampler") {
 
 TEST_CASE("augmentation through the printer and back") {
   const Config c = images(
-      "augment = [\"jitter\", \"crop\"]\ncrop_area = [0.25, 0.5]\ncrop_ratio = [1, 1]\njitter = [0.1, 0, 0.3]\n"
+      "augment = [\"jitter\", \"crop\", \"hue\"]\ncrop_area = [0.25, 0.5]\ncrop_ratio = [1, 1]\njitter = [0.1, 0, "
+      "0.3]\n"
+      "hue = 0.5\n"
       "resize = 300\nmax_broken = 0\nimage_size = 64\nchannels = 1\n");
   CHECK(parse_config(resolved_toml(c, false), "a.toml") == c);
+  const Config rand = images("augment = [\"rand\"]\nrand_operations = 3\nrand_magnitude = 5\n", "cifar10");
+  CHECK(rand.data.augmentation().rand);
+  CHECK(rand.data.augmentation().rand_operations == 3);
+  CHECK(rand.data.augmentation().rand_magnitude == 5);
+  CHECK(parse_config(resolved_toml(rand, false), "a.toml") == rand);
+  CHECK(images("augment = [\"flip\", \"repeated\"]\n").data.repetitions() == 3);
   const Config small = images("augment = [\"crop\"]\ncrop_padding = 2\n", "cifar10");
   CHECK(small.data.crop_padding == 2);
   CHECK(parse_config(resolved_toml(small, false), "a.toml") == small);
@@ -86,9 +98,10 @@ TEST_CASE("data.stage_dir") {
 
 TEST_CASE("image keys that are wrong") {
   const std::string line = "a.toml:6:";
-  CHECK(refused("augment = [\"crops\"]\n") ==
-        line +
-            "12: data.augment[0]: unknown name \"crops\" (did you mean \"crop\"? must be one of crop, flip, jitter)");
+  CHECK(refused("augment = [\"crops\"]\n") == line +
+                                                  "12: data.augment[0]: unknown name \"crops\" (did you mean \"crop\"? "
+                                                  "must be one of crop, flip, "
+                                                  "trivial, rand, jitter, hue, repeated)");
   CHECK(refused("augment = [\"flip\", \"flip\"]\n") ==
         line + "11: data.augment: \"flip\" is there twice (list each once)");
   CHECK(refused("crop_area = [0.1, 1]\n") ==
@@ -106,6 +119,24 @@ TEST_CASE("image keys that are wrong") {
         "a.toml:7:14: data.crop_ratio: [2, 1] (the smaller one first)");
   CHECK(refused("augment = [\"jitter\"]\njitter = [0.4]\n") ==
         "a.toml:7:10: data.jitter: has 1 items (three: brightness, contrast, saturation)");
+  CHECK(refused("augment = [\"rand\", \"trivial\"]\n") ==
+        line + "11: data.augment: has \"trivial\" and \"rand\" (one of the two policies)");
+  CHECK(refused("augment = [\"trivial\"]\nrand_operations = 3\n") ==
+        "a.toml:7:19: data.rand_operations: is ignored without \"rand\" in data.augment (add it there)");
+  CHECK(refused("augment = [\"rand\"]\nrand_magnitude = 31\n") ==
+        "a.toml:7:18: data.rand_magnitude: 31 is out of range (must be an integer from 0 to 30)");
+  CHECK(refused("augment = [\"repeated\"]\n") ==
+        line + "11: data.augment: \"repeated\" alone repeats equal samples (add crop, flip or another random change)");
+  CHECK(refused("augment = [\"repeated\", \"flip\"]\nrepeated_times = 1\n") ==
+        "a.toml:7:18: data.repeated_times: 1 is out of range (must be an integer from 2 to 1000)");
+  CHECK(refused("augment = [\"flip\"]\nrepeated_times = 4\n") ==
+        "a.toml:7:18: data.repeated_times: is ignored without \"repeated\" in data.augment (add it there)");
+  CHECK(refused("augment = [\"flip\", \"repeated\"]\nshuffle = false\n") ==
+        "a.toml:7:11: data.shuffle: false with \"repeated\" in data.augment: every epoch would have the same first 1/3 "
+        "of the samples (true)");
+  CHECK(refused("hue = 0.2\n") == line + "7: data.hue: is ignored without \"hue\" in data.augment (add it there)");
+  CHECK(refused("augment = [\"hue\"]\nhue = 0.6\n") ==
+        "a.toml:7:7: data.hue: 0.6 is out of range (must be a number from 0 to 0.5)");
   CHECK(refused("channels = 2\n") == line + "12: data.channels: 2 (3: RGB, or 1: grey)");
   CHECK(refused("resize = 200\n") ==
         line + "10: data.resize: 200 is smaller than data.image_size, 224 (at least that, or 0)");

@@ -65,6 +65,8 @@ std::vector<std::string> all_choices() {
     if (!files.empty()) {
       texts.push_back(
           toml({{"data", fmt::format("kind = \"{}\"\n{}augment = [\"crop\", \"jitter\"]\n", kind, files)}}));
+      texts.push_back(
+          toml({{"data", fmt::format("kind = \"{}\"\n{}augment = [\"rand\", \"hue\", \"repeated\"]\n", kind, files)}}));
     }
   }
   texts.push_back(toml({{"data", "kind = \"synthetic\"\nfeatures = 4\n"}}));

@@ -89,57 +89,10 @@ TEST_CASE("choices are a function of seed, epoch and index") {
     }
   }
   CHECK(all.size() == 300);
-}
-
-TEST_CASE("colour jitter: no strength changes nothing, and factors stay within theirs") {
-  std::vector<std::uint8_t> image(30 * 3);
-  std::iota(image.begin(), image.end(), std::uint8_t{60});
-  auto copy = image;
-  SampleRandom random(1, 1);
-  jitter_colors(copy.data(), 30, 3, {0, 0, 0}, random);
-  CHECK(copy == image);
-  double least = 9, most = 0;
-  for (int i = 0; i < 300; ++i) {
-    copy = image;
-    SampleRandom own(1, i);
-    jitter_colors(copy.data(), 30, 3, {0.4, 0, 0}, own);
-    const double factor = copy[89] / double(image[89]);
-    CHECK(std::abs(copy[0] - std::floor(image[0] * factor)) <= 1);  // one factor for all, cut off to whole numbers
-    least = std::min(least, factor);
-    most = std::max(most, factor);
-  }
-  CHECK(least > 0.58);
-  CHECK(least < 0.65);
-  CHECK(most < 1.41);
-  CHECK(most > 1.35);
-  // Contrast and saturation have fixed points: the mean grey, and grey pixels.
-  std::vector<std::uint8_t> grey(30 * 3, 77);
-  for (int i = 0; i < 20; ++i) {
-    SampleRandom own(2, i);
-    jitter_colors(grey.data(), 30, 3, {0, 0.9, 0.9}, own);
-  }
-  CHECK(std::count(grey.begin(), grey.end(), 77) == 90);
-}
-
-TEST_CASE("saturation is Pillow's blend with the grey of each pixel, in every bit") {
-  constexpr int kPixels = 1003;  // no whole number of vectors
-  std::vector<std::uint8_t> image(3 * kPixels);
-  for (std::size_t i = 0; i < image.size(); ++i) image[i] = static_cast<std::uint8_t>(i * i * 7 + i / 5);
-  for (int i = 0; i < 20; ++i) {
-    auto copy = image;
-    SampleRandom random(4, i), same(4, i);
-    jitter_colors(copy.data(), kPixels, 3, {0, 0, 0.9}, random);
-    for (const int count : {3, 2}) static_cast<void>(same.below(count));  // the order
-    for (int unused = 0; unused < 2; ++unused) static_cast<void>(same.uniform(1, 1));
-    const auto factor = static_cast<float>(same.uniform(1 - 0.9, 1 + 0.9));
-    for (std::size_t at = 0; at < image.size(); ++at) {
-      const std::uint8_t* rgb = image.data() + at / 3 * 3;
-      const int grey = (rgb[0] * 19595 + rgb[1] * 38470 + rgb[2] * 7471 + 0x8000) >> 16;
-      const float product = factor * static_cast<float>(image[at] - grey);
-      const double mixed = static_cast<float>(double{product} + grey);  // each operation rounded to float once
-      REQUIRE(copy[at] == static_cast<std::uint8_t>(std::clamp(mixed, 0.0, 255.0)));
-    }
-  }
+  // Each time within an epoch there are others; the first ones are those of a sample that comes once.
+  CHECK(draws(0, {1, 2, 0}) == draws(0, {1, 2}));
+  for (std::int64_t time = 1; time < 20; ++time) all.insert(draws(0, {1, 2, time}));
+  CHECK(all.size() == 319);
 }
 
 TEST_CASE("small images: a crop with a black border and a flip") {
@@ -210,5 +163,10 @@ TEST_CASE("augmentation of what is no image is refused") {
   const std::string error = error_of([&] { AugmentedDataset(counting_images(2), wanted, 1); }, &code);
   CHECK(code == ExitCode::kUsage);
   CHECK(contains(error, "data.augment"));
-  CHECK(contains(error, "these have 2"));
+  CHECK(contains(error, "\"jitter\" is for images of 1 or 3 channels, and these have 2"));
+  wanted.jitter = false;
+  wanted.hue = true;
+  const std::string grey = error_of([&] { AugmentedDataset(counting_images(1), wanted, 1); }, &code);
+  CHECK(code == ExitCode::kUsage);
+  CHECK(contains(grey, "\"hue\" is for images of 3 channels, and these have 1"));
 }

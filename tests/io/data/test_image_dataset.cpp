@@ -160,6 +160,7 @@ TEST_CASE("training: samples are functions of seed, epoch and index, from any th
   fill(folder);
   ImageDataset::Options options = small_options();
   options.augmentation.crop = options.augmentation.flip = options.augmentation.jitter = true;
+  options.augmentation.rand = options.augmentation.hue = true;
   const ImageDataset data = dataset(folder.path(), options), again = dataset(folder.path(), options);
   std::vector<std::vector<std::uint8_t>> forwards(48), backwards(48);
   for (std::size_t i = 0; i < 48; ++i) forwards[i] = sample(data, {static_cast<std::int64_t>(i % 24), i < 24 ? 0 : 5});
@@ -172,7 +173,9 @@ TEST_CASE("training: samples are functions of seed, epoch and index, from any th
   for (std::size_t first = 0; first < 3; ++first) threads.emplace_back(read_part, first);
   for (auto& thread : threads) thread.join();
   CHECK(forwards == backwards);
-  CHECK(forwards[0] != forwards[24]);  // another epoch
+  CHECK(forwards[0] != forwards[24]);              // another epoch
+  CHECK(sample(data, {0, 5, 1}) != forwards[24]);  // another time in that epoch
+  CHECK(sample(data, {0, 5, 1}) == sample(again, {0, 5, 1}));
   options.seed = 10;
   CHECK(sample(dataset(folder.path(), options), 0) != forwards[0]);
 }

@@ -106,10 +106,10 @@ TEST_CASE("balanced: each class equally likely, then each of its samples, drawn 
   int same_epoch = 0, same_seed = 0;
   for (std::int64_t epoch = 0; epoch < kEpochs; ++epoch) {
     for (std::int64_t i = 0; i < 1000; ++i) {
-      const SampleId id = sampler.at(epoch, i);
+      const SampleId id = sampler.sample(epoch, i);
       REQUIRE(id.index == sampler.index(epoch, i));
       CHECK(id.epoch == epoch);
-      CHECK(id.draw == i + 1);
+      CHECK(id.repetition == i);
       ++of_class[static_cast<std::size_t>(labels[static_cast<std::size_t>(id.index)])];
       ++of_sample[static_cast<std::size_t>(id.index)];
       same_epoch += id.index == sampler.index(epoch + 1, i) ? 1 : 0;
@@ -131,7 +131,6 @@ TEST_CASE("balanced: each class equally likely, then each of its samples, drawn 
   const Sampler copy = sampler;
   CHECK(copy.digest(3, 10, 50) == sampler.digest(3, 10, 50));
   CHECK(copy.digest(3, 10, 50) != Sampler(1000, 5, true).digest(3, 10, 50));
-  CHECK(Sampler(1000, 5, true).at(2, 7).draw == 0);
   CHECK_THROWS_AS(Sampler(std::vector<std::int64_t>{0, -1}, 5), Error);
   CHECK_THROWS_AS(Sampler(std::vector<std::int64_t>{}, 5), Error);
 }
@@ -214,4 +213,21 @@ TEST_CASE("every sample is seen once, also when a run resumes with another numbe
       }
     }
   }
+}
+
+TEST_CASE("repetitions: each sample of the plain order several times in a row, as long as an epoch is") {
+  for (const bool shuffle : {false, true}) {
+    for (const std::int64_t size : {1, 2, 10, 101}) {
+      const Sampler plain(size, 42, shuffle);
+      for (const std::int64_t times : {1, 2, 3, 200}) {
+        const Sampler sampler(size, 42, shuffle, times);
+        CHECK(sampler.size() == size);
+        for (std::int64_t position = 0; position < size; ++position) {
+          CHECK(sampler.sample(4, position) == SampleId(plain.index(4, position / times), 4, position % times));
+        }
+      }
+    }
+  }
+  CHECK(Sampler(10, 42, true, 3).digest(0, 0, 3) != Sampler(10, 42, true).digest(0, 0, 3));
+  CHECK(Sampler(30, 42, false, 3).digest(0, 2, 2) == Sampler(30, 42, false).digest(0, 0, 2));  // of 0, 1
 }
