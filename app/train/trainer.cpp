@@ -199,8 +199,8 @@ void Trainer::fail_nonfinite(const std::string& what) {
   const std::string data = samples != nullptr && samples->noted() > 0
                                ? "samples that are not finite were used (data.allow_nonfinite); else "
                                : "";
-  Error error(fmt::format("step {}: {} ({}try a smaller optimizer.lr, or a longer lr_schedule.warmup_epochs); {}",
-                          state_.step, what, data, last));
+  Error error(fmt::format("step {}: {} ({}try a smaller optimizer.lr, or a longer lr_schedule.{}); {}", state_.step, what, data,
+                          run_.config.lr_schedule.warmup_steps > 0 ? "warmup_steps" : "warmup_epochs", last));
   error.set_collective();
   throw error;
 }

@@ -155,6 +155,7 @@ TEST_CASE("through the printer and back") {
     check_round_trip(parse(kMlp, {std::string("optimizer.name=") + name}));
   for (const char* name : {"constant", "cosine", "polynomial"}) {
     check_round_trip(parse(kMlp, {std::string("lr_schedule.name=") + name, "lr_schedule.warmup_epochs=0.5"}));
+    check_round_trip(parse(kMlp, {std::string("lr_schedule.name=") + name, "lr_schedule.warmup_steps=500"}));
   }
   check_round_trip(parse(kMlp, {"lr_schedule.name=step", "lr_schedule.milestones=[1, 2.5]"}));
   check_round_trip(parse(kMlp, {"data.features=7", "train.loss=mse"}));

@@ -268,6 +268,8 @@ TEST_CASE("overrides are as strict as the file, and say where they are from") {
         "--set: run.name: a is not a value (a number, true, false, a word, \"text in quotes\", or a list [a, b])");
   check({"optimizer.betas=[0.9,0.99]"},
         "--set: optimizer.betas: is ignored with optimizer.name = \"sgd\" (it belongs to adamw)");
+  check({"lr_schedule.warmup_epochs=1", "lr_schedule.warmup_steps=5"},
+        "--set: lr_schedule.warmup_steps: given together with lr_schedule.warmup_epochs (give one of the two)");
   check({"train.steps=5", "train.epochs=5"},
         "--set: train.steps: given together with train.epochs (give one of the two)");
   check({"parallel.mode=scatter", "run.replay_every=2"},
