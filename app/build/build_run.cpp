@@ -150,7 +150,7 @@ void place_gradients(Run& run) {
 
 void build_runner(Run& run) {
   const Config& c = run.config;
-  run.optimizer = make_optimizer(c.optimizer.update, *run.backend, run.model->parameters());
+  run.optimizer = make_optimizer(c.optimizer.update, *run.backend, run.model->parameters(), c.optimizer.no_decay);
   run.loss_scaler = LossScaler(run.backend->compute_type() == DType::kF16);
   run.replay = make_replay(c, *run.model, *run.optimizer, *run.communicator, run.stage());
   run.runner = make_runner(c, run.layout, {run.stage(), run.stages.get(), run.replicas.get()}, *run.model,

@@ -119,7 +119,9 @@ MemoryPrediction predict_memory(const MemoryRequest& request) {
   const Optimizer& optimizer = rank.make_optimizer();
   if (const auto slots = static_cast<double>(optimizer.slots().size()); slots > 0) {
     const double buffers = slots + (prediction.gradients > 0 ? 1 : 2);  // slots, values, gradients
-    prediction.untouched = buffers * ((static_cast<double>(backend->pool().bytes_held()) - held) / slots - gradients);
+    const double added =
+        static_cast<double>(backend->pool().bytes_held()) - held - static_cast<double>(optimizer.no_decay().bytes());
+    prediction.untouched = buffers * (added / slots - gradients);
   }
   rank.make_runner();
   if (request.purpose != RunPurpose::kEvaluation) {

@@ -49,7 +49,8 @@ std::int64_t RehearsedRank::microbatch() const {
 }
 
 Optimizer& RehearsedRank::make_optimizer() {
-  optimizer_ = convoy::make_optimizer(request_.config.optimizer.update, model_.backend(), model_.parameters());
+  const OptimizerOptions& options = request_.config.optimizer;
+  optimizer_ = convoy::make_optimizer(options.update, model_.backend(), model_.parameters(), options.no_decay);
   return *optimizer_;
 }
 

@@ -52,7 +52,8 @@ struct Mse {
 };
 
 // ---- optimizers, over flat float32 buffers. nonfinite (float64 [1], may be empty) is set to 1 if a new value is
-// infinite or NaN, else left as it is
+// infinite or NaN, else left as it is. no_decay is uint8, a flag for each kParameterAlignment elements of values: not 0
+// where weight_decay does not apply; empty: it applies to all
 
 /// torch.optim.SGD: d = g + weight_decay * w; v = momentum * v + d (v starts at 0);
 /// w -= lr * (nesterov ? d + momentum * v : v). `momentum` is v, empty if momentum is 0.
@@ -67,10 +68,15 @@ struct SgdUpdate {
   In gradients;
   InOut momentum;
   InOut nonfinite = none();
+  In no_decay = none();
   template <class V>
   SgdUpdate visit(V& v) const {
-    return {hyperparameters, v.in_out("values", values), v.in(gradients), v.in_out("momentum", momentum),
-            v.in_out("nonfinite", nonfinite)};
+    return {hyperparameters,
+            v.in_out("values", values),
+            v.in(gradients),
+            v.in_out("momentum", momentum),
+            v.in_out("nonfinite", nonfinite),
+            v.in(no_decay)};
   }
 };
 
@@ -88,6 +94,7 @@ struct AdamwUpdate {
   In gradients;
   InOut first_moment, second_moment;
   InOut nonfinite = none();
+  In no_decay = none();
   template <class V>
   AdamwUpdate visit(V& v) const {
     return {hyperparameters,
@@ -95,7 +102,8 @@ struct AdamwUpdate {
             v.in(gradients),
             v.in_out("first moment", first_moment),
             v.in_out("second moment", second_moment),
-            v.in_out("nonfinite", nonfinite)};
+            v.in_out("nonfinite", nonfinite),
+            v.in(no_decay)};
   }
 };
 

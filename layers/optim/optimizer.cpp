@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 
 namespace convoy {
@@ -11,6 +12,21 @@ void Optimizer::add_slot(const std::string& name) {
   Tensor slot = backend_.tensor(store_.gradients().shape(), DType::kF32);
   backend_.zero(slot);
   slots_.emplace_back(name, slot);
+}
+
+void Optimizer::exclude_from_decay(const std::vector<std::string>& names) {
+  const auto named = [&](std::string_view name) { return std::find(names.begin(), names.end(), name) != names.end(); };
+  const bool norms = named("norm"), biases = named("bias");
+  if (!norms && !biases) return;
+  std::vector<std::uint8_t> flags(static_cast<std::size_t>(store_.learned_values().size() / kParameterAlignment));
+  for (const auto& p : store_.parameters()) {
+    if (p->frozen || !((norms && p->is_norm()) || (biases && p->is_bias()))) continue;
+    std::fill(flags.begin() + p->offset / kParameterAlignment,
+              flags.begin() + ParameterStore::final_elements(*p) / kParameterAlignment, 1);
+  }
+  if (flags.empty()) return;
+  no_decay_ = backend_.tensor({static_cast<std::int64_t>(flags.size())}, DType::kU8);
+  backend_.copy_from_host(flags.data(), no_decay_);
 }
 
 std::vector<std::int64_t> Optimizer::bounds(std::int64_t elements) const {
@@ -36,7 +52,8 @@ class Sgd final : public Optimizer {
                                 values,
                                 gradients_of(begin, values),
                                 slots[0].second,
-                                nonfinite});
+                                nonfinite,
+                                no_decay_of(begin, values)});
   }
 
  private:
@@ -61,7 +78,8 @@ class Adamw final : public Optimizer {
                                               beta2,
                                               1 - std::pow(beta1, t),
                                               1 - std::pow(beta2, t)};
-    backend_.run(ops::AdamwUpdate{u, values, gradients_of(begin, values), slots[0].second, slots[1].second, nonfinite});
+    backend_.run(ops::AdamwUpdate{u, values, gradients_of(begin, values), slots[0].second, slots[1].second, nonfinite,
+                                  no_decay_of(begin, values)});
   }
 
  private:
@@ -71,7 +89,7 @@ class Adamw final : public Optimizer {
 class Lars final : public Optimizer {
  public:
   Lars(const LarsOptions& options, Backend& backend, ParameterStore& store)
-      : Optimizer(backend, store), options_(options), segments_(store.segments()) {
+      : Optimizer(backend, store), options_(options) {
     add_slot("momentum");
   }
   void apply(double lr, std::int64_t /*update*/, std::int64_t begin, const Tensor& values, const Slots& slots,
@@ -107,7 +125,6 @@ class Lars final : public Optimizer {
   }
 
   LarsOptions options_;
-  std::vector<Segment> segments_;
 };
 
 }  // namespace
@@ -124,8 +141,11 @@ std::unique_ptr<Optimizer> AdamwOptions::make(Backend& backend, ParameterStore& 
   return std::make_unique<Adamw>(*this, backend, store);
 }
 
-std::unique_ptr<Optimizer> make_optimizer(const OptimizerChoice& choice, Backend& backend, ParameterStore& store) {
-  return std::visit([&](const auto& options) { return options.make(backend, store); }, choice);
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerChoice& choice, Backend& backend, ParameterStore& store,
+                                          const std::vector<std::string>& no_decay) {
+  auto optimizer = std::visit([&](const auto& options) { return options.make(backend, store); }, choice);
+  optimizer->exclude_from_decay(no_decay);
+  return optimizer;
 }
 
 }  // namespace convoy

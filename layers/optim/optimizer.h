@@ -77,12 +77,16 @@ struct AdamwOptions {
   bool operator==(const AdamwOptions&) const = default;
 };
 
+/// What optimizer.no_decay may name: the weights and biases of norms, and all biases.
+inline constexpr auto kNoDecayNames = std::to_array<std::string_view>({"norm", "bias"});
+
 /// The optimizers by name.
 using OptimizerChoice = std::variant<SgdOptions, LarsOptions, AdamwOptions>;
 
 /// [optimizer]
 struct OptimizerOptions {
   double lr = 0.1;
+  std::vector<std::string> no_decay;  ///< of kNoDecayNames
   OptimizerChoice update;
 
   [[nodiscard]] std::string_view name() const { return choice_name(update); }
@@ -94,6 +98,7 @@ struct OptimizerOptions {
   static void visit(Visitor& v, Self& o) {
     visit_choice_name(v, "name", o.update, anything(), "which update");
     v.key("lr", o.lr, above(0), "learning rate, after warm-up");
+    v.key("no_decay", o.no_decay, one_of(kNoDecayNames), "parameters that weight_decay leaves alone");
     visit_choice_options(v, "optimizer.name", o.update);
   }
   bool operator==(const OptimizerOptions&) const = default;
@@ -104,6 +109,9 @@ class Optimizer {
   using Slots = std::vector<std::pair<std::string, Tensor>>;
 
   virtual ~Optimizer() = default;
+  /// From now on weight decay leaves alone what these name: of kNoDecayNames (torchvision's set_weight_decay with
+  /// norm_weight_decay and bias_weight_decay 0).
+  void exclude_from_decay(const std::vector<std::string>& names);
   /// Updates the parameters from their gradients. update: how many updates came before (0 for the first).
   /// nonfinite: float64 [1], set to 1 if a parameter becomes infinite or NaN; may be empty.
   void step(double lr, std::int64_t update, const Tensor& nonfinite) {
@@ -118,20 +126,30 @@ class Optimizer {
   [[nodiscard]] virtual std::vector<std::int64_t> bounds(std::int64_t elements) const;
   /// Name and buffer of each piece of state.
   [[nodiscard]] const Slots& slots() const { return slots_; }
+  /// See training_operations.h; as long as all that learns, or empty.
+  [[nodiscard]] const Tensor& no_decay() const { return no_decay_; }
 
  protected:
-  explicit Optimizer(Backend& backend, ParameterStore& store) : backend_(backend), store_(store) {}
+  explicit Optimizer(Backend& backend, ParameterStore& store)
+      : backend_(backend), store_(store), segments_(store.segments()) {}
   void add_slot(const std::string& name);
   /// The gradients of the part that begins there and is as long as `values`.
   [[nodiscard]] Tensor gradients_of(std::int64_t begin, const Tensor& values) const {
     return store_.gradients().view(begin, values.shape());
   }
+  /// Those flags of that part, or none.
+  [[nodiscard]] Tensor no_decay_of(std::int64_t begin, const Tensor& values) const {
+    return no_decay_ ? no_decay_.view(begin / kParameterAlignment, {values.size() / kParameterAlignment}) : Tensor();
+  }
 
   Backend& backend_;
   ParameterStore& store_;
+  std::vector<Segment> segments_;
   Slots slots_;
+  Tensor no_decay_;
 };
 
-std::unique_ptr<Optimizer> make_optimizer(const OptimizerChoice& choice, Backend& backend, ParameterStore& store);
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerChoice& choice, Backend& backend, ParameterStore& store,
+                                          const std::vector<std::string>& no_decay = {});
 
 }  // namespace convoy

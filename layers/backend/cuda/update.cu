@@ -23,13 +23,13 @@ struct Slots {
   float* at[kSlots];
 };
 
-// Each step takes the gradient and the slots of one element.
+// Each step takes the gradient and the slots of one element, and whether weight decay applies to it.
 struct SgdStep {
   static constexpr int kSlots = 2;
   ops::SgdUpdate::Hyperparameters u;
-  __device__ void operator()(float g, float (&slot)[kSlots]) const {
+  __device__ void operator()(float g, float (&slot)[kSlots], bool decays) const {
     float &w = slot[0], &v = slot[1];
-    const float d = fmaf(u.weight_decay, w, g);
+    const float d = fmaf(decays ? u.weight_decay : 0.0F, w, g);
     v = fmaf(u.momentum, v, d);
     w = fmaf(-u.lr, u.nesterov ? fmaf(u.momentum, v, d) : v, w);
   }
@@ -38,9 +38,9 @@ struct SgdStep {
 struct PlainSgdStep {
   static constexpr int kSlots = 1;
   ops::SgdUpdate::Hyperparameters u;
-  __device__ void operator()(float g, float (&slot)[kSlots]) const {
+  __device__ void operator()(float g, float (&slot)[kSlots], bool decays) const {
     float& w = slot[0];
-    w = fmaf(-u.lr, fmaf(u.weight_decay, w, g), w);
+    w = fmaf(-u.lr, fmaf(decays ? u.weight_decay : 0.0F, w, g), w);
   }
 };
 
@@ -50,18 +50,18 @@ struct AdamwStep {
   float beta1, rest1, beta2, rest2;  // rest = 1 - beta
   float step;                        // lr / bias1
   float root_bias2, epsilon;
-  __device__ void operator()(float g, float (&slot)[kSlots]) const {
+  __device__ void operator()(float g, float (&slot)[kSlots], bool decays) const {
     float &w = slot[0], &m = slot[1], &v = slot[2];
     m = fmaf(beta1, m, rest1 * g);
     v = fmaf(beta2, v, rest2 * g * g);
-    w = fmaf(-step, m / (sqrtf(v) / root_bias2 + epsilon), w * keep);
+    w = fmaf(-step, m / (sqrtf(v) / root_bias2 + epsilon), decays ? w * keep : w);
   }
 };
 
 struct LarsStep {
   static constexpr int kSlots = 2;
   float momentum, rate, decay;
-  __device__ void operator()(float g, float (&slot)[kSlots]) const {
+  __device__ void operator()(float g, float (&slot)[kSlots], bool /*decays*/) const {
     float &w = slot[0], &v = slot[1];
     v = fmaf(momentum, v, rate * fmaf(decay, w, g));
     w -= v;
@@ -69,14 +69,20 @@ struct LarsStep {
 };
 
 // Every stride-th vector from `first` on, then what the vectors leave. Sets *nonfinite (or null) to 1 if a new value is
-// not finite.
-template <class Step>
+// not finite. kChooses: no_decay says which elements decay (training_operations.h), else all do.
+template <bool kChooses, class Step>
 __device__ void update_range(Step step, Slots<Step::kSlots> slots, const float* g, std::int64_t vectors,
-                             std::int64_t count, std::int64_t first, std::int64_t stride, double* nonfinite) {
+                             std::int64_t count, std::int64_t first, std::int64_t stride, double* nonfinite,
+                             const std::uint8_t* no_decay) {
   constexpr int kCount = gpu::kLanes<float>, kSlots = Step::kSlots;
+  static_assert(kParameterAlignment % kCount == 0);
+  const auto decays = [no_decay](std::int64_t element) {
+    return !kChooses || no_decay[element / kParameterAlignment] == 0;
+  };
   bool finite = true;
   for (std::int64_t i = first; i < vectors; i += stride) {
     const auto gradient = gpu::load_vector<kCount>(g, i);
+    const bool decay = decays(i * kCount);
     Vector<float, kCount> state[kSlots];
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) state[s] = gpu::load_vector<kCount>(slots.at[s], i);
@@ -85,7 +91,7 @@ __device__ void update_range(Step step, Slots<Step::kSlots> slots, const float* 
       float element[kSlots];
 #pragma unroll
       for (int s = 0; s < kSlots; ++s) element[s] = state[s].lanes[lane];
-      step(gradient.lanes[lane], element);
+      step(gradient.lanes[lane], element, decay);
       finite = finite && isfinite(element[0]);
 #pragma unroll
       for (int s = 0; s < kSlots; ++s) state[s].lanes[lane] = element[s];
@@ -97,7 +103,7 @@ __device__ void update_range(Step step, Slots<Step::kSlots> slots, const float* 
     float element[kSlots];
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) element[s] = slots.at[s][i];
-    step(g[i], element);
+    step(g[i], element, decays(i));
     finite = finite && isfinite(element[0]);
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) slots.at[s][i] = element[s];
@@ -105,21 +111,24 @@ __device__ void update_range(Step step, Slots<Step::kSlots> slots, const float* 
   if (!finite && nonfinite != nullptr) *nonfinite = 1.0;
 }
 
-template <class Step>
-__global__ void __launch_bounds__(kThreads) update_kernel(Step step, Slots<Step::kSlots> slots, const float* g,
-                                                          std::int64_t vectors, std::int64_t count, double* nonfinite) {
-  update_range(step, slots, g, vectors, count, gpu::grid_thread(), gpu::grid_threads(), nonfinite);
+template <bool kChooses, class Step>
+__global__ void __launch_bounds__(kThreads)
+    update_kernel(Step step, Slots<Step::kSlots> slots, const float* g, std::int64_t vectors, std::int64_t count,
+                  double* nonfinite, const std::uint8_t* no_decay) {
+  update_range<kChooses>(step, slots, g, vectors, count, gpu::grid_thread(), gpu::grid_threads(), nonfinite, no_decay);
 }
 
 // Over whole buffers; `slot`: as many as the step has.
 template <class Step, class... Slot>
 void update_all(const CudaState& state, Step step, std::int64_t count, const float* g, const Tensor& nonfinite,
-                Slot*... slot) {
+                const Tensor& no_decay, Slot*... slot) {
   if (count == 0) return;
   const std::int64_t vectors = gpu::whole_vectors<float, Slot...>(count, g, slot...);
   const std::int64_t items = std::max(vectors, count - vectors * gpu::kLanes<float>);
-  gpu::launch_kernel(state, gpu::grid_blocks(state, items), kThreads, update_kernel<Step>, step,
-                     Slots<Step::kSlots>{{slot...}}, g, vectors, count, nonfinite.data<double>());
+  gpu::launch_kernel(state, gpu::grid_blocks(state, items), kThreads,
+                     no_decay ? update_kernel<true, Step> : update_kernel<false, Step>, step,
+                     Slots<Step::kSlots>{{slot...}}, g, vectors, count, nonfinite.data<double>(),
+                     no_decay.data<std::uint8_t>());
 }
 
 // A block's share of LARS's work. A segment's pieces are the same whatever surrounds it.
@@ -182,7 +191,7 @@ __global__ void __launch_bounds__(kThreads)
   g += piece.offset;
   v += piece.offset;
   const std::int64_t vectors = gpu::whole_vectors<float, float, float>(piece.elements, w, g, v);
-  update_range(step, Slots<2>{{w, v}}, g, vectors, piece.elements, threadIdx.x, blockDim.x, nonfinite);
+  update_range<false>(step, Slots<2>{{w, v}}, g, vectors, piece.elements, threadIdx.x, blockDim.x, nonfinite, nullptr);
 }
 
 }  // namespace
@@ -190,10 +199,11 @@ __global__ void __launch_bounds__(kThreads)
 void CudaBackend::run(const ops::SgdUpdate& op) {
   const auto* g = op.gradients.data<float>();
   if (op.momentum) {
-    update_all(*state_, SgdStep{op.hyperparameters}, op.values.size(), g, op.nonfinite, op.values.data<float>(),
-               op.momentum.data<float>());
+    update_all(*state_, SgdStep{op.hyperparameters}, op.values.size(), g, op.nonfinite, op.no_decay,
+               op.values.data<float>(), op.momentum.data<float>());
   } else {
-    update_all(*state_, PlainSgdStep{op.hyperparameters}, op.values.size(), g, op.nonfinite, op.values.data<float>());
+    update_all(*state_, PlainSgdStep{op.hyperparameters}, op.values.size(), g, op.nonfinite, op.no_decay,
+               op.values.data<float>());
   }
 }
 
@@ -207,8 +217,8 @@ void CudaBackend::run(const ops::AdamwUpdate& op) {
                        static_cast<float>(lr / op.hyperparameters.bias1),
                        static_cast<float>(std::sqrt(op.hyperparameters.bias2)),
                        op.hyperparameters.epsilon};
-  update_all(*state_, step, op.values.size(), op.gradients.data<float>(), op.nonfinite, op.values.data<float>(),
-             op.first_moment.data<float>(), op.second_moment.data<float>());
+  update_all(*state_, step, op.values.size(), op.gradients.data<float>(), op.nonfinite, op.no_decay,
+             op.values.data<float>(), op.first_moment.data<float>(), op.second_moment.data<float>());
 }
 
 const CudaBackend::LarsTable& CudaBackend::lars_table(std::span<const Segment> segments) {

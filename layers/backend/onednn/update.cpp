@@ -127,6 +127,21 @@ void for_each_piece(std::span<const Segment> segments, Body&& body) {
   });
 }
 
+// Calls body(first, last, decays) for each run of elements of [first, last) of which weight decay applies to all or to
+// none. no_decay: see training_operations.h, or null.
+template <class Body>
+void for_each_decay(const std::uint8_t* no_decay, std::int64_t first, std::int64_t last, Body&& body) {
+  if (no_decay == nullptr) return body(first, last, true);
+  while (first < last) {
+    std::int64_t block = first / kParameterAlignment;
+    const bool decays = no_decay[block++] == 0;
+    while (block * kParameterAlignment < last && (no_decay[block] == 0) == decays) ++block;
+    const std::int64_t end = std::min(last, block * kParameterAlignment);
+    body(first, end, decays);
+    first = end;
+  }
+}
+
 // What the threads of an update have found, for the operand of that name.
 class NonfiniteFlag {
  public:
@@ -151,9 +166,14 @@ void OnednnBackend::run(const ops::SgdUpdate& op) {
   NonfiniteFlag flag(op.nonfinite);
   float *w = op.values.data<float>(), *v = op.momentum.data<float>();
   const float* g = op.gradients.data<float>();
-  parallel_ranges(op.values.size(), kGrain, [=, &flag](std::int64_t first, std::int64_t last, int) {
-    flag.add(v == nullptr ? plain_sgd_kernel(op.hyperparameters, w + first, g + first, last - first)
-                          : sgd_kernel(op.hyperparameters, w + first, g + first, v + first, last - first));
+  const auto* no_decay = op.no_decay.data<std::uint8_t>();
+  parallel_ranges(op.values.size(), kGrain, [=, &flag](std::int64_t begin, std::int64_t end, int) {
+    for_each_decay(no_decay, begin, end, [&](std::int64_t first, std::int64_t last, bool decays) {
+      auto u = op.hyperparameters;
+      if (!decays) u.weight_decay = 0;
+      flag.add(v == nullptr ? plain_sgd_kernel(u, w + first, g + first, last - first)
+                            : sgd_kernel(u, w + first, g + first, v + first, last - first));
+    });
   });
 }
 
@@ -170,9 +190,14 @@ void OnednnBackend::run(const ops::AdamwUpdate& op) {
                              static_cast<float>(op.hyperparameters.epsilon)};
   float *w = op.values.data<float>(), *m = op.first_moment.data<float>(), *v = op.second_moment.data<float>();
   const float* g = op.gradients.data<float>();
+  const auto* no_decay = op.no_decay.data<std::uint8_t>();
   NonfiniteFlag flag(op.nonfinite);
-  parallel_ranges(op.values.size(), kGrain, [=, &flag](std::int64_t first, std::int64_t last, int) {
-    flag.add(adamw_kernel(factors, w + first, g + first, m + first, v + first, last - first));
+  parallel_ranges(op.values.size(), kGrain, [=, &flag](std::int64_t begin, std::int64_t end, int) {
+    for_each_decay(no_decay, begin, end, [&](std::int64_t first, std::int64_t last, bool decays) {
+      AdamwFactors f = factors;
+      if (!decays) f.keep = 1;
+      flag.add(adamw_kernel(f, w + first, g + first, m + first, v + first, last - first));
+    });
   });
 }
 

@@ -39,7 +39,7 @@ double measured(const Config& c, const Dataset& data, const Layout& layout, cons
   const auto backend = build_backend(c, device);
   const std::int64_t samples = layout.microbatch(c.train.global_batch_size);
   Model model(*backend, build_units(c, data), microbatch_shape(data, samples), c.run.seed);
-  const auto optimizer = make_optimizer(c.optimizer.update, *backend, model.parameters());
+  const auto optimizer = make_optimizer(c.optimizer.update, *backend, model.parameters(), c.optimizer.no_decay);
   LossScaler scaler(false);
   RehearsalCommunicator alone(0, 1);
   const auto replay = make_replay(c, model, *optimizer, alone, 0);

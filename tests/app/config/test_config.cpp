@@ -152,7 +152,7 @@ TEST_CASE("through the printer and back") {
       parse(kMlp, {"run.name=it's \"q\" \\ é", "run.max_time=100:00:01", "optimizer.lr=0.30000000000000004",
                    "optimizer.weight_decay=1e-300", "run.seed=9223372036854775807"}));
   for (const char* name : {"sgd", "lars", "adamw"})
-    check_round_trip(parse(kMlp, {std::string("optimizer.name=") + name}));
+    check_round_trip(parse(kMlp, {std::string("optimizer.name=") + name, "optimizer.no_decay=[norm, bias]"}));
   for (const char* name : {"constant", "cosine", "polynomial"}) {
     check_round_trip(parse(kMlp, {std::string("lr_schedule.name=") + name, "lr_schedule.warmup_epochs=0.5"}));
     check_round_trip(parse(kMlp, {std::string("lr_schedule.name=") + name, "lr_schedule.warmup_steps=500"}));

@@ -268,6 +268,9 @@ TEST_CASE("overrides are as strict as the file, and say where they are from") {
         "--set: run.name: a is not a value (a number, true, false, a word, \"text in quotes\", or a list [a, b])");
   check({"optimizer.betas=[0.9,0.99]"},
         "--set: optimizer.betas: is ignored with optimizer.name = \"sgd\" (it belongs to adamw)");
+  check({"optimizer.no_decay=[norms]"},
+        "--set: optimizer.no_decay: unknown name \"norms\" (did you mean \"norm\"? must be a list of strings, each one "
+        "of norm, bias)");
   check({"lr_schedule.warmup_epochs=1", "lr_schedule.warmup_steps=5"},
         "--set: lr_schedule.warmup_steps: given together with lr_schedule.warmup_epochs (give one of the two)");
   check({"train.steps=5", "train.epochs=5"},

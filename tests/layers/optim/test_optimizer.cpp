@@ -5,9 +5,11 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "layers/backend/observe/host_values.h"
@@ -29,11 +31,11 @@ struct Updated {
 };
 
 // Random parameters after some updates by random gradients, in parts of about `elements`; 0: all at once.
-Updated updated(const OptimizerChoice& choice, std::int64_t elements) {
+Updated updated(const OptimizerChoice& choice, std::int64_t elements, const std::vector<std::string>& no_decay) {
   OnednnBackend backend(2, DType::kF32);
   Model model(backend, resnet_model(18, Stem::kSmall, 10), {4, 3, 8, 8}, 42);
   ParameterStore& store = model.parameters();
-  const auto optimizer = make_optimizer(choice, backend, store);
+  const auto optimizer = make_optimizer(choice, backend, store, no_decay);
   const Tensor nonfinite = backend.tensor({1}, DType::kF64);
   backend.zero(nonfinite);
   RandomData data(backend);
@@ -74,14 +76,55 @@ TEST_CASE("an update in parts has the bits of the whole") {
   adamw.weight_decay = 1e-2;
   for (const OptimizerChoice& choice : {OptimizerChoice(nesterov), OptimizerChoice(lars), OptimizerChoice(adamw)}) {
     CAPTURE(choice_name(choice));
-    const Updated whole = updated(choice, 0);
+    const Updated whole = updated(choice, 0, {"norm"});
     for (const std::int64_t elements : {1 << 12, 1 << 16, 1 << 30}) {
       CAPTURE(elements);
-      const Updated parts = updated(choice, elements);
+      const Updated parts = updated(choice, elements, {"norm"});
       CHECK((elements == 1 << 30 ? parts.parts == 1 : parts.parts > 10));
       REQUIRE(parts.buffers.size() == whole.buffers.size());
       for (std::size_t i = 0; i < whole.buffers.size(); ++i) CHECK((parts.buffers[i] == whole.buffers[i]));
       CHECK(parts.nonfinite == 0);
+    }
+  }
+}
+
+TEST_CASE("no_decay takes norms, and biases with those of norms, out of the weight decay") {
+  std::vector<LayerOptions> layers(5);
+  layers[0] = {"conv", Conv2dOptions{.out_channels = 5, .kernel_size = 3}};
+  layers[1] = {"bn", BatchNorm2dOptions{}};
+  layers[2] = {"flatten", FlattenOptions{}};
+  layers[3] = {"ln", LayerNormOptions{}};
+  layers[4] = {"fc", LinearOptions{.out_features = 3}};
+  SgdOptions sgd;
+  sgd.weight_decay = 0.5;
+  AdamwOptions adamw;
+  adamw.weight_decay = 0.5;
+  struct Case {
+    std::vector<std::string> no_decay, kept;
+  };
+  const std::vector<std::string> norms{"bn.weight", "bn.bias", "ln.weight", "ln.bias"};
+  const std::vector<std::string> biases{"conv.bias", "bn.bias", "ln.bias", "fc.bias"};
+  const std::vector<std::string> both{"conv.bias", "bn.weight", "bn.bias", "ln.weight", "ln.bias", "fc.bias"};
+  for (const OptimizerChoice& choice : {OptimizerChoice(sgd), OptimizerChoice(adamw)}) {
+    for (const Case& c :
+         {Case{{}, {}}, Case{{"norm"}, norms}, Case{{"bias"}, biases}, Case{{"bias", "norm"}, both}}) {
+      CAPTURE(choice_name(choice));
+      OnednnBackend backend(1, DType::kF32);
+      Model model(backend, sequential_model(layers), {2, 3, 6, 6}, 1);
+      ParameterStore& store = model.parameters();
+      RandomData data(backend);
+      backend.run(ops::Cast{data.floats(store.values().shape(), 1, 2), store.values()});
+      const auto before = host_bytes(backend, store.values());
+      backend.zero(store.gradients());  // so that the decay alone moves anything
+      const auto optimizer = make_optimizer(choice, backend, store, c.no_decay);
+      optimizer->step(0.1, 0, Tensor());
+      for (const auto& p : store.parameters()) {
+        CAPTURE(p->name);
+        const float was = converted<float>(before, DType::kF32)[static_cast<std::size_t>(p->offset)];
+        const float is = p->weight.master.data<float>()[0];
+        const bool kept = std::find(c.kept.begin(), c.kept.end(), p->name) != c.kept.end();
+        CHECK(is == doctest::Approx(kept ? was : 0.95F * was));
+      }
     }
   }
 }
