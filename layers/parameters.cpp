@@ -249,7 +249,7 @@ std::vector<HostTensor> ParameterStore::export_slot(const Tensor& flat, std::vec
   result.reserve(reuse.size());
   for (const auto& p : parameters_) {
     HostTensor& host = next_tensor(result, reuse, p->name, p->file_shape, DType::kF32);
-    if (p->frozen) {
+    if (final_elements(*p) > flat.size()) {
       std::fill(host.bytes.begin(), host.bytes.end(), std::byte{0});
     } else {
       backend_.export_weight(*p->layout, flat.view(p->offset, {p->layout->elements()}), host.data<float>());
@@ -282,7 +282,7 @@ void ParameterStore::import_slot(const std::vector<HostTensor>& tensors, const T
   const auto found = match_manifest(only_parameters(manifest()), tensors, source);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const auto& p = parameters_[i];
-    if (p->frozen) continue;
+    if (final_elements(*p) > flat.size()) continue;
     backend_.import_weight(*p->layout, found[i]->data<float>(), flat.view(p->offset, {p->layout->elements()}));
   }
 }

@@ -119,8 +119,8 @@ class ParameterStore {
   /// What it has in a checkpoint, in the order in which export_model() gives it; or what was declared since it had
   /// that many parameters and batch norms.
   [[nodiscard]] std::vector<TensorEntry> manifest(std::size_t first_parameter = 0, std::size_t first_norm = 0) const;
-  /// Parameters and buffers in declaration order, or the values of another flat buffer (an optimizer slot, as long as
-  /// gradients(): zeros for what is frozen; what a file has for that is left aside).
+  /// Parameters and buffers in declaration order, or the values of another flat buffer: as long as values(), or an
+  /// optimizer slot, as long as gradients() (zeros for what is frozen; what a file has for that is left aside).
   /// An earlier result handed back as `reuse` lends its memory.
   [[nodiscard]] std::vector<HostTensor> export_model(std::vector<HostTensor> reuse = {}) const;
   [[nodiscard]] std::vector<HostTensor> export_slot(const Tensor& flat, std::vector<HostTensor> reuse = {}) const;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -64,6 +65,8 @@ int eval_command(World& world, const EvalArguments& arguments) {
     return true;
   };
   const EvalResult result = *evaluate(*run, data, after_batch);
+  std::optional<EvalResult> average;
+  if (load_average(*run, file)) average = evaluate(*run, data, after_batch);
   if (shows) progress->clear();
   if (!run->is_root()) return 0;
   if (!run->memory.warning.empty()) print_warning(run->memory.warning);
@@ -77,6 +80,10 @@ int eval_command(World& world, const EvalArguments& arguments) {
   } else {
     std::cout << fmt::format("top-1  {:.4f} %\n", 100 * result.top1);
     if (output_size(run->config, *run->train) > 5) std::cout << fmt::format("top-5  {:.4f} %\n", 100 * result.top5);
+  }
+  if (average) {
+    std::cout << "of the average of the weights (train.ema_decay)\n" << number_line("loss", average->loss);
+    if (data.target_size() == 0) std::cout << fmt::format("top-1  {:.4f} %\n", 100 * average->top1);
   }
   std::cout << std::flush;
   return 0;

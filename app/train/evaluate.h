@@ -24,6 +24,12 @@ struct EvalResult {
   std::vector<std::string> warnings;  ///< of samples with something wrong
 };
 
+/// Of a model, and of the average of its weights (train.ema_decay).
+struct EvalResults {
+  EvalResult model;
+  std::optional<EvalResult> average;
+};
+
 /// Called on every rank after each batch but the last: so many are done, of so many. False, on every rank, ends the
 /// evaluation. It may communicate.
 using AfterBatch = std::function<bool(std::int64_t done, std::int64_t batches)>;
@@ -31,5 +37,8 @@ using AfterBatch = std::function<bool(std::int64_t done, std::int64_t batches)>;
 /// Returns the same result on every rank; nothing if `after_batch` has ended it. The loss has no label smoothing.
 /// Collective.
 std::optional<EvalResult> evaluate(Run& run, const Dataset& data, const AfterBatch& after_batch);
+
+/// The same of the model, and then of the average of its weights if the run has one. Collective.
+std::optional<EvalResults> evaluate_with_average(Run& run, const Dataset& data, const AfterBatch& after_batch);
 
 }  // namespace convoy

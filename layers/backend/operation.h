@@ -102,7 +102,7 @@ inline constexpr std::int64_t kParameterAlignment = 16;
 /// A range of the flat buffers that belongs to one parameter.
 struct Segment {
   std::int64_t offset, elements;
-  bool adapt;  ///< LARS: whether the trust ratio and the weight decay apply (not for biases and norms)
+  bool adapt;  ///< LARS, LAMB: whether the trust ratio applies, and LARS's weight decay (not for biases and norms)
 };
 
 }  // namespace convoy

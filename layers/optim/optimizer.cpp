@@ -37,7 +37,38 @@ std::vector<std::int64_t> Optimizer::bounds(std::int64_t elements) const {
   return bounds;
 }
 
+std::vector<std::int64_t> Optimizer::segment_bounds(std::int64_t elements) const {
+  std::vector<std::int64_t> starts, bounds{0};
+  for (const Segment& segment : segments_) starts.push_back(segment.offset);
+  std::sort(starts.begin(), starts.end());
+  for (const std::int64_t start : starts) {
+    if (start >= bounds.back() + elements) bounds.push_back(start);
+  }
+  bounds.push_back(store_.learned_values().size());
+  return bounds;
+}
+
+std::vector<Segment> Optimizer::segments_of(std::int64_t begin, std::int64_t end) const {
+  std::vector<Segment> part;
+  for (const Segment& s : segments_) {
+    if (s.offset >= begin && s.offset < end) part.push_back({s.offset - begin, s.elements, s.adapt});
+  }
+  return part;
+}
+
 namespace {
+
+ops::AdamwUpdate::Hyperparameters adam_hyperparameters(const auto& options, double lr, std::int64_t update) {
+  const auto t = static_cast<double>(update + 1);
+  const auto [beta1, beta2] = options.betas;
+  return {static_cast<float>(lr),
+          static_cast<float>(options.epsilon),
+          static_cast<float>(options.weight_decay),
+          beta1,
+          beta2,
+          1 - std::pow(beta1, t),
+          1 - std::pow(beta2, t)};
+}
 
 class Sgd final : public Optimizer {
  public:
@@ -69,17 +100,8 @@ class Adamw final : public Optimizer {
   }
   void apply(double lr, std::int64_t update, std::int64_t begin, const Tensor& values, const Slots& slots,
              const Tensor& nonfinite) override {
-    const auto t = static_cast<double>(update + 1);
-    const auto [beta1, beta2] = options_.betas;
-    const ops::AdamwUpdate::Hyperparameters u{static_cast<float>(lr),
-                                              static_cast<float>(options_.epsilon),
-                                              static_cast<float>(options_.weight_decay),
-                                              beta1,
-                                              beta2,
-                                              1 - std::pow(beta1, t),
-                                              1 - std::pow(beta2, t)};
-    backend_.run(ops::AdamwUpdate{u, values, gradients_of(begin, values), slots[0].second, slots[1].second, nonfinite,
-                                  no_decay_of(begin, values)});
+    backend_.run(ops::AdamwUpdate{adam_hyperparameters(options_, lr, update), values, gradients_of(begin, values),
+                                  slots[0].second, slots[1].second, nonfinite, no_decay_of(begin, values)});
   }
 
  private:
@@ -105,26 +127,32 @@ class Lars final : public Optimizer {
   }
   // At segments, which have a norm each.
   [[nodiscard]] std::vector<std::int64_t> bounds(std::int64_t elements) const override {
-    std::vector<std::int64_t> starts, bounds{0};
-    for (const Segment& segment : segments_) starts.push_back(segment.offset);
-    std::sort(starts.begin(), starts.end());
-    for (const std::int64_t start : starts) {
-      if (start >= bounds.back() + elements) bounds.push_back(start);
-    }
-    bounds.push_back(store_.learned_values().size());
-    return bounds;
+    return segment_bounds(elements);
   }
 
  private:
-  [[nodiscard]] std::vector<Segment> segments_of(std::int64_t begin, std::int64_t end) const {
-    std::vector<Segment> part;
-    for (const Segment& s : segments_) {
-      if (s.offset >= begin && s.offset < end) part.push_back({s.offset - begin, s.elements, s.adapt});
-    }
-    return part;
+  LarsOptions options_;
+};
+
+class Lamb final : public Optimizer {
+ public:
+  Lamb(const LambOptions& options, Backend& backend, ParameterStore& store)
+      : Optimizer(backend, store), options_(options) {
+    add_slot("exp_avg");
+    add_slot("exp_avg_sq");
+  }
+  void apply(double lr, std::int64_t update, std::int64_t begin, const Tensor& values, const Slots& slots,
+             const Tensor& nonfinite) override {
+    backend_.run(ops::LambUpdate{adam_hyperparameters(options_, lr, update), segments_of(begin, begin + values.size()),
+                                 values, gradients_of(begin, values), slots[0].second, slots[1].second, nonfinite,
+                                 no_decay_of(begin, values)});
+  }
+  [[nodiscard]] std::vector<std::int64_t> bounds(std::int64_t elements) const override {
+    return segment_bounds(elements);
   }
 
-  LarsOptions options_;
+ private:
+  LambOptions options_;
 };
 
 }  // namespace
@@ -139,6 +167,10 @@ std::unique_ptr<Optimizer> LarsOptions::make(Backend& backend, ParameterStore& s
 
 std::unique_ptr<Optimizer> AdamwOptions::make(Backend& backend, ParameterStore& store) const {
   return std::make_unique<Adamw>(*this, backend, store);
+}
+
+std::unique_ptr<Optimizer> LambOptions::make(Backend& backend, ParameterStore& store) const {
+  return std::make_unique<Lamb>(*this, backend, store);
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerChoice& choice, Backend& backend, ParameterStore& store,

@@ -279,27 +279,6 @@ inline void call_updates(Backend& backend, std::int64_t count) {
     backend.run(
         ops::AdamwUpdate{adamw, data.floats(shape), data.floats(shape), data.floats(shape), data.floats(shape, 0, 1)});
   }
-  const std::int64_t blocks = (count + kParameterAlignment - 1) / kParameterAlignment;
-  const Shape whole{blocks * kParameterAlignment};
-  std::vector<std::uint8_t> flags(static_cast<std::size_t>(blocks));
-  for (std::size_t i = 0; i < flags.size(); ++i) flags[i] = i % 5 < 2 ? 1 : 0;
-  const Tensor no_decay = backend.tensor({blocks}, DType::kU8);
-  backend.copy_from_host(flags.data(), no_decay);
-  backend.run(ops::SgdUpdate{{0.1F, 0.9F, 0.01F, true},
-                             data.floats(whole),
-                             data.floats(whole),
-                             data.floats(whole),
-                             ops::none(),
-                             no_decay});
-  backend.run(ops::SgdUpdate{
-      {0.1F, 0.0F, 0.01F, false}, data.floats(whole), data.floats(whole), Tensor(), ops::none(), no_decay});
-  backend.run(ops::AdamwUpdate{{0.01F, 1e-8F, 0.05F, 0.9, 0.999, 0.3, 0.003},
-                               data.floats(whole),
-                               data.floats(whole),
-                               data.floats(whole),
-                               data.floats(whole, 0, 1),
-                               ops::none(),
-                               no_decay});
   const std::int64_t first = count / 2, second = (count - first) / 3;
   std::vector<Segment> segments{
       {0, first, true}, {first, second, false}, {first + second, count - first - second, true}};
@@ -334,6 +313,12 @@ inline void call_on_views(Backend& backend, std::int64_t channels) {
     backend.run(ops::AdamwUpdate{{0.01F, 1e-8F, 0.05F, 0.9, 0.999, 0.3, 0.003}, a, b, gamma, variance});
     backend.run(
         ops::LarsUpdate{{0.5F, 0.9F, 1e-3F, 0.02F, 1e-9F}, std::vector<Segment>{{0, channels, true}}, a, b, gamma});
+    backend.run(ops::LambUpdate{{0.01F, 1e-6F, 0.05F, 0.9, 0.999, 0.3, 0.003},
+                                std::vector<Segment>{{0, channels, true}},
+                                a,
+                                b,
+                                gamma,
+                                variance});
     backend.zero(a);
   }
 }

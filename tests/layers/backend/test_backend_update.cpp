@@ -243,6 +243,8 @@ TEST_CASE("an element is updated to the same bits wherever it lies, on any numbe
       const std::vector<Segment> segments{{0, shift, false}, {shift, 50000, true}, {shift + 50000, 20000, true}};
       device.backend.run(ops::LarsUpdate{{0.5F, 0.9F, 1e-3F, 0.02F, 1e-9F}, segments, values, gradient, moment});
       keep(values);
+      device.backend.run(ops::LambUpdate{adamw, segments, values, gradient, moment, second});
+      keep(values);
       if (first.empty()) first = results;
       CHECK(results == first);
     }
