@@ -127,7 +127,7 @@ TEST_CASE("weight decay leaves alone what no_decay flags, and that alone") {
       for (std::size_t i = 0; i < flags.size(); ++i) flags[i] = i % 7 < 3 || i % 11 == 5 ? 1 : 0;
       const Tensor no_decay = device.backend.tensor({count / kParameterAlignment}, DType::kU8);
       device.backend.copy_from_host(flags.data(), no_decay);
-      const Array g = gradient_of(count, 0), v = uniform({count}, 4, 0.1, 1);
+      Array g = gradient_of(count, 0), v = uniform({count}, 4, 0.1, 1);
       const Tensor gradients = device.put(g);
       ops::AdamwUpdate::Hyperparameters adamw{};
       adamw.lr = 0.01F;
