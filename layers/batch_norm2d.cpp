@@ -28,8 +28,8 @@ Shape BatchNorm2d::build(BuildContext& context, const std::string& path, const S
   channels_ = input[1];
   reducer_ = context.reducer;
   weight_ = &context.store.declare(path + ".weight", backend_->vector_layout(channels_),
-                                   {Initializer::Kind::kConstant, initial_weight_}, false);
-  bias_ = &context.store.declare(path + ".bias", backend_->vector_layout(channels_), {}, false);
+                                   {Initializer::Kind::kConstant, initial_weight_}, ParameterRole::kNormWeight);
+  bias_ = &context.store.declare(path + ".bias", backend_->vector_layout(channels_), {}, ParameterRole::kNormBias);
   running_ = &context.store.declare_statistics(path, channels_);
   host_.resize(static_cast<std::size_t>(2 * channels_ + 1));
   return input;

@@ -37,11 +37,13 @@ Shape Conv2d::build(BuildContext& context, const std::string& path, const Shape&
   const auto fan_in = static_cast<double>(inputs * spec_.kernel.area());
   const auto fan_out = static_cast<double>(spec_.out_channels * spec_.kernel.area());
   const Initializer init{Initializer::Kind::kNormal, static_cast<float>(std::sqrt(2.0 / fan_out))};
-  weight_ = &context.store.declare(path + ".weight", backend_->conv2d_layout(spec_, input), init, true);
+  weight_ =
+      &context.store.declare(path + ".weight", backend_->conv2d_layout(spec_, input), init, ParameterRole::kWeight);
   if (one_dimensional_) weight_->file_shape = {spec_.out_channels, inputs, spec_.kernel.width};
   if (has_bias_) {
     bias_ = &context.store.declare(path + ".bias", backend_->vector_layout(spec_.out_channels),
-                                   {Initializer::Kind::kUniform, static_cast<float>(1 / std::sqrt(fan_in))}, false);
+                                   {Initializer::Kind::kUniform, static_cast<float>(1 / std::sqrt(fan_in))},
+                                   ParameterRole::kBias);
   }
   context.flops += 2 * fan_in * static_cast<double>(output_shape(input).size());
   return output_shape(input);

@@ -15,8 +15,8 @@ Shape LayerNorm::build(BuildContext& context, const std::string& path, const Sha
   join(context);
   if (input.rank() < 2) fail_usage("{}: layer norm takes [N, C] or [N, C, H, W], not {}", path, input.str());
   weight_ = &context.store.declare(path + ".weight", backend_->vector_layout(input[1]),
-                                   {Initializer::Kind::kConstant, 1}, false);
-  bias_ = &context.store.declare(path + ".bias", backend_->vector_layout(input[1]), {}, false);
+                                   {Initializer::Kind::kConstant, 1}, ParameterRole::kNormWeight);
+  bias_ = &context.store.declare(path + ".bias", backend_->vector_layout(input[1]), {}, ParameterRole::kNormBias);
   return input;
 }
 

@@ -21,8 +21,11 @@ Shape Linear::build(BuildContext& context, const std::string& path, const Shape&
   in_ = input[1];
   const float bound = 1.0F / std::sqrt(static_cast<float>(in_));
   const Initializer init{Initializer::Kind::kUniform, bound};
-  weight_ = &context.store.declare(path + ".weight", backend_->linear_layout(in_, out_, input[0]), init, true);
-  if (has_bias_) bias_ = &context.store.declare(path + ".bias", backend_->vector_layout(out_), init, false);
+  weight_ = &context.store.declare(path + ".weight", backend_->linear_layout(in_, out_, input[0]), init,
+                                   ParameterRole::kWeight);
+  if (has_bias_) {
+    bias_ = &context.store.declare(path + ".bias", backend_->vector_layout(out_), init, ParameterRole::kBias);
+  }
   context.flops += 2.0 * static_cast<double>(input[0] * in_ * out_);
   return output_shape(input);
 }

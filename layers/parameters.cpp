@@ -13,8 +13,7 @@ namespace convoy {
 
 namespace {
 
-constexpr std::int64_t kAlignment = 16;  // floats: parameters start on cache lines
-constexpr float kMomentum = 0.1F;        // of running statistics, torch.nn.BatchNorm2d's default
+constexpr float kMomentum = 0.1F;  // of running statistics, torch.nn.BatchNorm2d's default
 
 // One more tensor in `result`, in the memory that `reuse` has at this place, if it has the same shape.
 HostTensor& next_tensor(std::vector<HostTensor>& result, std::vector<HostTensor>& reuse, const std::string& name,
@@ -27,18 +26,20 @@ HostTensor& next_tensor(std::vector<HostTensor>& result, std::vector<HostTensor>
   return result.emplace_back(name, shape, dtype);
 }
 
-std::int64_t aligned(std::int64_t elements) { return (elements + kAlignment - 1) / kAlignment * kAlignment; }
+std::int64_t aligned(std::int64_t elements) {
+  return (elements + kParameterAlignment - 1) / kParameterAlignment * kParameterAlignment;
+}
 
 }  // namespace
 
 Parameter& ParameterStore::declare(const std::string& name, std::unique_ptr<WeightLayout> layout, Initializer init,
-                                   bool adapt) {
+                                   ParameterRole role) {
   auto parameter = std::make_unique<Parameter>();
   parameter->name = name;
   parameter->file_shape = layout->shape();
   parameter->layout = std::move(layout);
   parameter->init = init;
-  parameter->adapt = adapt;
+  parameter->role = role;
   parameters_.push_back(std::move(parameter));
   return *parameters_.back();
 }
@@ -220,7 +221,7 @@ void ParameterStore::set_batch_counts(const std::vector<std::int64_t>& counts) {
 std::vector<Segment> ParameterStore::segments() const {
   std::vector<Segment> result;
   for (const auto& p : parameters_) {
-    if (!p->frozen) result.push_back({p->offset, p->layout->elements(), p->adapt});
+    if (!p->frozen) result.push_back({p->offset, p->layout->elements(), p->role == ParameterRole::kWeight});
   }
   return result;
 }
@@ -248,7 +249,7 @@ std::vector<HostTensor> ParameterStore::export_slot(const Tensor& flat, std::vec
   result.reserve(reuse.size());
   for (const auto& p : parameters_) {
     HostTensor& host = next_tensor(result, reuse, p->name, p->file_shape, DType::kF32);
-    if (p->frozen) {
+    if (final_elements(*p) > flat.size()) {
       std::fill(host.bytes.begin(), host.bytes.end(), std::byte{0});
     } else {
       backend_.export_weight(*p->layout, flat.view(p->offset, {p->layout->elements()}), host.data<float>());
@@ -281,7 +282,7 @@ void ParameterStore::import_slot(const std::vector<HostTensor>& tensors, const T
   const auto found = match_manifest(only_parameters(manifest()), tensors, source);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const auto& p = parameters_[i];
-    if (p->frozen) continue;
+    if (final_elements(*p) > flat.size()) continue;
     backend_.import_weight(*p->layout, found[i]->data<float>(), flat.view(p->offset, {p->layout->elements()}));
   }
 }

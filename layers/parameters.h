@@ -25,17 +25,23 @@ struct Initializer {
   float scale = 0;  ///< the constant; the bound of U(-scale, scale); the standard deviation
 };
 
+/// What a parameter is in its layer.
+enum class ParameterRole { kWeight, kBias, kNormWeight, kNormBias };
+
 struct Parameter {
   std::string name;  ///< dotted torchvision path
   std::unique_ptr<WeightLayout> layout;
   Shape file_shape;  ///< in files; as many elements as layout->shape(), which it is unless the layer says otherwise
   Initializer init;
-  bool adapt = false;   ///< LARS adapts it (weights, not biases or batch norm)
+  ParameterRole role = ParameterRole::kWeight;
   bool frozen = false;  ///< keeps its value: has no gradient and no optimizer state
   Weight weight;
   Tensor gradient;            ///< float32 [layout->elements()], a view of the flat gradient buffer; empty if frozen
   std::int64_t offset = 0;    ///< elements from the start of both buffers
   bool has_gradient = false;  ///< set by the first backward of a step; later ones add
+
+  [[nodiscard]] bool is_norm() const { return role == ParameterRole::kNormWeight || role == ParameterRole::kNormBias; }
+  [[nodiscard]] bool is_bias() const { return role == ParameterRole::kBias || role == ParameterRole::kNormBias; }
 
   /// True for the first gradient of a step, which is set; later ones are added.
   bool take_first() {
@@ -60,7 +66,8 @@ class ParameterStore {
   explicit ParameterStore(Backend& backend) : backend_(backend) {}
 
   // ---- while layers are built
-  Parameter& declare(const std::string& name, std::unique_ptr<WeightLayout> layout, Initializer init, bool adapt);
+  Parameter& declare(const std::string& name, std::unique_ptr<WeightLayout> layout, Initializer init,
+                     ParameterRole role);
   RunningStatistics& declare_statistics(const std::string& name, std::int64_t channels);
   /// Freezes what was declared since it had that many parameters and batch norms.
   void freeze(std::size_t first_parameter, std::size_t first_norm);
@@ -112,8 +119,8 @@ class ParameterStore {
   /// What it has in a checkpoint, in the order in which export_model() gives it; or what was declared since it had
   /// that many parameters and batch norms.
   [[nodiscard]] std::vector<TensorEntry> manifest(std::size_t first_parameter = 0, std::size_t first_norm = 0) const;
-  /// Parameters and buffers in declaration order, or the values of another flat buffer (an optimizer slot, as long as
-  /// gradients(): zeros for what is frozen; what a file has for that is left aside).
+  /// Parameters and buffers in declaration order, or the values of another flat buffer: as long as values(), or an
+  /// optimizer slot, as long as gradients() (zeros for what is frozen; what a file has for that is left aside).
   /// An earlier result handed back as `reuse` lends its memory.
   [[nodiscard]] std::vector<HostTensor> export_model(std::vector<HostTensor> reuse = {}) const;
   [[nodiscard]] std::vector<HostTensor> export_slot(const Tensor& flat, std::vector<HostTensor> reuse = {}) const;

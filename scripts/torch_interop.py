@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Weights between convoy's HDF5 files, torchvision's .pth and .safetensors: torch_interop.py IN OUT, by suffix.
+"""Weights between convoy's HDF5 files, torchvision's .pth and .safetensors: torch_interop.py [--ema] IN OUT, by suffix.
 
 .h5: a checkpoint, or any file with a /model group: torchvision's names with `.` as `/` (docs/interface.md); what is
-written serves as model.weights. .pth, .pt: a state_dict, or a dict that holds one under "state_dict" or "model"; the
+written serves as model.weights. --ema takes the parameters from the average of the weights (/ema). .pth, .pt: a state_dict, or a dict that holds one under "state_dict" or "model"; the
 prefix `module.` of DistributedDataParallel is dropped. .safetensors: 8 bytes with the length of a JSON header, which
 says where each tensor lies in the data behind it. Floats become float32 (float16 and bfloat16 exactly,
 float64 rounded), num_batches_tracked stays int64. Relies on numpy; h5py for .h5 and torch for .pth. Invariant: float32
@@ -78,7 +78,7 @@ def refuse_outside_references(path, file, h5py):
         raise Problem(f"{path}:/{outside[0][0]} {outside[0][1]}: files that refer to others are not read")
 
 
-def read_h5(path):
+def read_h5(path, average=False):
     h5py = need("h5py")
     tensors = {}
 
@@ -93,6 +93,10 @@ def read_h5(path):
             if not isinstance(group, h5py.Group):
                 raise Problem(f"{path}: no group /model, which holds the weights (a convoy checkpoint has one)")
             group.visititems(visit)
+            if average:
+                if not isinstance(file.get("ema"), h5py.Group):
+                    raise Problem(f"{path}: no group /ema (train.ema_decay makes checkpoints that have one)")
+                file["ema"].visititems(visit)
     except (OSError, RuntimeError) as error:
         raise Problem(f"{path}: no HDF5 file that can be read ({one_line(error)})") from None
     return tensors
@@ -208,9 +212,11 @@ def one_line(error):
     return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
 
 
-def convert(source, target):
+def convert(source, target, average):
     reader, writer = READERS[kind_of(source)], WRITERS[kind_of(target)]
-    found = reader(source)
+    if average and reader is not read_h5:
+        raise Problem(f"{source}: --ema needs a checkpoint (.h5)")
+    found = reader(source, True) if average else reader(source)
     if not found:
         raise Problem(f"{source}: holds no tensors")
     for name in found:
@@ -231,13 +237,16 @@ def convert(source, target):
 def main():
     global np
     if sys.argv[1:] in (["-h"], ["--help"]):
-        print("usage: torch_interop.py IN OUT\n\nConverts weights between .h5, .pth and .safetensors.")
+        print("usage: torch_interop.py [--ema] IN OUT\n\nConverts weights between .h5, .pth and .safetensors. --ema: the average "
+              "of the weights\nthat a checkpoint holds.")
         return
-    if len(sys.argv) != 3:
-        sys.exit("usage: torch_interop.py IN OUT (each .h5, .pth or .safetensors)")
+    average = sys.argv[1:2] == ["--ema"]
+    paths = sys.argv[2:] if average else sys.argv[1:]
+    if len(paths) != 2:
+        sys.exit("usage: torch_interop.py [--ema] IN OUT (each .h5, .pth or .safetensors)")
     try:
         np = need("numpy")
-        convert(sys.argv[1], sys.argv[2])
+        convert(*paths, average)
     except (Problem, OSError, MemoryError) as error:
         sys.exit(f"torch_interop: error: {one_line(error)}")
 

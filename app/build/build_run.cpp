@@ -109,7 +109,8 @@ void build_communicators(Run& run, const RankGroup& ranks) {
   };
   run.replicas = of_device(ranks.split(stage, replica, c.timeout, "replicas"), Traffic::kCollectives, "replicas");
   if (run.layout.mesh.stages() > 1) {
-    run.stages = of_device(ranks.split(replica, stage, c.timeout, "stages"), Traffic::kMessages, "stages");
+    const Traffic traffic = run.config.optimizer.clip_norm > 0 ? Traffic::kBoth : Traffic::kMessages;
+    run.stages = of_device(ranks.split(replica, stage, c.timeout, "stages"), traffic, "stages");
   }
   if (!c.sync_batch_norm || run.layout.mesh.replicas() == 1) return;
   run.batch_norm = ranks.split(stage, replica, c.timeout, "batch norm");
@@ -148,13 +149,14 @@ void place_gradients(Run& run) {
     store.place_gradients(memory);
 }
 
-void build_runner(Run& run) {
+void build_runner(Run& run, RunPurpose purpose) {
   const Config& c = run.config;
-  run.optimizer = make_optimizer(c.optimizer.update, *run.backend, run.model->parameters());
+  run.optimizer = make_optimizer(c.optimizer.update, *run.backend, run.model->parameters(), c.optimizer.no_decay);
+  if (purpose != RunPurpose::kEvaluation) run.average = make_average(c, *run.model);
   run.loss_scaler = LossScaler(run.backend->compute_type() == DType::kF16);
   run.replay = make_replay(c, *run.model, *run.optimizer, *run.communicator, run.stage());
   run.runner = make_runner(c, run.layout, {run.stage(), run.stages.get(), run.replicas.get()}, *run.model,
-                           *run.optimizer, run.loss_scaler, recorder(run), run.replay.get());
+                           *run.optimizer, run.loss_scaler, recorder(run), run.replay.get(), run.average.get());
 }
 
 }  // namespace
@@ -216,7 +218,7 @@ std::unique_ptr<Run> build_run(const World& world, const RankGroup& ranks, Loade
       all, [&] { add_places(run->config, [&] { build_model(*run); }); }, "building the model");
   place_gradients(*run);
   agree(
-      all, [&] { build_runner(*run); }, "building the optimizer");
+      all, [&] { build_runner(*run, loaded.purpose); }, "building the optimizer");
   check_same_run(*run);
   load_start_weights(*run);
   run->cpus = describe_load(world, *run);
@@ -230,14 +232,21 @@ std::unique_ptr<Run> build_run(const World& world, const RankGroup& ranks, Loade
 
 std::unique_ptr<StepRunner> make_runner(const Config& config, const Layout& layout,
                                         const Executor::Coordinates& coordinates, Model& model, Optimizer& optimizer,
-                                        LossScaler& scaler, StepRecording::Record record, Replay* replay) {
+                                        LossScaler& scaler, StepRecording::Record record, Replay* replay,
+                                        WeightAverage* average) {
+  const UpdateOptions update{config.optimizer.clip_norm, average};
   if (config.parallel.mode == ParallelMode::kScatter) {
     return std::make_unique<ScatterRunner>(model, optimizer, config.train.loss, normalization(config.data),
-                                           *coordinates.replicas, scaler);
+                                           *coordinates.replicas, scaler, update);
   }
   const Executor::Buckets buckets{config.parallel.first_bucket_mb, config.parallel.bucket_mb};
   return std::make_unique<Executor>(model, optimizer, config.train.loss, normalization(config.data), layout.schedule,
-                                    coordinates, buckets, scaler, std::move(record), replay);
+                                    coordinates, buckets, scaler, std::move(record), replay, update);
+}
+
+std::unique_ptr<WeightAverage> make_average(const Config& config, Model& model) {
+  if (config.train.ema_decay == 0) return nullptr;
+  return std::make_unique<WeightAverage>(config.train.ema_decay, model.backend(), model.parameters());
 }
 
 std::unique_ptr<Replay> make_replay(const Config& config, Model& model, Optimizer& optimizer, Communicator& all,

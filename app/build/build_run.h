@@ -23,6 +23,7 @@
 #include "layers/optim/loss_scaler.h"
 #include "layers/optim/lr_schedule.h"
 #include "layers/optim/optimizer.h"
+#include "layers/optim/weight_average.h"
 #include "parallel/engine/executor.h"
 #include "parallel/engine/step_runner.h"
 #include "parallel/world/world.h"
@@ -65,8 +66,9 @@ struct Run {
   LrSchedule lr;
   std::unique_ptr<Model> model;  ///< this stage's chunks
   std::unique_ptr<Optimizer> optimizer;
-  LossScaler loss_scaler;          ///< enabled in float16
-  std::unique_ptr<Replay> replay;  ///< null without run.replay_every
+  std::unique_ptr<WeightAverage> average;  ///< null without train.ema_decay, and in runs that only evaluate
+  LossScaler loss_scaler;                  ///< enabled in float16
+  std::unique_ptr<Replay> replay;          ///< null without run.replay_every
   std::unique_ptr<StepRunner> runner;
 
   [[nodiscard]] int replica() const { return layout.mesh.replica(communicator->rank()); }
@@ -85,7 +87,11 @@ std::unique_ptr<Run> build_run(const World& world, const RankGroup& ranks, Loade
 [[nodiscard]] std::unique_ptr<StepRunner> make_runner(const Config& config, const Layout& layout,
                                                       const Executor::Coordinates& coordinates, Model& model,
                                                       Optimizer& optimizer, LossScaler& scaler,
-                                                      StepRecording::Record record, Replay* replay = nullptr);
+                                                      StepRecording::Record record, Replay* replay = nullptr,
+                                                      WeightAverage* average = nullptr);
+
+/// For train.ema_decay; null without it.
+[[nodiscard]] std::unique_ptr<WeightAverage> make_average(const Config& config, Model& model);
 
 /// For run.replay_every; null without it.
 [[nodiscard]] std::unique_ptr<Replay> make_replay(const Config& config, Model& model, Optimizer& optimizer,

@@ -203,7 +203,10 @@ void check_optimizer(const Config& c) {
     refuse_if(final_lr > c.optimizer.lr, "lr_schedule.final_lr", "{} is above optimizer.lr, {} (the rate falls)",
               final_lr, c.optimizer.lr);
   };
-  const LrCurve& curve = c.lr_schedule.curve;
+  const LrScheduleOptions& schedule = c.lr_schedule;
+  refuse_if(schedule.warmup_epochs > 0 && schedule.warmup_steps > 0, "lr_schedule.warmup_steps",
+            "given together with lr_schedule.warmup_epochs (give one of the two)");
+  const LrCurve& curve = schedule.curve;
   if (const auto* cosine = std::get_if<CosineLr>(&curve)) falls_to(cosine->final_lr);
   if (const auto* polynomial = std::get_if<PolynomialLr>(&curve)) falls_to(polynomial->final_lr);
   if (const auto* step = std::get_if<StepLr>(&curve)) check_rising(step->milestones, "lr_schedule.milestones");

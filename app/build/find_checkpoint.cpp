@@ -6,7 +6,9 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <map>
 #include <system_error>
+#include <utility>
 
 #include "app/base/error_report.h"
 #include "io/log/metrics_reader.h"
@@ -94,6 +96,21 @@ bool was_evaluated(const std::string& run, std::int64_t step) {
   for_each_evaluation(run + "/metrics.jsonl",
                       [&](std::int64_t at, const MetricsLine&) { found = found || at == step; });
   return found;
+}
+
+void EarlyStop::add(double top1, double loss) {
+  const double score = evaluation_score(metric_, top1, loss);
+  const bool better = score > best_;  // a NaN is not
+  if (better) best_ = score;
+  without_ = better ? 0 : without_ + 1;
+}
+
+void EarlyStop::add_from(const std::string& metrics, std::int64_t last_step) {
+  std::map<std::int64_t, std::pair<double, double>> evaluations;
+  for_each_evaluation(metrics, [&](std::int64_t step, const MetricsLine& line) {
+    if (step <= last_step) evaluations[step] = {line.number("top1"), line.number("loss")};
+  });
+  for (const auto& [step, scores] : evaluations) add(scores.first, scores.second);
 }
 
 bool is_run_folder(const std::string& path) {

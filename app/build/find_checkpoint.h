@@ -4,8 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "io/checkpoint/checkpoint_folder.h"
 
@@ -28,6 +30,23 @@ namespace convoy {
 
 /// The scores in metrics.jsonl by step, those that are finite; by "": top1, or without class labels loss.
 [[nodiscard]] StepScores evaluation_scores(const std::string& metrics, std::string_view by);
+
+/// When a run has stopped improving (train.early_stop_epochs). Evaluations are added in the order of their steps.
+class EarlyStop {
+ public:
+  /// epochs: evaluations in a row without improvement that end the run; 0: any number does not. metric: "top1", "loss".
+  EarlyStop(std::int64_t epochs, std::string metric) : epochs_(epochs), metric_(std::move(metric)) {}
+  void add(double top1, double loss);
+  /// Those in this metrics.jsonl up to a step, of each step the last one.
+  void add_from(const std::string& metrics, std::int64_t last_step);
+  [[nodiscard]] bool reached() const { return epochs_ > 0 && without_ >= epochs_; }
+
+ private:
+  std::int64_t epochs_;
+  std::string metric_;
+  double best_ = -std::numeric_limits<double>::infinity();
+  std::int64_t without_ = 0;  // evaluations since the best one
+};
 
 /// Whether `path` is a run's folder, by what is in it.
 [[nodiscard]] bool is_run_folder(const std::string& path);

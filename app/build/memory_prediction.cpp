@@ -41,7 +41,7 @@ double state_bytes(const std::vector<UnitInfo>& units, double slots) {
 double checkpoint_bytes(const MemoryRequest& request, const std::vector<UnitInfo>& units) {
   if (request.purpose != RunPurpose::kTraining) return 0;
   const Mesh& mesh = request.layout.mesh;
-  const double slots = request.config.optimizer.slots();
+  const double slots = request.config.slots();
   if (request.rank == 0) {
     return state_bytes(units, slots) * (request.config.checkpoint.async ? kCopiesInFlight : kWrittenCopies);
   }
@@ -118,8 +118,11 @@ MemoryPrediction predict_memory(const MemoryRequest& request) {
   const auto held = static_cast<double>(backend->pool().bytes_held());
   const Optimizer& optimizer = rank.make_optimizer();
   if (const auto slots = static_cast<double>(optimizer.slots().size()); slots > 0) {
-    const double buffers = slots + (prediction.gradients > 0 ? 1 : 2);  // slots, values, gradients
-    prediction.untouched = buffers * ((static_cast<double>(backend->pool().bytes_held()) - held) / slots - gradients);
+    const bool averages = c.train.ema_decay > 0 && request.purpose != RunPurpose::kEvaluation;
+    const double buffers = slots + (prediction.gradients > 0 ? 1 : 2) + (averages ? 1 : 0);  // values, gradients
+    const double added =
+        static_cast<double>(backend->pool().bytes_held()) - held - static_cast<double>(optimizer.no_decay().bytes());
+    prediction.untouched = buffers * (added / slots - gradients);
   }
   rank.make_runner();
   if (request.purpose != RunPurpose::kEvaluation) {

@@ -16,6 +16,13 @@ namespace {
 
 constexpr const char* kStageState = "state of a stage";
 
+// The optimizer's slots, and the average.
+Optimizer::Slots slots_of(const Run& run) {
+  Optimizer::Slots slots = run.optimizer->slots();
+  if (run.average) slots.emplace_back(kAverageSlot, run.average->tensor());
+  return slots;
+}
+
 // Which stage holds the tensor of that name.
 std::map<std::string, int> stages_by_name(const Run& run) {
   std::map<std::string, int> stages;
@@ -40,7 +47,7 @@ std::vector<HostTensor> of_stage(const std::vector<HostTensor>& tensors, const s
   return part;
 }
 
-// The model's tensors, then those of all slots in the order of the optimizer's own.
+// The model's tensors, then those of all slots in the order of slots_of().
 void send_part(Run& run, const StateTensors& part, int peer) {
   send_tensors(*run.stages, part.model, peer, kStageState);
   std::vector<HostTensor> slots;
@@ -52,7 +59,7 @@ StateTensors receive_part(Run& run, int peer) {
   StateTensors part;
   part.model = receive_tensors(*run.stages, peer, kStageState);
   std::vector<HostTensor> tensors = receive_tensors(*run.stages, peer, kStageState);
-  const auto& slots = run.optimizer->slots();
+  const Optimizer::Slots slots = slots_of(run);
   auto next = tensors.begin();
   const auto each = static_cast<std::ptrdiff_t>(tensors.size() / slots.size());
   for (std::size_t i = 0; i < slots.size() && !tensors.empty(); ++i, next += each) {
@@ -62,10 +69,10 @@ StateTensors receive_part(Run& run, int peer) {
   return part;
 }
 
-// What of the whole state is a stage's, its slots in the order of the optimizer's own.
+// What of the whole state is a stage's, its slots in the order of slots_of().
 StateTensors part_of(Run& run, const StateTensors& state, const std::map<std::string, int>& stages, int stage) {
   StateTensors part{of_stage(state.model, stages, stage), {}};
-  for (const auto& [slot, flat] : run.optimizer->slots()) {
+  for (const auto& [slot, flat] : slots_of(run)) {
     for (const auto& [name, tensors] : state.optimizer) {
       if (name == slot) part.optimizer.emplace_back(name, of_stage(tensors, stages, stage));
     }
@@ -76,7 +83,7 @@ StateTensors part_of(Run& run, const StateTensors& state, const std::map<std::st
 void import_part(Run& run, const StateTensors& part, const std::string& source, const std::string& skip) {
   ParameterStore& store = run.model->parameters();
   store.import_model(part.model, source, skip);
-  for (const auto& [name, flat] : run.optimizer->slots()) {
+  for (const auto& [name, flat] : slots_of(run)) {
     for (const auto& [slot, tensors] : part.optimizer) {
       if (slot == name) store.import_slot(tensors, flat, source);
     }
@@ -92,7 +99,7 @@ void broadcast_part(Run& run) {
   };
   broadcast(store.values(), "parameters");
   broadcast(store.running(), "running statistics");
-  for (const auto& [name, slot] : run.optimizer->slots()) broadcast(slot, "optimizer " + name);
+  for (const auto& [name, slot] : slots_of(run)) broadcast(slot, "optimizer " + name);
   std::vector<std::int64_t> counts = store.batch_counts();
   if (!counts.empty()) {
     const Tensor tensor = run.backend->tensor({static_cast<std::int64_t>(counts.size())}, DType::kI64);
@@ -111,8 +118,8 @@ StateTensors gather_state(Run& run, StateTensors reuse) {
   if (run.replica() != 0) return state;
   const ParameterStore& store = run.model->parameters();
   state.model = store.export_model(std::move(reuse.model));
-  reuse.optimizer.resize(run.optimizer->slots().size());
-  for (const auto& [name, flat] : run.optimizer->slots()) {
+  reuse.optimizer.resize(slots_of(run).size());
+  for (const auto& [name, flat] : slots_of(run)) {
     auto& earlier = reuse.optimizer[state.optimizer.size()].second;
     state.optimizer.emplace_back(name, store.export_slot(flat, std::move(earlier)));
   }

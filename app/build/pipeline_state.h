@@ -12,7 +12,11 @@
 
 namespace convoy {
 
-/// Parameters and buffers, and optimizer state, as in a Checkpoint.
+/// The slot of the average of the weights, behind those of the optimizer.
+inline constexpr const char* kAverageSlot = "ema";
+
+/// Parameters and buffers, and optimizer state, as in a Checkpoint; and the average of the weights as a further slot,
+/// if the run has one.
 struct StateTensors {
   std::vector<HostTensor> model;
   std::vector<OptimizerSlot> optimizer;

@@ -49,15 +49,17 @@ std::int64_t RehearsedRank::microbatch() const {
 }
 
 Optimizer& RehearsedRank::make_optimizer() {
-  optimizer_ = convoy::make_optimizer(request_.config.optimizer.update, model_.backend(), model_.parameters());
+  const OptimizerOptions& options = request_.config.optimizer;
+  optimizer_ = convoy::make_optimizer(options.update, model_.backend(), model_.parameters(), options.no_decay);
   return *optimizer_;
 }
 
 void RehearsedRank::make_runner() {
   const Config& c = request_.config;
+  if (request_.purpose != RunPurpose::kEvaluation) average_ = make_average(c, model_);
   replay_ = make_replay(c, model_, *optimizer_, all_, stage_);
   runner_ = convoy::make_runner(c, request_.layout, {stage_, stages_.size() > 1 ? &stages_ : nullptr, &replicas_},
-                                model_, *optimizer_, scaler_, {}, replay_.get());
+                                model_, *optimizer_, scaler_, {}, replay_.get(), average_.get());
 }
 
 void RehearsedRank::train_step() {

@@ -13,6 +13,7 @@
 #include "layers/model.h"
 #include "layers/optim/loss_scaler.h"
 #include "layers/optim/optimizer.h"
+#include "layers/optim/weight_average.h"
 #include "parallel/comm/rehearsal_communicator.h"
 #include "parallel/comm/statistics_reducer.h"
 #include "parallel/engine/replay.h"
@@ -46,6 +47,7 @@ class RehearsedRank {
   Model model_;
   std::unique_ptr<Optimizer> optimizer_;
   LossScaler scaler_;
+  std::unique_ptr<WeightAverage> average_;
   std::unique_ptr<Replay> replay_;
   std::unique_ptr<StepRunner> runner_;
 };

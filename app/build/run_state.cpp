@@ -99,6 +99,23 @@ void check_checkpoint(const Run& run, const Checkpoint& checkpoint, const std::s
   const std::string loss = listed(changes, [](const std::string& key) { return key == "train.loss"; });
   if (!named && !loss.empty()) fail_usage("{}: was written with another loss: {} ({})", file, loss, remedy);
   check_optimizer_state(run, checkpoint, file);
+  if (run.average && !checkpoint.average.empty()) {
+    static_cast<void>(match_manifest(only_parameters(run.model->manifest()), checkpoint.average, file + ":/ema"));
+  }
+}
+
+// The average that the checkpoint has, or else its weights.
+std::vector<HostTensor> take_average(Run& run, Checkpoint& checkpoint, const std::string& file) {
+  if (!checkpoint.average.empty()) return std::move(checkpoint.average);
+  run.notes.push_back(
+      fmt::format("train.ema_decay: {} holds no average of the weights, which starts from its weights", file));
+  std::vector<HostTensor> weights;
+  for (const TensorEntry& entry : only_parameters(run.model->manifest())) {
+    const auto found = std::find_if(checkpoint.model.begin(), checkpoint.model.end(),
+                                    [&](const HostTensor& tensor) { return tensor.name == entry.name; });
+    weights.push_back(*found);
+  }
+  return weights;
 }
 
 /// The name of the last layer's parameters ("fc."), which model.reset_head leaves fresh.
@@ -139,6 +156,7 @@ void load_weights(Run& run, const std::string& file, const std::string& skip) {
   };
   on_root(*run.communicator, load, "loading weights");
   scatter_state(run, tensors, file, skip);
+  if (run.average) run.average->restart();
   run.loaded_weights = fmt::format("{} from {}", counted(tensors.model.size(), "tensor"), file);
   if (!skip.empty()) run.loaded_weights += fmt::format("; {}* is initialised at random", skip);
 }
@@ -150,13 +168,20 @@ std::string RunState::describe_start() const {
   return fmt::format("after step {}, from {}{}", step, source, reason.empty() ? "" : fmt::format(" ({})", reason));
 }
 
-bool is_finished(const Config& config, const RunState& state) {
+bool is_trained(const Config& config, const RunState& state) {
   return config.train.steps ? state.step >= *config.train.steps : state.epoch >= *config.train.epochs;
 }
 
+bool is_finished(const Config& config, const RunState& state) { return state.early_stop || is_trained(config, state); }
+
 Checkpoint capture_checkpoint(Run& run, const RunState& state, Checkpoint reuse) {
   Checkpoint checkpoint;
+  if (run.average) reuse.optimizer.emplace_back(kAverageSlot, std::move(reuse.average));
   StateTensors tensors = gather_state(run, {std::move(reuse.model), std::move(reuse.optimizer)});
+  if (run.average && !tensors.optimizer.empty()) {
+    checkpoint.average = std::move(tensors.optimizer.back().second);
+    tensors.optimizer.pop_back();
+  }
   checkpoint.model = std::move(tensors.model);
   checkpoint.optimizer = std::move(tensors.optimizer);
   checkpoint.step = state.step;
@@ -196,18 +221,24 @@ RunState restore_run(Run& run, const std::string& log) {
     if (!checkpoint.data.empty() && checkpoint.data != run.data_fingerprint) {
       state.changes.push_back(fmt::format("training data: {} -> {}", checkpoint.data, run.data_fingerprint));
     }
+    std::vector<HostTensor> average;
+    if (run.average) average = take_average(run, checkpoint, file);
     tensors = {std::move(checkpoint.model), std::move(checkpoint.optimizer)};
+    if (run.average) tensors.optimizer.emplace_back(kAverageSlot, std::move(average));
     // The log says what has happened since: the checkpoint was written before the evaluation.
     const bool evaluates = checkpoint.evaluation_due && run.validation != nullptr &&
                            !was_evaluated(run_folder(run.config), checkpoint.step);
-    return fmt::format("{} {} {} {} {:d} {}", checkpoint.step, checkpoint.epoch, checkpoint.samples_seen,
-                       checkpoint.loss_scale, evaluates, file);
+    EarlyStop early_stop(run.config.train.early_stop_epochs, run.config.train.early_stop_metric);
+    early_stop.add_from(run_folder(run.config) + "/metrics.jsonl", checkpoint.step);
+    return fmt::format("{} {} {} {} {:d} {:d} {}", checkpoint.step, checkpoint.epoch, checkpoint.samples_seen,
+                       checkpoint.loss_scale, evaluates, early_stop.reached(), file);
   };
   const std::string found = on_root(*run.communicator, load, "resuming from a checkpoint");
   if (found.empty()) return state;
   std::istringstream text(found);
   double loss_scale = 1;
-  text >> state.step >> state.epoch >> state.samples_seen >> loss_scale >> state.evaluation_due >> std::ws;
+  text >> state.step >> state.epoch >> state.samples_seen >> loss_scale >> state.evaluation_due >> state.early_stop >>
+      std::ws;
   run.loss_scaler.restore(loss_scale);
   std::getline(text, state.source);
   scatter_state(run, tensors, state.source);
@@ -215,6 +246,25 @@ RunState restore_run(Run& run, const std::string& log) {
 }
 
 void load_model(Run& run, const std::string& file) { load_weights(run, file, ""); }
+
+bool load_average(Run& run, const std::string& file) {
+  StateTensors tensors;
+  const auto load = [&]() -> std::string {
+    std::vector<HostTensor> average = read_average(file);
+    if (average.empty()) return "";
+    static_cast<void>(match_manifest(only_parameters(run.model->manifest()), average, file + ":/ema"));
+    tensors.model = read_model_weights(file);
+    for (HostTensor& tensor : tensors.model) {
+      const auto found = std::find_if(average.begin(), average.end(),
+                                      [&](const HostTensor& other) { return other.name == tensor.name; });
+      if (found != average.end()) tensor = std::move(*found);
+    }
+    return "found";
+  };
+  if (on_root(*run.communicator, load, "loading the average of the weights").empty()) return false;
+  scatter_state(run, tensors, file);
+  return true;
+}
 
 void load_start_weights(Run& run) {
   const ModelOptions& model = run.config.model;

@@ -20,6 +20,7 @@ struct RunState {
   std::int64_t epoch = 0;         ///< epochs done
   std::int64_t samples_seen = 0;  ///< of this epoch
   bool evaluation_due = false;    ///< an evaluation of this step is still to be made
+  bool early_stop = false;        ///< train.early_stop_epochs has ended the run
   std::string source;             ///< the checkpoint it was restored from; empty for a fresh start
   // rank 0:
   std::vector<std::string> changes;  ///< in what the config and data differ from it, "optimizer.lr 0.05 -> 0.2"
@@ -32,6 +33,8 @@ struct RunState {
 };
 
 /// Whether the epochs or steps that the config asks for are done.
+[[nodiscard]] bool is_trained(const Config& config, const RunState& state);
+/// Whether no step is left: that, or an early stop.
 [[nodiscard]] bool is_finished(const Config& config, const RunState& state);
 
 /// The complete state of a run, copied from the devices of all stages. Complete on rank 0 only. `reuse`: an earlier
@@ -46,6 +49,9 @@ RunState restore_run(Run& run, const std::string& log);
 
 /// Loads only the model's parameters and buffers of this file.
 void load_model(Run& run, const std::string& file);
+
+/// Loads the average of the weights that a checkpoint has, with its buffers; false, and nothing loaded, if it has none.
+bool load_average(Run& run, const std::string& file);
 
 /// Loads model.weights, if set.
 void load_start_weights(Run& run);

@@ -8,6 +8,7 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -119,6 +120,8 @@ int eval_command(World& world, const EvalArguments& arguments) {
   };
   const std::int64_t classes = confusion_classes(*run, data);
   const EvalResult result = *evaluate(*run, data, after_batch, classes);
+  std::optional<EvalResult> average;
+  if (load_average(*run, file)) average = evaluate(*run, data, after_batch);
   if (shows) progress->clear();
   if (!run->is_root()) return 0;
   if (!run->memory.warning.empty()) print_warning(run->memory.warning);
@@ -132,6 +135,10 @@ int eval_command(World& world, const EvalArguments& arguments) {
   } else {
     std::cout << fmt::format("top-1  {:.4f} %\n", 100 * result.top1);
     if (output_size(run->config, *run->train) > 5) std::cout << fmt::format("top-5  {:.4f} %\n", 100 * result.top5);
+  }
+  if (average) {
+    std::cout << "of the average of the weights (train.ema_decay)\n" << number_line("loss", average->loss);
+    if (data.target_size() == 0) std::cout << fmt::format("top-1  {:.4f} %\n", 100 * average->top1);
   }
   Confusion confusion;
   if (classes > 0) confusion = {class_names_or_numbers(run->train->class_names(), classes), result.confusion};

@@ -90,7 +90,7 @@ int train_command(World& world, const TrainArguments& arguments) {
     loaded.check_stop = [&stop](const std::string& doing) { stop->check(doing); };
   }
   const auto run = build_run(world, world.ranks(), std::move(loaded));
-  check_keep_best(*run);
+  check_evaluation_keys(*run);
   const RunLocks locks = arguments.dry_run ? RunLocks() : lock_run_folders(*run);
   const RunState state = restore_run(*run, arguments.dry_run ? "" : run_folder(run->config) + "/log.txt");
   if (run->is_root()) print_plan(*run, state);
@@ -102,9 +102,11 @@ int train_command(World& world, const TrainArguments& arguments) {
   if (is_finished(run->config, state) && !state.evaluation_due && !state.source.empty()) {
     if (run->is_root()) {
       std::cout << fmt::format(
-          "already finished: {} holds step {} (train more epochs or steps; to start over, delete {} or choose another "
-          "run.name)\n",
-          state.source, state.step, run_folder(run->config));
+          "already finished: {} holds step {} ({}; to start over, delete {} or choose another run.name)\n",
+          state.source, state.step,
+          is_trained(run->config, state) ? "train more epochs or steps"
+                                         : "train.early_stop_epochs has ended it; set it higher, or to 0",
+          run_folder(run->config));
     }
     return 0;
   }

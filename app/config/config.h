@@ -6,6 +6,7 @@
 // options that do not belong to the chosen model, data, optimizer and schedule have their defaults.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -54,6 +55,9 @@ struct RunOptions {
   bool operator==(const RunOptions&) const = default;
 };
 
+/// What train.early_stop_metric may name.
+inline constexpr auto kEarlyStopMetrics = std::to_array<std::string_view>({"top1", "loss"});
+
 /// [train]; exactly one of epochs and steps is there.
 struct TrainOptions {
   std::optional<std::int64_t> epochs;
@@ -62,6 +66,9 @@ struct TrainOptions {
   Loss loss;
   Precision precision = Precision::kFp32;
   std::int64_t eval_every_epochs = 1;  ///< 0: only at the end
+  double ema_decay = 0;                ///< of the average of the weights; 0: none
+  std::int64_t early_stop_epochs = 0;  ///< evaluations without improvement; 0: any number
+  std::string early_stop_metric = "top1";
 
   template <class Visitor, class Self>
   static void visit(Visitor& v, Self& o) {
@@ -71,6 +78,14 @@ struct TrainOptions {
     visit_options(v, o.loss);
     v.key("precision", o.precision, anything(), "of activations and gradients; weights are kept in fp32");
     v.key("eval_every_epochs", o.eval_every_epochs, between(0, kMaxCount), "0: only at the end");
+    v.key("ema_decay", o.ema_decay, below(0, 1), "decay a step of the average of the weights; 0: no average");
+    v.key("early_stop_epochs", o.early_stop_epochs, between(0, kMaxCount),
+          "end after so many evaluated epochs in a row without improvement; 0: never");
+    v.key(
+        "early_stop_metric", o.early_stop_metric,
+        one_of(kEarlyStopMetrics)
+            .only_if(o.early_stop_epochs > 0, "is ignored without train.early_stop_epochs (set it, or leave this out)"),
+        "what is to improve");
   }
   bool operator==(const TrainOptions&) const = default;
 };
@@ -111,6 +126,9 @@ struct Config {
   ParallelOptions parallel;
   CheckpointOptions checkpoint;
   LogOptions log;
+
+  /// Floats of state for each parameter, beside its value and its gradient.
+  [[nodiscard]] double slots() const { return optimizer.slots() + (train.ema_decay > 0 ? 1 : 0); }
 
   /// Where each given key came from, by "section.key": "FILE:LINE" or "--set". What is absent is a default.
   std::map<std::string, std::string> origins;

@@ -83,7 +83,7 @@ double measure_optimizer(const Config& config, Backend& backend, const Dataset& 
   BuildContext context{backend, store};
   unit.layer->build(context, unit.path, largest->input);
   store.finalize(0);
-  const auto optimizer = make_optimizer(config.optimizer.update, backend, store);
+  const auto optimizer = make_optimizer(config.optimizer.update, backend, store, config.optimizer.no_decay);
   std::vector<double> seconds;
   for (int round = 0; round < kRounds; ++round) {
     Stopwatch watch;

@@ -76,7 +76,7 @@ void set_memory(Prediction& prediction, std::vector<double> bytes) {
 
 Prediction predict(Layout layout, const Config& config, const MachineModel& machine, std::int64_t global_batch) {
   const std::int64_t samples = layout.microbatch(global_batch);
-  const double slots = config.optimizer.slots();
+  const double slots = config.slots();
   layout.costs = machine.costs(samples);
   layout.costs.front().forward += machine.input_seconds * static_cast<double>(samples);
   if (layout.partition.empty()) {

@@ -27,6 +27,7 @@ std::string state_of(const ReportRun& run) {
   if (reason == "finished") return reason;
   if (reason == "signal") return "stopped by a signal";
   if (reason == "max_time") return "stopped at its time limit";
+  if (reason == "early_stop") return "stopped early: no improvement";
   if (!reason.empty()) return fmt::format("ended: {}", reason);
   if (!run.holder.empty()) return fmt::format("running ({})", run.holder);
   return "broke off (killed, or an error)";

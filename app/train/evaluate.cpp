@@ -118,4 +118,22 @@ std::optional<EvalResult> evaluate(Run& run, const Dataset& data, const AfterBat
   return result;
 }
 
+std::optional<EvalResults> evaluate_with_average(Run& run, const Dataset& data, const AfterBatch& after_batch,
+                                                 std::int64_t classes) {
+  const std::int64_t passes = run.average ? 2 : 1;
+  std::int64_t pass = 0;
+  const auto after = [&](std::int64_t done, std::int64_t batches) {
+    return after_batch(pass * batches + done, passes * batches);
+  };
+  std::optional<EvalResult> result = evaluate(run, data, after, classes);
+  if (!result || !run.average) return result ? std::optional(EvalResults{*std::move(result), {}}) : std::nullopt;
+  ++pass;
+  run.average->exchange();
+  std::optional<EvalResult> average = evaluate(run, data, after);
+  run.average->exchange();
+  run.runner->share_state();  // the weights themselves, of which a step shares only those that learn
+  if (!average) return std::nullopt;
+  return EvalResults{*std::move(result), std::move(average)};
+}
+
 }  // namespace convoy

@@ -25,6 +25,12 @@ struct EvalResult {
   std::vector<std::string> warnings;  ///< of samples with something wrong
 };
 
+/// Of a model, and of the average of its weights (train.ema_decay).
+struct EvalResults {
+  EvalResult model;
+  std::optional<EvalResult> average;
+};
+
 /// Called on every rank after each batch but the last: so many are done, of so many. False, on every rank, ends the
 /// evaluation. It may communicate.
 using AfterBatch = std::function<bool(std::int64_t done, std::int64_t batches)>;
@@ -40,5 +46,10 @@ using AfterBatch = std::function<bool(std::int64_t done, std::int64_t batches)>;
 /// classes: K of the confusion matrix; 0: none. Collective.
 std::optional<EvalResult> evaluate(Run& run, const Dataset& data, const AfterBatch& after_batch,
                                    std::int64_t classes = 0);
+
+/// The same of the model, and then, without a confusion matrix, of the average of its weights if the run has one.
+/// Collective.
+std::optional<EvalResults> evaluate_with_average(Run& run, const Dataset& data, const AfterBatch& after_batch,
+                                                 std::int64_t classes = 0);
 
 }  // namespace convoy

@@ -145,8 +145,7 @@ void RunCheckpoints::warn_of_disk_space() {
   const Config& c = run_.config;
   std::int64_t elements = 0;
   for (const TensorEntry& entry : run_.model->manifest()) elements += entry.shape.size();
-  const auto floats = static_cast<double>(elements) + static_cast<double>(run_.optimizer->slots().size()) *
-                                                          static_cast<double>(run_.model->parameter_count());
+  const double floats = static_cast<double>(elements) + c.slots() * static_cast<double>(run_.model->parameter_count());
   const auto there = static_cast<std::int64_t>(list_checkpoints(checkpoint_folder(c)).size());
   const std::int64_t kept = c.checkpoint.keep + (c.checkpoint.keep_best.empty() ? 0 : 1);
   const auto files = static_cast<double>(std::max<std::int64_t>(1, kept + 1 - there));

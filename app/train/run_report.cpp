@@ -21,7 +21,8 @@ namespace convoy {
 
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();  // of either sign, without it
+// A NaN of either sign without it.
+double plain_nan(double value) { return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value; }
 
 constexpr const char* kRunningHelp = "1 while the run goes on, 0 once it has ended.";
 
@@ -100,12 +101,15 @@ void RunReport::step(const StepFacts& s) {
                                    {"lr", s.lr},
                                    {"images_per_second", s.images_per_second},
                                    {"data_wait_s", s.data_wait_s}};
+  const bool has_norm = !std::isnan(s.gradient_norm);
+  if (has_norm) fields.emplace_back("grad_norm", s.gradient_norm);
   if (s.image_size > 0) fields.emplace_back("image_size", s.image_size);
   if (energy_pending_ > 0) fields.emplace_back("energy_j", std::exchange(energy_pending_, 0.0));
   metrics_.write(fields);
   if (!tensorboard_) return;
   tensorboard_->scalar("train/loss", s.step, s.loss);
   tensorboard_->scalar("train/lr", s.step, s.lr);
+  if (has_norm) tensorboard_->scalar("train/grad_norm", s.step, s.gradient_norm);
   tensorboard_->scalar("train/images_per_second", s.step, s.images_per_second);
 }
 
@@ -137,12 +141,18 @@ void RunReport::evaluating(const RunState& state, std::int64_t done, std::int64_
   progress_->evaluating(state.step, state.epoch - (between_epochs ? 1 : 0), done, batches);
 }
 
-void RunReport::evaluation(const RunState& state, const EvalResult& result, double seconds) {
+void RunReport::evaluation(const RunState& state, const EvalResults& results, double seconds) {
+  const EvalResult& result = results.model;
+  const bool labels = classes_ > 0;
   std::vector<std::pair<const char*, double>> scores{{"loss", result.loss}};
-  if (classes_ > 0) {
+  if (labels) {
     scores.insert(scores.end(), {{"top1", result.top1}, {"top5", result.top5}});
   } else {
     scores.insert(scores.end(), {{"mae", result.mae}, {"r2", result.r2}});
+  }
+  if (results.average) {
+    scores.emplace_back("ema_loss", results.average->loss);
+    if (labels) scores.emplace_back("ema_top1", results.average->top1);
   }
   std::vector<MetricsField> fields{{"event", "eval"}, {"step", state.step}, {"epoch", state.epoch}};
   for (const auto& [name, value] : scores) fields.emplace_back(name, value);
@@ -159,9 +169,14 @@ void RunReport::evaluation(const RunState& state, const EvalResult& result, doub
   for (const auto& [name, value] : scores) {
     if (tensorboard_) tensorboard_->scalar(std::string("eval/") + name, state.step, value);
   }
-  message(fmt::format(
-      "epoch {}: validation loss {:.4f}{}", state.epoch, std::isnan(result.loss) ? kNan : result.loss,
-      classes_ > 0 ? hits_text(result, classes_) : fmt::format(", MAE {:.4g}, R2 {:.4f}", result.mae, result.r2)));
+  std::string line =
+      fmt::format("epoch {}: validation loss {:.4f}{}", state.epoch, plain_nan(result.loss),
+                  labels ? hits_text(result, classes_) : fmt::format(", MAE {:.4g}, R2 {:.4f}", result.mae, result.r2));
+  if (results.average) {
+    line += fmt::format("; of the average of the weights {:.4f}", plain_nan(results.average->loss));
+    if (labels) line += fmt::format(", top-1 {:.2f} %", 100 * results.average->top1);
+  }
+  message(line);
 }
 
 void RunReport::to_prometheus(const std::function<void(PrometheusFile& file)>& change) {

@@ -31,6 +31,7 @@ struct StepFacts {
   std::int64_t epoch = 0;                  ///< that it belongs to, from 0
   std::int64_t position = 0, samples = 0;  ///< which of the epoch's order
   double loss = 0, lr = 0;
+  double gradient_norm = 0;  ///< NaN: not computed
   double images_per_second = 0;
   double data_wait_s = 0;
   double energy_j = 0;          ///< read since the step before, of all nodes; 0: nothing was read
@@ -48,7 +49,7 @@ class RunReport {
   void health(std::int64_t step, const HealthReport& report);
   /// An evaluation is under way: for the progress display alone.
   void evaluating(const RunState& state, std::int64_t done, std::int64_t batches);
-  void evaluation(const RunState& state, const EvalResult& result, double seconds);
+  void evaluation(const RunState& state, const EvalResults& results, double seconds);
   void checkpoint(const CheckpointWriter::Result& written);
   /// A second copy, or why there is none: a warning, on the terminal for the first of several in a row.
   void copy(const CheckpointCopier::Result& copied);

@@ -23,6 +23,7 @@
 #include "app/train/trace_run.h"
 #include "io/data/broken_files.h"
 #include "layers/base/clock.h"
+#include "layers/base/counted.h"
 #include "layers/base/error.h"
 #include "layers/base/option_error.h"
 #include "layers/base/system_error.h"
@@ -49,21 +50,33 @@ LoaderOptions training_options(const Run& run, const RunState& state) {
 
 }  // namespace
 
-void check_keep_best(const Run& run) {
-  const std::string& by = run.config.checkpoint.keep_best;
+void check_evaluation_keys(const Run& run) {
+  const auto check_key = [&](const char* key, const char* metric_key, const std::string& metric) {
+    if (!run.validation) fail_option(key, "needs an evaluation (set data.validation)");
+    if (metric == "top1" && run.train->target_size() > 0) {
+      fail_option(metric_key, "\"top1\" needs class labels, the data have float targets (use \"loss\")");
+    }
+  };
   const auto check = [&] {
-    if (by.empty()) return;
-    if (!run.validation) fail_option("checkpoint.keep_best", "needs an evaluation (set data.validation)");
-    if (by == "top1" && run.train->target_size() > 0) {
-      fail_option("checkpoint.keep_best", "\"top1\" needs class labels, the data have float targets (use \"loss\")");
+    const TrainOptions& t = run.config.train;
+    const std::string& best = run.config.checkpoint.keep_best;
+    if (!best.empty()) check_key("checkpoint.keep_best", "checkpoint.keep_best", best);
+    if (t.early_stop_epochs == 0) return;
+    check_key("train.early_stop_epochs", "train.early_stop_metric", t.early_stop_metric);
+    if (t.eval_every_epochs == 0) {
+      fail_option("train.early_stop_epochs", "needs evaluations before the end (set train.eval_every_epochs above 0)");
     }
   };
   agree(
-      *run.communicator, [&] { add_places(run.config, check); }, "checking checkpoint.keep_best");
+      *run.communicator, [&] { add_places(run.config, check); }, "checking the keys of evaluations");
 }
 
 Trainer::Trainer(Run& run, const RunState& state, StopRequest& stop)
-    : run_(run), state_(state), stop_(stop), health_(*run.communicator, run.host) {
+    : run_(run),
+      state_(state),
+      stop_(stop),
+      health_(*run.communicator, run.host),
+      early_stop_(run.config.train.early_stop_epochs, run.config.train.early_stop_metric) {
   agree(
       *run_.communicator, [&] { open_files(); }, "opening the run's files");
   report_energy_counters();
@@ -81,6 +94,7 @@ void Trainer::open_files() {
   config << resolved_toml(c, false) << std::flush;
   if (!config) fail_system(errno, "run.dir: cannot write to {} (choose another folder with --set run.dir=...)", folder);
   report_ = std::make_unique<RunReport>(run_, state_);
+  early_stop_.add_from(folder + "/metrics.jsonl", state_.step);  // of its own past
   for (const std::string& change : state_.changes) report_->message("differs from the checkpoint: " + change);
   for (const std::string& line : run_.notes) report_->message(line);
   checkpoints_ = std::make_unique<RunCheckpoints>(run_, state_, *report_, stop_, copy_warning);
@@ -160,7 +174,7 @@ void Trainer::step() {
   if (shared_[4] > 0) fail_nonfinite("the loss is finite, but its gradients or the update are not");
   if (report_) {
     const bool sized = !run_.config.data.train_sizes.empty();
-    report_->step({state_.step, batch.epoch, batch.first_position, batch.global_samples, loss, lr,
+    report_->step({state_.step, batch.epoch, batch.first_position, batch.global_samples, loss, lr, totals.gradient_norm,
                    static_cast<double>(batch.global_samples) / seconds_since(start), batch.wait_seconds, shared_[5],
                    sized ? batch.microbatches.front().input_shape[2] : 0});
     if (run_.contention->take_first_contention()) report_->contention(state_.step);
@@ -215,8 +229,9 @@ void Trainer::fail_nonfinite(const std::string& what) {
   const std::string data = samples != nullptr && samples->noted() > 0
                                ? "samples that are not finite were used (data.allow_nonfinite); else "
                                : "";
-  Error error(fmt::format("step {}: {} ({}try a smaller optimizer.lr, or a longer lr_schedule.warmup_epochs); {}",
-                          state_.step, what, data, last));
+  Error error(fmt::format("step {}: {} ({}try a smaller optimizer.lr, or a longer lr_schedule.{}); {}", state_.step,
+                          what, data, run_.config.lr_schedule.warmup_steps > 0 ? "warmup_steps" : "warmup_epochs",
+                          last));
   error.set_collective();
   throw error;
 }
@@ -248,15 +263,25 @@ void Trainer::evaluate_now() {
     if (stopped_ != StopReason::kNo) cut_short_ = fmt::format(" in batch {} of {} of its evaluation", done, batches);
     return stopped_ == StopReason::kNo;
   };
-  const std::optional<EvalResult> result =
-      evaluate(run_, *run_.validation, after_batch, confusion_classes(run_, *run_.validation));
+  const std::optional<EvalResults> result =
+      evaluate_with_average(run_, *run_.validation, after_batch, confusion_classes(run_, *run_.validation));
   if (!result) return;
   state_.evaluation_due = false;
   if (report_) {
-    for (const std::string& warning : result->warnings) report_->warning(warning);
+    for (const std::string& warning : result->model.warnings) report_->warning(warning);
     report_->evaluation(state_, *result, seconds_since(start));
   }
-  if (is_best(*result)) save();
+  if (is_best(result->model)) save();
+  stop_early(result->model);
+}
+
+void Trainer::stop_early(const EvalResult& result) {
+  if (run_.config.train.early_stop_epochs == 0) return;
+  const auto ask = [&] {
+    early_stop_.add(result.top1, result.loss);
+    return early_stop_.reached() ? "stop" : "";
+  };
+  state_.early_stop = !on_root(*run_.communicator, ask, "comparing evaluations for an early stop").empty();
 }
 
 bool Trainer::is_best(const EvalResult& result) {
@@ -296,7 +321,14 @@ void Trainer::finish() {
   report_->more_energy(energy[0]);
   checkpoints_->finish();
   if (is_done()) {
-    report_->end("finished", state_, fmt::format("finished after step {}", state_.step));
+    const TrainOptions& t = run_.config.train;
+    if (is_trained(run_.config, state_)) {
+      report_->end("finished", state_, fmt::format("finished after step {}", state_.step));
+    } else {
+      report_->end("early_stop", state_,
+                   fmt::format("stopped early after step {}: {} of {} brought no improvement", state_.step,
+                               counted(t.early_stop_epochs, "evaluation"), t.early_stop_metric));
+    }
     return;
   }
   const bool signal = stopped_ == StopReason::kSignal;

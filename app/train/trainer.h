@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "app/build/build_run.h"
+#include "app/build/find_checkpoint.h"
 #include "app/build/run_state.h"
 #include "app/train/batch_feed.h"
 #include "app/train/health.h"
@@ -22,8 +23,9 @@
 
 namespace convoy {
 
-/// Throws a usage Error if checkpoint.keep_best cannot be had with the run's data. Collective.
-void check_keep_best(const Run& run);
+/// Throws a usage Error if checkpoint.keep_best or train.early_stop_epochs cannot be had with the run's data.
+/// Collective.
+void check_evaluation_keys(const Run& run);
 
 class Trainer {
  public:
@@ -41,6 +43,8 @@ class Trainer {
   void step();
   /// Where a stop can be taken: after a step, or a batch of an evaluation.
   void at_boundary();
+  /// Notes an evaluation for train.early_stop_epochs. Collective.
+  void stop_early(const EvalResult& result);
   /// Whether nothing is left to do.
   [[nodiscard]] bool is_done() const { return is_finished(run_.config, state_) && !state_.evaluation_due; }
   void watch_for_errors();
@@ -72,6 +76,7 @@ class Trainer {
   std::chrono::steady_clock::time_point boundary_ = std::chrono::steady_clock::now();  // the last one
   std::string cut_short_;  // how far an evaluation came that a stop ended, for people
   // rank 0 only
+  EarlyStop early_stop_;
   std::unique_ptr<RunReport> report_;
   std::unique_ptr<RunCheckpoints> checkpoints_;
 };

@@ -20,6 +20,7 @@ namespace convoy {
 namespace {
 
 constexpr std::string_view kFormat = "convoy-checkpoint";
+constexpr const char* kAverage = "/ema";
 constexpr std::int64_t kFormatVersion = 1;
 constexpr std::size_t kMetadataBytes = 4096;  // of a data set, roughly
 
@@ -44,6 +45,7 @@ std::size_t payload(const Checkpoint& checkpoint) {
   for (const auto& [slot, tensors] : checkpoint.optimizer) {
     for (const auto& tensor : tensors) bytes += tensor.bytes.size() + kMetadataBytes;
   }
+  for (const auto& tensor : checkpoint.average) bytes += tensor.bytes.size() + kMetadataBytes;
   return bytes;
 }
 
@@ -126,6 +128,8 @@ Checkpoint read_header(const hdf5::File& file) {
   return c;
 }
 
+bool has_average(const hdf5::File& file) { return file.has(kAverage) && !file.is_dataset(kAverage); }
+
 }  // namespace
 
 std::string first_nonfinite(const Checkpoint& checkpoint) {
@@ -134,6 +138,10 @@ std::string first_nonfinite(const Checkpoint& checkpoint) {
     if (!name.empty()) break;
     name = first_nonfinite(tensors);
     if (!name.empty()) name += fmt::format(" (optimizer {})", slot);
+  }
+  if (name.empty()) {
+    name = first_nonfinite(checkpoint.average);
+    if (!name.empty()) name += " (average)";
   }
   return name;
 }
@@ -149,6 +157,8 @@ void write_checkpoint(const std::string& path, const Checkpoint& checkpoint, hdf
     image.create_group(group);
     for (const auto& tensor : tensors) image.write(to_file_path(group, tensor.name), tensor);
   }
+  if (!checkpoint.average.empty()) image.create_group(kAverage);
+  for (const auto& tensor : checkpoint.average) image.write(to_file_path(kAverage, tensor.name), tensor);
   image.write_attribute("/", "format", std::string(kFormat));
   image.write_attribute("/", "format_version", kFormatVersion);
   image.write_attribute("/", "step", checkpoint.step);
@@ -180,6 +190,7 @@ Checkpoint read_checkpoint(const std::string& path) {
     for (const auto& slot : file.groups("/optimizer")) {
       checkpoint.optimizer.push_back({slot, read_group(file, "/optimizer/" + slot)});
     }
+    if (has_average(file)) checkpoint.average = read_group(file, kAverage);
     return checkpoint;
   });
 }
@@ -193,6 +204,13 @@ std::vector<HostTensor> read_model_weights(const std::string& path) {
     auto tensors = read_group(file, "/model");
     if (tensors.empty()) fail("{}: its group /model holds no data sets", path);
     return tensors;
+  });
+}
+
+std::vector<HostTensor> read_average(const std::string& path) {
+  return hdf5::input_errors([&] {
+    const hdf5::File file = open_checked(path, check_trailer(path));
+    return has_average(file) ? read_group(file, kAverage) : std::vector<HostTensor>();
   });
 }
 

@@ -21,9 +21,10 @@ using OptimizerSlot = std::pair<std::string, std::vector<HostTensor>>;
 struct Checkpoint {
   std::vector<HostTensor> model;  ///< parameters and buffers; read back in the order of their paths
   std::vector<OptimizerSlot> optimizer;
-  std::int64_t step = 0;          ///< optimizer steps done
-  std::int64_t epoch = 0;         ///< the epoch that the next sample belongs to
-  std::int64_t samples_seen = 0;  ///< of this epoch
+  std::vector<HostTensor> average;  ///< of the weights (train.ema_decay), by parameter; empty: none
+  std::int64_t step = 0;            ///< optimizer steps done
+  std::int64_t epoch = 0;           ///< the epoch that the next sample belongs to
+  std::int64_t samples_seen = 0;    ///< of this epoch
   std::int64_t lr_step = 0;
   std::uint64_t seed = 0;
   double loss_scale = 1.0;
@@ -37,7 +38,8 @@ struct Checkpoint {
   int ranks = 1;
 };
 
-/// Names the first tensor with a value that is infinite or NaN: "fc.weight", or "fc.weight (optimizer momentum)". Empty
+/// Names the first tensor with a value that is infinite or NaN: "fc.weight", "fc.weight (optimizer momentum)" or
+/// "fc.weight (average)". Empty
 /// if there is none.
 [[nodiscard]] std::string first_nonfinite(const Checkpoint& checkpoint);
 
@@ -56,6 +58,9 @@ void write_checkpoint(const std::string& path, const Checkpoint& checkpoint, hdf
 
 /// Whether the file says that it is a checkpoint, of this version or another one.
 [[nodiscard]] bool is_checkpoint(const hdf5::File& file);
+
+/// The `/ema` group of a checkpoint; empty where there is none.
+[[nodiscard]] std::vector<HostTensor> read_average(const std::string& path);
 
 /// kInvalid: what was read is damaged, incomplete, or no checkpoint that this program knows. kUnreadable: the storage
 /// did not give the file (EIO, EACCES, ESTALE, a link to nowhere), so nothing is known about it.

@@ -125,6 +125,18 @@ struct Scale {
   }
 };
 
+/// x *= factor (float32 [1]), float32. x is not touched where the factor is 1.
+struct ScaleBy {
+  static constexpr const char* kName = "scale_by";
+  In factor;
+  InOut x;
+  template <class V>
+  ScaleBy visit(V& v) const {
+    return {v.in(factor), v.in_out("x", x)};
+  }
+  [[nodiscard]] std::string detail() const { return x.shape().str(); }
+};
+
 /// y += scale * x, both float32 and of equal size.
 struct Axpy {
   static constexpr const char* kName = "axpy";
@@ -135,6 +147,29 @@ struct Axpy {
   Axpy visit(V& v) const {
     return {scale, v.in(x), v.in_out("y", y)};
   }
+};
+
+/// y += weight * (x - y), both float32 and of equal size (torch.lerp of y and x, for a weight below 0.5).
+struct Lerp {
+  static constexpr const char* kName = "lerp";
+  float weight = 0;
+  In x;
+  InOut y;
+  template <class V>
+  Lerp visit(V& v) const {
+    return {weight, v.in(x), v.in_out("y", y)};
+  }
+};
+
+/// Exchanges the values of x and y, both float32 and of equal size.
+struct Exchange {
+  static constexpr const char* kName = "exchange";
+  InOut x, y;
+  template <class V>
+  Exchange visit(V& v) const {
+    return {v.in_out("x", x), v.in_out("y", y)};
+  }
+  [[nodiscard]] std::string detail() const { return x.shape().str(); }
 };
 
 // ---- pooling
@@ -225,7 +260,10 @@ struct GlobalAvgPoolBackward {
   X(Dropout)                             \
   X(Add)                                 \
   X(Scale)                               \
+  X(ScaleBy)                             \
   X(Axpy)                                \
+  X(Lerp)                                \
+  X(Exchange)                            \
   X(MaxPoolForward)                      \
   X(MaxPoolBackward)                     \
   X(AvgPoolForward)                      \

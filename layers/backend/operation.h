@@ -96,10 +96,13 @@ struct Weight {
   const WeightLayout* layout = nullptr;
 };
 
+/// Floats: in flat buffers parameters start on multiples of it, which are cache lines.
+inline constexpr std::int64_t kParameterAlignment = 16;
+
 /// A range of the flat buffers that belongs to one parameter.
 struct Segment {
   std::int64_t offset, elements;
-  bool adapt;  ///< LARS: whether the trust ratio and the weight decay apply (not for biases and batch norm)
+  bool adapt;  ///< LARS, LAMB: whether the trust ratio applies, and LARS's weight decay (not for biases and norms)
 };
 
 }  // namespace convoy

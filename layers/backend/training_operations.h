@@ -51,8 +51,39 @@ struct Mse {
   }
 };
 
+// ---- clipping by the global norm of the gradients (torch.nn.utils.clip_grad_norm_)
+
+/// Sets squares (float64, one for each segment) to the sums of the squares of x (float32). The bits of a sum depend on
+/// its own segment alone.
+struct SquaredNorms {
+  static constexpr const char* kName = "squared_norms";
+  std::span<const Segment> segments;
+  In x;
+  Out squares;
+  template <class V>
+  SquaredNorms visit(V& v) const {
+    return {segments, v.in(x), v.out("squares", squares)};
+  }
+};
+
+inline constexpr double kClipEpsilon = 1e-6;
+
+/// Sets norm (float64 [1]) to the root of the sum of squares (float64), and factor (float32 [1]) to
+/// min(1, clip_norm / (norm + 1e-6)), which is NaN if the norm is.
+struct ClipFactor {
+  static constexpr const char* kName = "clip_factor";
+  double clip_norm;
+  In squares;
+  Out norm, factor;
+  template <class V>
+  ClipFactor visit(V& v) const {
+    return {clip_norm, v.in(squares), v.out("norm", norm), v.out("factor", factor)};
+  }
+};
+
 // ---- optimizers, over flat float32 buffers. nonfinite (float64 [1], may be empty) is set to 1 if a new value is
-// infinite or NaN, else left as it is
+// infinite or NaN, else left as it is. no_decay is uint8, a flag for each kParameterAlignment elements of values: not 0
+// where weight_decay does not apply; empty: it applies to all
 
 /// torch.optim.SGD: d = g + weight_decay * w; v = momentum * v + d (v starts at 0);
 /// w -= lr * (nesterov ? d + momentum * v : v). `momentum` is v, empty if momentum is 0.
@@ -67,10 +98,15 @@ struct SgdUpdate {
   In gradients;
   InOut momentum;
   InOut nonfinite = none();
+  In no_decay = none();
   template <class V>
   SgdUpdate visit(V& v) const {
-    return {hyperparameters, v.in_out("values", values), v.in(gradients), v.in_out("momentum", momentum),
-            v.in_out("nonfinite", nonfinite)};
+    return {hyperparameters,
+            v.in_out("values", values),
+            v.in(gradients),
+            v.in_out("momentum", momentum),
+            v.in_out("nonfinite", nonfinite),
+            v.in(no_decay)};
   }
 };
 
@@ -88,6 +124,7 @@ struct AdamwUpdate {
   In gradients;
   InOut first_moment, second_moment;
   InOut nonfinite = none();
+  In no_decay = none();
   template <class V>
   AdamwUpdate visit(V& v) const {
     return {hyperparameters,
@@ -95,7 +132,8 @@ struct AdamwUpdate {
             v.in(gradients),
             v.in_out("first moment", first_moment),
             v.in_out("second moment", second_moment),
-            v.in_out("nonfinite", nonfinite)};
+            v.in_out("nonfinite", nonfinite),
+            v.in(no_decay)};
   }
 };
 
@@ -123,12 +161,40 @@ struct LarsUpdate {
   }
 };
 
+/// You et al. 2020, as Lamb of timm without its own clipping (NVIDIA's FusedLAMB with use_nvlamb for what adapts):
+/// m and v as Adam; u = m / bias1 / (sqrt(v / bias2) + epsilon) + weight_decay * w; per segment r = |w| / |u| where it
+/// adapts and both norms are positive, else 1; w -= lr * r * u; bias_i = 1 - beta_i^t.
+struct LambUpdate {
+  static constexpr const char* kName = "lamb_update";
+  AdamwUpdate::Hyperparameters hyperparameters;
+  std::span<const Segment> segments;
+  InOut values;
+  In gradients;
+  InOut first_moment, second_moment;
+  InOut nonfinite = none();
+  In no_decay = none();
+  template <class V>
+  LambUpdate visit(V& v) const {
+    return {hyperparameters,
+            segments,
+            v.in_out("values", values),
+            v.in(gradients),
+            v.in_out("first moment", first_moment),
+            v.in_out("second moment", second_moment),
+            v.in_out("nonfinite", nonfinite),
+            v.in(no_decay)};
+  }
+};
+
 }  // namespace convoy::ops
 
 // The operations above (operations.h).
 #define CONVOY_TRAINING_OPERATIONS(X) \
   X(SoftmaxCrossEntropy)              \
   X(Mse)                              \
+  X(SquaredNorms)                     \
+  X(ClipFactor)                       \
   X(SgdUpdate)                        \
   X(AdamwUpdate)                      \
-  X(LarsUpdate)
+  X(LarsUpdate)                       \
+  X(LambUpdate)

@@ -27,11 +27,15 @@ double CosineLr::at(const LrMoment& m) const {
 
 double PolynomialLr::at(const LrMoment& m) const { return final_lr + (m.lr - final_lr) * std::pow(1 - m.time, power); }
 
+std::int64_t LrSchedule::warmup_steps() const {
+  return options.warmup_steps > 0 ? options.warmup_steps : steps_of(options.warmup_epochs, steps_per_epoch);
+}
+
 double LrSchedule::at(std::int64_t step) const {
-  const std::int64_t warmup_steps = steps_of(options.warmup_epochs, steps_per_epoch);
-  if (step < warmup_steps) return lr * static_cast<double>(step + 1) / static_cast<double>(warmup_steps);
-  const auto length = static_cast<double>(std::max<std::int64_t>(1, total_steps - warmup_steps));
-  const double time = std::min(1.0, static_cast<double>(step - warmup_steps) / length);
+  const std::int64_t warmup = warmup_steps();
+  if (step < warmup) return lr * static_cast<double>(step + 1) / static_cast<double>(warmup);
+  const auto length = static_cast<double>(std::max<std::int64_t>(1, total_steps - warmup));
+  const double time = std::min(1.0, static_cast<double>(step - warmup) / length);
   return std::visit([&](const auto& curve) { return curve.at({lr, time, step, steps_per_epoch}); }, options.curve);
 }
 

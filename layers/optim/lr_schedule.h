@@ -75,10 +75,11 @@ struct PolynomialLr {
 /// The curves by name.
 using LrCurve = std::variant<ConstantLr, StepLr, CosineLr, PolynomialLr>;
 
-/// [lr_schedule]; times are epochs.
+/// [lr_schedule]; times are epochs. At most one of warmup_epochs and warmup_steps is above 0.
 struct LrScheduleOptions {
   double warmup_epochs = 0;
-  LrCurve curve;
+  std::int64_t warmup_steps = 0;
+  LrCurve curve = {};
 
   [[nodiscard]] std::string_view name() const { return choice_name(curve); }
   template <class Visitor, class Self>
@@ -86,6 +87,7 @@ struct LrScheduleOptions {
     visit_choice_name(v, "name", o.curve, anything(), "which curve");
     v.key("warmup_epochs", o.warmup_epochs, at_least(0),
           "epochs, or parts of one, in which the rate rises to optimizer.lr");
+    v.key("warmup_steps", o.warmup_steps, between(0, kMaxCount), "the same in steps");
     visit_choice_options(v, "lr_schedule.name", o.curve);
   }
   bool operator==(const LrScheduleOptions&) const = default;
@@ -97,6 +99,7 @@ struct LrSchedule {
   std::int64_t steps_per_epoch = 1;
   std::int64_t total_steps = 1;
 
+  [[nodiscard]] std::int64_t warmup_steps() const;
   /// step counts from 0.
   [[nodiscard]] double at(std::int64_t step) const;
 };

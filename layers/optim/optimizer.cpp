@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 
 namespace convoy {
@@ -13,6 +14,21 @@ void Optimizer::add_slot(const std::string& name) {
   slots_.emplace_back(name, slot);
 }
 
+void Optimizer::exclude_from_decay(const std::vector<std::string>& names) {
+  const auto named = [&](std::string_view name) { return std::find(names.begin(), names.end(), name) != names.end(); };
+  const bool norms = named("norm"), biases = named("bias");
+  if (!norms && !biases) return;
+  std::vector<std::uint8_t> flags(static_cast<std::size_t>(store_.learned_values().size() / kParameterAlignment));
+  for (const auto& p : store_.parameters()) {
+    if (p->frozen || !((norms && p->is_norm()) || (biases && p->is_bias()))) continue;
+    std::fill(flags.begin() + p->offset / kParameterAlignment,
+              flags.begin() + ParameterStore::final_elements(*p) / kParameterAlignment, 1);
+  }
+  if (flags.empty()) return;
+  no_decay_ = backend_.tensor({static_cast<std::int64_t>(flags.size())}, DType::kU8);
+  backend_.copy_from_host(flags.data(), no_decay_);
+}
+
 std::vector<std::int64_t> Optimizer::bounds(std::int64_t elements) const {
   std::vector<std::int64_t> bounds;
   const std::int64_t total = store_.learned_values().size();
@@ -21,7 +37,38 @@ std::vector<std::int64_t> Optimizer::bounds(std::int64_t elements) const {
   return bounds;
 }
 
+std::vector<std::int64_t> Optimizer::segment_bounds(std::int64_t elements) const {
+  std::vector<std::int64_t> starts, bounds{0};
+  for (const Segment& segment : segments_) starts.push_back(segment.offset);
+  std::sort(starts.begin(), starts.end());
+  for (const std::int64_t start : starts) {
+    if (start >= bounds.back() + elements) bounds.push_back(start);
+  }
+  bounds.push_back(store_.learned_values().size());
+  return bounds;
+}
+
+std::vector<Segment> Optimizer::segments_of(std::int64_t begin, std::int64_t end) const {
+  std::vector<Segment> part;
+  for (const Segment& s : segments_) {
+    if (s.offset >= begin && s.offset < end) part.push_back({s.offset - begin, s.elements, s.adapt});
+  }
+  return part;
+}
+
 namespace {
+
+ops::AdamwUpdate::Hyperparameters adam_hyperparameters(const auto& options, double lr, std::int64_t update) {
+  const auto t = static_cast<double>(update + 1);
+  const auto [beta1, beta2] = options.betas;
+  return {static_cast<float>(lr),
+          static_cast<float>(options.epsilon),
+          static_cast<float>(options.weight_decay),
+          beta1,
+          beta2,
+          1 - std::pow(beta1, t),
+          1 - std::pow(beta2, t)};
+}
 
 class Sgd final : public Optimizer {
  public:
@@ -36,7 +83,8 @@ class Sgd final : public Optimizer {
                                 values,
                                 gradients_of(begin, values),
                                 slots[0].second,
-                                nonfinite});
+                                nonfinite,
+                                no_decay_of(begin, values)});
   }
 
  private:
@@ -52,16 +100,8 @@ class Adamw final : public Optimizer {
   }
   void apply(double lr, std::int64_t update, std::int64_t begin, const Tensor& values, const Slots& slots,
              const Tensor& nonfinite) override {
-    const auto t = static_cast<double>(update + 1);
-    const auto [beta1, beta2] = options_.betas;
-    const ops::AdamwUpdate::Hyperparameters u{static_cast<float>(lr),
-                                              static_cast<float>(options_.epsilon),
-                                              static_cast<float>(options_.weight_decay),
-                                              beta1,
-                                              beta2,
-                                              1 - std::pow(beta1, t),
-                                              1 - std::pow(beta2, t)};
-    backend_.run(ops::AdamwUpdate{u, values, gradients_of(begin, values), slots[0].second, slots[1].second, nonfinite});
+    backend_.run(ops::AdamwUpdate{adam_hyperparameters(options_, lr, update), values, gradients_of(begin, values),
+                                  slots[0].second, slots[1].second, nonfinite, no_decay_of(begin, values)});
   }
 
  private:
@@ -71,7 +111,7 @@ class Adamw final : public Optimizer {
 class Lars final : public Optimizer {
  public:
   Lars(const LarsOptions& options, Backend& backend, ParameterStore& store)
-      : Optimizer(backend, store), options_(options), segments_(store.segments()) {
+      : Optimizer(backend, store), options_(options) {
     add_slot("momentum");
   }
   void apply(double lr, std::int64_t /*update*/, std::int64_t begin, const Tensor& values, const Slots& slots,
@@ -87,27 +127,32 @@ class Lars final : public Optimizer {
   }
   // At segments, which have a norm each.
   [[nodiscard]] std::vector<std::int64_t> bounds(std::int64_t elements) const override {
-    std::vector<std::int64_t> starts, bounds{0};
-    for (const Segment& segment : segments_) starts.push_back(segment.offset);
-    std::sort(starts.begin(), starts.end());
-    for (const std::int64_t start : starts) {
-      if (start >= bounds.back() + elements) bounds.push_back(start);
-    }
-    bounds.push_back(store_.learned_values().size());
-    return bounds;
+    return segment_bounds(elements);
   }
 
  private:
-  [[nodiscard]] std::vector<Segment> segments_of(std::int64_t begin, std::int64_t end) const {
-    std::vector<Segment> part;
-    for (const Segment& s : segments_) {
-      if (s.offset >= begin && s.offset < end) part.push_back({s.offset - begin, s.elements, s.adapt});
-    }
-    return part;
+  LarsOptions options_;
+};
+
+class Lamb final : public Optimizer {
+ public:
+  Lamb(const LambOptions& options, Backend& backend, ParameterStore& store)
+      : Optimizer(backend, store), options_(options) {
+    add_slot("exp_avg");
+    add_slot("exp_avg_sq");
+  }
+  void apply(double lr, std::int64_t update, std::int64_t begin, const Tensor& values, const Slots& slots,
+             const Tensor& nonfinite) override {
+    backend_.run(ops::LambUpdate{adam_hyperparameters(options_, lr, update), segments_of(begin, begin + values.size()),
+                                 values, gradients_of(begin, values), slots[0].second, slots[1].second, nonfinite,
+                                 no_decay_of(begin, values)});
+  }
+  [[nodiscard]] std::vector<std::int64_t> bounds(std::int64_t elements) const override {
+    return segment_bounds(elements);
   }
 
-  LarsOptions options_;
-  std::vector<Segment> segments_;
+ private:
+  LambOptions options_;
 };
 
 }  // namespace
@@ -124,8 +169,15 @@ std::unique_ptr<Optimizer> AdamwOptions::make(Backend& backend, ParameterStore& 
   return std::make_unique<Adamw>(*this, backend, store);
 }
 
-std::unique_ptr<Optimizer> make_optimizer(const OptimizerChoice& choice, Backend& backend, ParameterStore& store) {
-  return std::visit([&](const auto& options) { return options.make(backend, store); }, choice);
+std::unique_ptr<Optimizer> LambOptions::make(Backend& backend, ParameterStore& store) const {
+  return std::make_unique<Lamb>(*this, backend, store);
+}
+
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerChoice& choice, Backend& backend, ParameterStore& store,
+                                          const std::vector<std::string>& no_decay) {
+  auto optimizer = std::visit([&](const auto& options) { return options.make(backend, store); }, choice);
+  optimizer->exclude_from_decay(no_decay);
+  return optimizer;
 }
 
 }  // namespace convoy

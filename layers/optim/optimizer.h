@@ -21,6 +21,8 @@ namespace convoy {
 
 class Optimizer;
 
+inline constexpr std::string_view kEpsilonHelp = "added to divisors; default 1e-8, lars 1e-9, lamb 1e-6";
+
 /// Stochastic gradient descent with momentum (torch.optim.SGD).
 struct SgdOptions {
   static constexpr std::string_view kName = "sgd";
@@ -52,7 +54,7 @@ struct LarsOptions {
   static void visit(Visitor& v, Self& o) {
     v.key("momentum", o.momentum, below(0, 1), "share of the last step kept");
     v.key("weight_decay", o.weight_decay, at_least(0), "pull of the weights to zero");
-    v.key("epsilon", o.epsilon, above(0), "added to divisors; default 1e-8, lars 1e-9");
+    v.key("epsilon", o.epsilon, above(0), kEpsilonHelp);
     v.key("trust", o.trust, above(0), "a layer's step as a share of its weights' norm");
   }
   [[nodiscard]] std::unique_ptr<Optimizer> make(Backend& backend, ParameterStore& store) const;
@@ -71,18 +73,41 @@ struct AdamwOptions {
   static void visit(Visitor& v, Self& o) {
     v.key("weight_decay", o.weight_decay, at_least(0), "pull of the weights to zero");
     v.key("betas", o.betas, below(0, 1), "decay of the first and second moment");
-    v.key("epsilon", o.epsilon, above(0), "added to divisors; default 1e-8, lars 1e-9");
+    v.key("epsilon", o.epsilon, above(0), kEpsilonHelp);
   }
   [[nodiscard]] std::unique_ptr<Optimizer> make(Backend& backend, ParameterStore& store) const;
   bool operator==(const AdamwOptions&) const = default;
 };
 
+/// Adam with layer-wise trust ratios (You et al. 2020), as Lamb of timm without its own clipping.
+struct LambOptions {
+  static constexpr std::string_view kName = "lamb";
+  static constexpr double kSlots = 2;
+  double weight_decay = 0;
+  std::array<double, 2> betas = {0.9, 0.999};
+  double epsilon = 1e-6;
+
+  template <class Visitor, class Self>
+  static void visit(Visitor& v, Self& o) {
+    v.key("weight_decay", o.weight_decay, at_least(0), "pull of the weights to zero");
+    v.key("betas", o.betas, below(0, 1), "decay of the first and second moment");
+    v.key("epsilon", o.epsilon, above(0), kEpsilonHelp);
+  }
+  [[nodiscard]] std::unique_ptr<Optimizer> make(Backend& backend, ParameterStore& store) const;
+  bool operator==(const LambOptions&) const = default;
+};
+
+/// What optimizer.no_decay may name: the weights and biases of norms, and all biases.
+inline constexpr auto kNoDecayNames = std::to_array<std::string_view>({"norm", "bias"});
+
 /// The optimizers by name.
-using OptimizerChoice = std::variant<SgdOptions, LarsOptions, AdamwOptions>;
+using OptimizerChoice = std::variant<SgdOptions, LarsOptions, AdamwOptions, LambOptions>;
 
 /// [optimizer]
 struct OptimizerOptions {
   double lr = 0.1;
+  std::vector<std::string> no_decay;  ///< of kNoDecayNames
+  double clip_norm = 0;               ///< 0: no clipping
   OptimizerChoice update;
 
   [[nodiscard]] std::string_view name() const { return choice_name(update); }
@@ -94,6 +119,8 @@ struct OptimizerOptions {
   static void visit(Visitor& v, Self& o) {
     visit_choice_name(v, "name", o.update, anything(), "which update");
     v.key("lr", o.lr, above(0), "learning rate, after warm-up");
+    v.key("no_decay", o.no_decay, one_of(kNoDecayNames), "parameters that weight_decay leaves alone");
+    v.key("clip_norm", o.clip_norm, at_least(0), "largest norm of all gradients together; 0: any");
     visit_choice_options(v, "optimizer.name", o.update);
   }
   bool operator==(const OptimizerOptions&) const = default;
@@ -104,6 +131,9 @@ class Optimizer {
   using Slots = std::vector<std::pair<std::string, Tensor>>;
 
   virtual ~Optimizer() = default;
+  /// From now on weight decay leaves alone what these name: of kNoDecayNames (torchvision's set_weight_decay with
+  /// norm_weight_decay and bias_weight_decay 0).
+  void exclude_from_decay(const std::vector<std::string>& names);
   /// Updates the parameters from their gradients. update: how many updates came before (0 for the first).
   /// nonfinite: float64 [1], set to 1 if a parameter becomes infinite or NaN; may be empty.
   void step(double lr, std::int64_t update, const Tensor& nonfinite) {
@@ -118,20 +148,34 @@ class Optimizer {
   [[nodiscard]] virtual std::vector<std::int64_t> bounds(std::int64_t elements) const;
   /// Name and buffer of each piece of state.
   [[nodiscard]] const Slots& slots() const { return slots_; }
+  /// See training_operations.h; as long as all that learns, or empty.
+  [[nodiscard]] const Tensor& no_decay() const { return no_decay_; }
 
  protected:
-  explicit Optimizer(Backend& backend, ParameterStore& store) : backend_(backend), store_(store) {}
+  explicit Optimizer(Backend& backend, ParameterStore& store)
+      : backend_(backend), store_(store), segments_(store.segments()) {}
   void add_slot(const std::string& name);
+  /// bounds() where a segment is updated as a whole.
+  [[nodiscard]] std::vector<std::int64_t> segment_bounds(std::int64_t elements) const;
+  /// The segments between these elements, counted from the first one.
+  [[nodiscard]] std::vector<Segment> segments_of(std::int64_t begin, std::int64_t end) const;
   /// The gradients of the part that begins there and is as long as `values`.
   [[nodiscard]] Tensor gradients_of(std::int64_t begin, const Tensor& values) const {
     return store_.gradients().view(begin, values.shape());
   }
+  /// Those flags of that part, or none.
+  [[nodiscard]] Tensor no_decay_of(std::int64_t begin, const Tensor& values) const {
+    return no_decay_ ? no_decay_.view(begin / kParameterAlignment, {values.size() / kParameterAlignment}) : Tensor();
+  }
 
   Backend& backend_;
   ParameterStore& store_;
+  std::vector<Segment> segments_;
   Slots slots_;
+  Tensor no_decay_;
 };
 
-std::unique_ptr<Optimizer> make_optimizer(const OptimizerChoice& choice, Backend& backend, ParameterStore& store);
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerChoice& choice, Backend& backend, ParameterStore& store,
+                                          const std::vector<std::string>& no_decay = {});
 
 }  // namespace convoy

@@ -11,6 +11,7 @@
 #include "layers/base/error.h"
 #include "layers/base/profile_range.h"
 #include "layers/base/trace.h"
+#include "layers/optim/weight_average.h"
 #include "parallel/schedule/schedule_check.h"
 
 namespace convoy {
@@ -43,7 +44,7 @@ trace::Track track(ActionKind kind) {
 
 Executor::Executor(Model& model, Optimizer& optimizer, const Loss& loss, const Normalization& normalization,
                    Schedule schedule, const Coordinates& coordinates, const Buckets& buckets, LossScaler& scaler,
-                   StepRecording::Record record, Replay* replay)
+                   StepRecording::Record record, Replay* replay, const UpdateOptions& update)
     : model_(model),
       backend_(model.backend()),
       optimizer_(optimizer),
@@ -59,6 +60,8 @@ Executor::Executor(Model& model, Optimizer& optimizer, const Loss& loss, const N
       loss_scale_(backend_, scaler.enabled()),
       recording_(schedule_.virtual_stages() == 1 ? std::move(record) : StepRecording::Record()),
       replay_(replay),
+      clip_(update.clip_norm, model),
+      average_(update.average),
       totals_(backend_) {
   check_schedule(schedule_);
   if (static_cast<std::size_t>(schedule_.chunks) != model.chunks().size()) {
@@ -282,16 +285,30 @@ void Executor::reduce_gradients() {
   }
 }
 
+// Replicas have equal gradients, so only stages add to the norm.
+void Executor::clip_gradients() {
+  if (!clip_.enabled()) return;
+  const Tensor& squares = replaying() ? replay_->measure(clip_) : clip_.measure();
+  if (coordinates_.stages != nullptr) {
+    coordinates_.stages->all_reduce(squares, ReduceOp::kSum, "norm of the gradients")->wait();
+  }
+  clip_.find_factor(totals_.gradient_norm());
+  replaying() ? replay_->scale(clip_) : clip_.scale(model_.parameters().gradients());
+}
+
 void Executor::optimizer_step() {
   std::array<double, 1> finite{scaler_.unscale(backend_, model_.parameters().gradients()) ? 1.0 : 0.0};
   if (scaler_.enabled() && coordinates_.stages != nullptr) {  // replicas have equal gradients, stages have not
     coordinates_.stages->all_reduce(std::span<double>(finite), ReduceOp::kMin, "overflow of gradients");
   }
+  totals_.set_gradient_norm_found(clip_.enabled() && finite[0] > 0);
   if (finite[0] > 0) {
+    clip_gradients();
     replaying() ? replay_->update(lr_, update_, totals_.nonfinite())
                 : optimizer_.step(lr_, update_, totals_.nonfinite());
   }
   scaler_.finish(finite[0] > 0, update_);
+  if (average_ != nullptr) replaying() ? replay_->update_average(*average_, update_) : average_->update(update_);
   replaying() ? replay_->update_running_statistics() : model_.parameters().update_running_statistics();
   model_.parameters().refresh_learned();
 }

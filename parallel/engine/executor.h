@@ -14,6 +14,7 @@
 #include "layers/base/stopwatch.h"
 #include "layers/loss.h"
 #include "layers/model.h"
+#include "layers/optim/gradient_clip.h"
 #include "layers/optim/loss_scaler.h"
 #include "layers/optim/optimizer.h"
 #include "parallel/comm/communicator.h"
@@ -43,7 +44,7 @@ class Executor final : public StepRunner {
   /// stage holds the entire model. replay: computes steps twice when they are due; may be null.
   Executor(Model& model, Optimizer& optimizer, const Loss& loss, const Normalization& normalization, Schedule schedule,
            const Coordinates& coordinates, const Buckets& buckets, LossScaler& scaler,
-           StepRecording::Record record = {}, Replay* replay = nullptr);
+           StepRecording::Record record = {}, Replay* replay = nullptr, const UpdateOptions& update = {});
 
   LossTotals train_step(std::span<const Batch> microbatches, std::int64_t global_samples, double lr,
                         std::int64_t update, const Meanwhile& meanwhile) override;
@@ -70,6 +71,7 @@ class Executor final : public StepRunner {
   void weights_done(const Action& action, std::int64_t elements);
   void start_statistics();
   void reduce_gradients();
+  void clip_gradients();
   void optimizer_step();
   void progress();
   void lap(Phase phase);
@@ -88,6 +90,8 @@ class Executor final : public StepRunner {
   DeviceLossScale loss_scale_;
   StepRecording recording_;
   Replay* replay_;  // null: none
+  GradientClip clip_;
+  WeightAverage* average_;  // null: none
   SampleShape sample_;
   std::vector<LoadedBatch> loaded_;  // by microbatch, where steps are recorded: always at the same coordinates
   bool preloaded_ = false;           // they are those of the next step

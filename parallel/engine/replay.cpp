@@ -166,6 +166,46 @@ void Replay::check_memory(const Sums& sums) {
   if (now != sums.end()) found(Kind::kMemory, state_name(static_cast<std::size_t>(now - sums.begin())));
 }
 
+void Replay::change_twice(const std::string& what, const Tensor& flat, const std::vector<ParameterStore::Piece>& pieces,
+                          const Change& change) {
+  const std::int64_t length = second_values_.size();
+  if (length == 0) return change(0, flat);  // nothing learns here
+  std::array<Sums, 2> sums{Sums(pieces.size(), 0), Sums(pieces.size(), 0)};
+  for (std::int64_t begin = 0; begin < flat.size(); begin += length) {
+    const Shape shape{std::min(length, flat.size() - begin)};
+    const std::array<Tensor, 2> parts{flat.view(begin, shape), second_values_.view(0, shape)};
+    backend_.run(ops::Cast{parts[0], parts[1]});
+    for (const std::size_t twin : {1U, 0U}) {
+      change(begin, parts[twin]);
+      add_sums(pieces, begin, parts[twin], sums[twin]);
+    }
+  }
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    if (sums[0][i] != sums[1][i] && kind_ == Kind::kNothing) {
+      found(Kind::kComputed, fmt::format("the {} of {}", what, pieces[i].name));
+    }
+  }
+}
+
+const Tensor& Replay::measure(GradientClip& clip) {
+  const std::uint64_t first = backend_.checksum(clip.measure());
+  const Tensor& squares = clip.measure();
+  if (backend_.checksum(squares) != first && kind_ == Kind::kNothing) {
+    found(Kind::kComputed, "the norms of the gradients");
+  }
+  return squares;
+}
+
+void Replay::scale(GradientClip& clip) {
+  change_twice("clipped gradient", model_.parameters().gradients(), gradients_,
+               [&](std::int64_t, const Tensor& part) { clip.scale(part); });
+}
+
+void Replay::update_average(WeightAverage& average, std::int64_t update) {
+  change_twice("average", average.tensor(), values_,
+               [&](std::int64_t begin, const Tensor& part) { average.apply(update, begin, part); });
+}
+
 void Replay::update(double lr, std::int64_t update, const Tensor& nonfinite) {
   ParameterStore& store = model_.parameters();
   const Optimizer::Slots& slots = optimizer_.slots();

@@ -9,11 +9,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "layers/model.h"
+#include "layers/optim/gradient_clip.h"
 #include "layers/optim/optimizer.h"
+#include "layers/optim/weight_average.h"
 #include "parallel/comm/communicator.h"
 
 namespace convoy {
@@ -40,6 +43,11 @@ class Replay {
   /// At the end of a pass; reduced: the gradients and statistics have been summed over replicas. losses: of the step.
   /// After the second pass: compares the parameters with those after the last update.
   void end_pass(bool reduced, const Tensor& losses);
+  /// GradientClip::measure() and scale(), twice.
+  const Tensor& measure(GradientClip& clip);
+  void scale(GradientClip& clip);
+  /// The update of the average of the weights, twice.
+  void update_average(WeightAverage& average, std::int64_t update);
   /// The optimizer's update, twice, part by part: the second time a part is in the CPU's caches.
   void update(double lr, std::int64_t update, const Tensor& nonfinite);
   /// That of the running statistics, twice.
@@ -67,6 +75,10 @@ class Replay {
   [[nodiscard]] std::string state_name(std::size_t i) const;
   /// Adds the checksums of the elements of a flat buffer from `begin` on, which `part` holds, to those of the pieces.
   void add_sums(const std::vector<ParameterStore::Piece>& pieces, std::int64_t begin, const Tensor& part, Sums& sums);
+  /// Changes a flat buffer part by part, each in a copy first, and compares. what: "average", of a piece.
+  using Change = std::function<void(std::int64_t begin, const Tensor& part)>;
+  void change_twice(const std::string& what, const Tensor& flat, const std::vector<ParameterStore::Piece>& pieces,
+                    const Change& change);
   void note(Record record);
   void found(Kind kind, const std::string& what);
   void check_memory(const Sums& sums);

@@ -8,11 +8,12 @@
 
 #include "layers/base/error.h"
 #include "layers/base/trace.h"
+#include "layers/optim/weight_average.h"
 
 namespace convoy {
 
 ScatterRunner::ScatterRunner(Model& model, Optimizer& optimizer, const Loss& loss, const Normalization& normalization,
-                             Communicator& all, LossScaler& scaler)
+                             Communicator& all, LossScaler& scaler, const UpdateOptions& update)
     : model_(model),
       backend_(model.backend()),
       optimizer_(optimizer),
@@ -21,6 +22,8 @@ ScatterRunner::ScatterRunner(Model& model, Optimizer& optimizer, const Loss& los
       all_(all),
       scaler_(scaler),
       loss_scale_(backend_, scaler.enabled()),
+      clip_(update.clip_norm, model),
+      average_(update.average),
       cache_(model.make_cache()),
       totals_(backend_) {}
 
@@ -100,13 +103,25 @@ LossTotals ScatterRunner::train_step(std::span<const Batch> microbatches, std::i
   lap(Phase::kReduce);
   if (is_root()) {
     const bool finite = scaler_.unscale(backend_, store.gradients());
-    if (finite) optimizer_.step(lr, update, totals_.nonfinite());
+    totals_.set_gradient_norm_found(clip_.enabled() && finite);
+    if (finite) {
+      clip_gradients();
+      optimizer_.step(lr, update, totals_.nonfinite());
+    }
     scaler_.finish(finite, update);
+    if (average_ != nullptr) average_->update(update);
     store.update_running_statistics();
     store.refresh_learned();
   }
   lap(Phase::kOptimizer);
   return totals_.read();
+}
+
+void ScatterRunner::clip_gradients() {
+  if (!clip_.enabled()) return;
+  static_cast<void>(clip_.measure());
+  clip_.find_factor(totals_.gradient_norm());
+  clip_.scale(model_.parameters().gradients());
 }
 
 void ScatterRunner::predict(std::span<const Batch> microbatches, const TakeOutputs& take) {

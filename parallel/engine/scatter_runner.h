@@ -12,6 +12,7 @@
 #include "layers/base/stopwatch.h"
 #include "layers/loss.h"
 #include "layers/model.h"
+#include "layers/optim/gradient_clip.h"
 #include "layers/optim/loss_scaler.h"
 #include "layers/optim/optimizer.h"
 #include "parallel/comm/communicator.h"
@@ -24,7 +25,7 @@ class ScatterRunner final : public StepRunner {
  public:
   /// `all`: every rank; rank 0 is the root. `model`: the entire model. All references must outlive this.
   ScatterRunner(Model& model, Optimizer& optimizer, const Loss& loss, const Normalization& normalization,
-                Communicator& all, LossScaler& scaler);
+                Communicator& all, LossScaler& scaler, const UpdateOptions& update = {});
 
   /// microbatches: one, the global batch, of which only the root needs the data. The number of samples must be a
   /// multiple of the ranks.
@@ -43,6 +44,7 @@ class ScatterRunner final : public StepRunner {
   void broadcast(const Tensor& tensor, const char* what);
   Tensor scatter_inputs(const Batch& batch);
   Tensor loss_gradient(const Batch& batch, const Tensor& outputs);
+  void clip_gradients();
 
   Model& model_;
   Backend& backend_;
@@ -52,6 +54,8 @@ class ScatterRunner final : public StepRunner {
   Communicator& all_;
   LossScaler& scaler_;
   DeviceLossScale loss_scale_;
+  GradientClip clip_;
+  WeightAverage* average_;  // null: none
   Cache cache_;
   SampleShape sample_;
   StepTotals totals_;

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -23,29 +24,38 @@ struct LossTotals {
   double top1 = 0;         ///< correct predictions; with float targets the sum of absolute errors
   double top5 = 0;         ///< with float targets 0
   bool nonfinite = false;  ///< the update has made a parameter of this rank infinite or NaN
+  double gradient_norm = std::numeric_limits<double>::quiet_NaN();  ///< before clipping; NaN: not computed
 };
 
-/// The totals of a step in the backend's memory: those of the losses (training_operations.h), and the optimizer's flag.
+/// The totals of a step in the backend's memory: those of the losses (training_operations.h), the optimizer's flag, and
+/// the norm of the gradients.
 class StepTotals {
  public:
   explicit StepTotals(Backend& backend)
       : backend_(backend),
-        all_(backend.tensor({4}, DType::kF64)),
+        all_(backend.tensor({5}, DType::kF64)),
         losses_(all_.view(0, {3})),
-        nonfinite_(all_.view(3, {1})) {}
+        nonfinite_(all_.view(3, {1})),
+        gradient_norm_(all_.view(4, {1})) {}
 
   void clear() { backend_.zero(all_); }
   [[nodiscard]] const Tensor& losses() const { return losses_; }        ///< float64 [3]
   [[nodiscard]] const Tensor& nonfinite() const { return nonfinite_; }  ///< float64 [1]
+  /// float64 [1]; set in this step if `found`.
+  [[nodiscard]] const Tensor& gradient_norm() const { return gradient_norm_; }
+  void set_gradient_norm_found(bool found) { norm_found_ = found; }
   [[nodiscard]] LossTotals read() const {
-    std::array<double, 4> host{};
+    std::array<double, 5> host{};
     backend_.copy_to_host(all_, host.data());
-    return {host[0], host[1], host[2], host[3] != 0};
+    LossTotals totals{host[0], host[1], host[2], host[3] != 0};
+    if (norm_found_) totals.gradient_norm = host[4];
+    return totals;
   }
 
  private:
   Backend& backend_;
-  Tensor all_, losses_, nonfinite_;
+  Tensor all_, losses_, nonfinite_, gradient_norm_;
+  bool norm_found_ = false;
 };
 
 /// Phases of a step. The backward includes the start of reductions; the wait is for messages and reductions that are
@@ -83,6 +93,14 @@ class SampleShape {
 
  private:
   Shape shape_;
+};
+
+class WeightAverage;
+
+/// What a step does beside the update of the optimizer.
+struct UpdateOptions {
+  double clip_norm = 0;              ///< of GradientClip; 0: none
+  WeightAverage* average = nullptr;  ///< of the weights; null: none
 };
 
 class StepRunner {

@@ -11,6 +11,7 @@ import sys
 from interop import (Mlp, Toy, assert_close, assert_same_tensors, base_config, h5py, last_checkpoint, make_images, np,
                      randomize_buffers, read_metrics, relative_difference, resnet, run_convoy, torch, write_config,
                      write_images, write_weights)
+from optimizers import make_optimizer
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts"))
 import torch_models  # noqa: E402
@@ -18,7 +19,7 @@ import torch_models  # noqa: E402
 STEPS = 10
 DEFAULTS = dict(model="mlp", hidden=[64, 32], size=8, channels=1, batch=16, optimizer="sgd", lr=0.01, momentum=0.9,
                 weight_decay=1e-4, nesterov=False, microbatches=1, loss="cross_entropy", smoothing=0.0, slots=1e-3,
-                freeze=[])
+                freeze=[], no_decay=[], clip_norm=0, ema_decay=0)
 # Rectangular kernels, strides and paddings; groups; depthwise.
 GROUPED = [
     {"type": "conv2d", "name": "tall", "out_channels": 16, "kernel_size": [3, 1], "padding": [1, 0]},
@@ -169,6 +170,7 @@ class CounterDropout(torch.nn.Module):
 
 # By type: the module of a layer of the config, for an input of so many channels (or features).
 MODULES = {
+    "batch_norm2d": lambda layer, channels: torch.nn.BatchNorm2d(channels),
     "avg_pool2d": lambda layer, channels: torch.nn.AvgPool2d(*window(layer)),
     "conv2d": lambda layer, channels: torch.nn.Conv2d(channels, layer["out_channels"], *window(layer),
                                                       groups=layer.get("groups", 1)),
@@ -225,44 +227,6 @@ def make_loss(case):
         output, torch.nn.functional.one_hot(labels, 10).to(output.dtype))
 
 
-class Lars:
-    """Layer-wise adaptive rate scaling (You et al. 2017) with the momentum over the scaled gradient."""
-    TRUST, EPSILON = 0.001, 1e-9
-
-    def __init__(self, parameters, case):
-        self.parameters, self.case = list(parameters), case
-        self.state = {p: {"momentum_buffer": torch.zeros_like(p)} for p in self.parameters}
-
-    def zero_grad(self):
-        for p in self.parameters:
-            p.grad = None
-
-    @torch.no_grad()
-    def step(self):
-        for p in self.parameters:
-            if p.grad is None:
-                continue
-            adapt = p.dim() > 1  # not biases, not batch norm
-            decay = self.case["weight_decay"] if adapt else 0.0
-            ratio = 1.0
-            if adapt:
-                weight, gradient = p.double().norm().item(), p.grad.double().norm().item()
-                if weight > 0 and gradient > 0:
-                    ratio = self.TRUST * weight / (gradient + decay * weight + self.EPSILON)
-            velocity = self.state[p]["momentum_buffer"]
-            velocity.mul_(self.case["momentum"]).add_(p.grad + decay * p, alpha=self.case["lr"] * ratio)
-            p.sub_(velocity)
-
-
-def make_optimizer(model, case):
-    if case["optimizer"] == "adamw":
-        return torch.optim.AdamW(model.parameters(), lr=case["lr"], weight_decay=case["weight_decay"])
-    if case["optimizer"] == "lars":
-        return Lars(model.parameters(), case)
-    return torch.optim.SGD(model.parameters(), lr=case["lr"], momentum=case["momentum"],
-                           weight_decay=case["weight_decay"], nesterov=case["nesterov"])
-
-
 class StepStatistics:
     """One update of the running statistics a step, from the mean of the microbatches' statistics.
 
@@ -291,8 +255,9 @@ class StepStatistics:
             norm.num_batches_tracked.copy_(before[2] + 1)
 
 
-def train_torch(model, case, inputs, targets):
-    """Trains in place; returns the losses and the optimizer's slots by parameter name."""
+def train_torch(model, case, inputs, targets, average=None, norms=None):
+    """Trains in place; returns the losses and the optimizer's slots by parameter name. average: of the weights, which is
+    updated; norms: takes those of the gradients before they are clipped."""
     optimizer, loss_of, losses = make_optimizer(model, case), make_loss(case), []
     parts = case["microbatches"]
     statistics = StepStatistics(model) if parts > 1 else None
@@ -315,11 +280,17 @@ def train_torch(model, case, inputs, targets):
                 statistics.after_forward()
         if statistics:
             statistics.end(parts)
+        if case["clip_norm"]:
+            norm = torch.nn.utils.clip_grad_norm_(model.parameters(), case["clip_norm"])
+            if norms is not None:
+                norms.append(norm.item())
         optimizer.step()
+        if average is not None:
+            average.update_parameters(model)
         losses.append(total)
     slots = {}
     names = {"momentum": "momentum_buffer"}
-    if case["optimizer"] == "adamw":
+    if case["optimizer"] in ("adamw", "lamb"):
         names = {"exp_avg": "exp_avg", "exp_avg_sq": "exp_avg_sq"}
     for slot, key in names.items():
         slots[slot] = {name: optimizer.state[p].get(key, torch.zeros_like(p)) if p in optimizer.state else torch.zeros_like(p)
@@ -354,10 +325,15 @@ def train_convoy(folder, case, model, inputs, targets):
     if case["smoothing"]:
         train["label_smoothing"] = case["smoothing"]
     optimizer = {"name": case["optimizer"], "lr": case["lr"], "weight_decay": case["weight_decay"]}
-    if case["optimizer"] != "adamw":
+    if case["optimizer"] in ("sgd", "lars"):
         optimizer["momentum"] = case["momentum"]
     if case["nesterov"]:
         optimizer["nesterov"] = True
+    for key in ("no_decay", "clip_norm"):
+        if case[key]:
+            optimizer[key] = case[key]
+    if case["ema_decay"]:
+        train["ema_decay"] = case["ema_decay"]
     config = base_config(model_keys, data, train, optimizer)
     config["parallel"] = {"microbatches": case["microbatches"]}
     write_config(os.path.join(folder, "run.toml"), config)
@@ -369,17 +345,17 @@ def train_convoy(folder, case, model, inputs, targets):
 
 # ---- what is compared
 
-def same_losses(losses, expected):
-    """Of each step, to 1e-4."""
+def same_losses(losses, expected, tolerance=1e-4):
+    """Of each step."""
     for i, (a, e) in enumerate(zip(losses, expected)):
-        assert_close(f"loss of step {i + 1}", a, e, 1e-4)
+        assert_close(f"loss of step {i + 1}", a, e, tolerance)
     worst = max(map(relative_difference, losses, expected))
     print(f"losses: {expected[0]:.6f} ... {expected[-1]:.6f}, largest relative difference {worst:.2e}")
 
 
-def same_model(values, expected):
-    """Every parameter and buffer after the last step, to 1e-3."""
-    assert_same_tensors("model", values, expected, 1e-3)
+def same_model(values, expected, tolerance=1e-3):
+    """Every parameter and buffer after the last step."""
+    assert_same_tensors("model", values, expected, tolerance)
 
 
 def same_slots(case, slots, expected):

@@ -39,7 +39,7 @@ def trained(request):
 def convoy(case, start, inputs, targets, x, truth):
     with temporary_folder() as folder:
         losses, checkpoint = train_convoy(folder, case, start, inputs, targets)
-        names = ("exp_avg", "exp_avg_sq") if case["optimizer"] == "adamw" else ("momentum",)
+        names = ("exp_avg", "exp_avg_sq") if case["optimizer"] in ("adamw", "lamb") else ("momentum",)
         return Result(losses, read_group(checkpoint, "model"),
                       {slot: read_group(checkpoint, f"optimizer/{slot}") for slot in names})
 

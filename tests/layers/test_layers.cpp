@@ -37,7 +37,7 @@ class Probe {
         direction_(normals(model_.output_shape().size(), 5)) {
     // Biases and batch norm's weights start at special values: move everything off them.
     for (const auto& p : model_.parameters().parameters()) {
-      if (p->adapt) continue;
+      if (p->role == ParameterRole::kWeight) continue;
       const auto noise = normals(p->layout->elements(), random_key(9, p->name));
       for (std::size_t i = 0; i < noise.size(); ++i) p->weight.master.data<float>()[i] += 0.3F * noise[i];
     }

@@ -89,14 +89,14 @@ class CudaBackend final : public Backend {
     void release(void* data) noexcept override;
   };
 
-  /// The segments of one LARS optimizer on the device, cut into pieces of equal work.
-  struct LarsTable {
+  /// Segments on the device, cut into pieces of equal work (segments.cuh).
+  struct SegmentTable {
     std::vector<Segment> segments;
     std::int64_t pieces = 0;
     Tensor piece_rows, segment_rows;
   };
-  /// Made by the first update that has these segments, and kept: recorded work points at it.
-  const LarsTable& lars_table(std::span<const Segment> segments);
+  /// Made by the first operation that has these segments, and kept: recorded work points at it.
+  const SegmentTable& segment_table(std::span<const Segment> segments);
 
   void max_pool_normalized(const ops::BatchNormApply& op);
   /// With their parts in one plan; false, and nothing done, where cuDNN has none.
@@ -115,7 +115,7 @@ class CudaBackend final : public Backend {
   DeviceMemory memory_;
   MemoryPool pool_{memory_};
   std::unique_ptr<Uploads> uploads_;  // these two hold pooled memory
-  std::vector<LarsTable> lars_tables_;
+  std::vector<SegmentTable> segment_tables_;
   std::vector<PendingGradient> pending_gradients_;  // for finish_gradients()
   Tensor zeros_;                                    // cleared; zeros() hands out what is left of it
   std::int64_t zeros_used_ = 0;                     // bytes

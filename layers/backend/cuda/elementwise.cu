@@ -70,6 +70,26 @@ struct Axpy {
   __device__ float operator()(float y, float x) const { return gpu::add_product(y, scale, x); }
 };
 
+struct Lerp {
+  float weight;
+  __device__ float operator()(float y, float x) const { return gpu::add_product(y, weight, x - y); }
+};
+
+__global__ void __launch_bounds__(kThreads)
+    exchange_kernel(float* x, float* y, std::int64_t vectors, std::int64_t count) {
+  constexpr int kCount = gpu::kLanes<float>;
+  for (std::int64_t i = gpu::grid_thread(); i < vectors; i += gpu::grid_threads()) {
+    const auto a = gpu::load_vector<kCount>(x, i), b = gpu::load_vector<kCount>(y, i);
+    gpu::store_vector(b, x, i);
+    gpu::store_vector(a, y, i);
+  }
+  for (std::int64_t i = vectors * kCount + gpu::grid_thread(); i < count; i += gpu::grid_threads()) {
+    const float a = x[i];
+    x[i] = y[i];
+    y[i] = a;
+  }
+}
+
 // The functions of ActivationFunction, and dy times their slopes at x.
 __device__ float sigmoid(float x) { return 1.0F / (1.0F + expf(-x)); }
 struct Tanh {
@@ -343,6 +363,18 @@ void CudaBackend::run(const ops::Scale& op) {
 
 void CudaBackend::run(const ops::Axpy& op) {
   map(*state_, Axpy{op.scale}, op.x.size(), op.y.data<float>(), op.y.data<const float>(), op.x.data<const float>());
+}
+
+void CudaBackend::run(const ops::Lerp& op) {
+  map(*state_, Lerp{op.weight}, op.x.size(), op.y.data<float>(), op.y.data<const float>(), op.x.data<const float>());
+}
+
+void CudaBackend::run(const ops::Exchange& op) {
+  if (op.x.size() == 0) return;
+  float *x = op.x.data<float>(), *y = op.y.data<float>();
+  const std::int64_t vectors = gpu::whole_vectors<float, float>(op.x.size(), x, y);
+  const std::int64_t items = std::max(vectors, op.x.size() - vectors * gpu::kLanes<float>);
+  gpu::launch_kernel(*state_, gpu::grid_blocks(*state_, items), kThreads, exchange_kernel, x, y, vectors, op.x.size());
 }
 
 bool CudaBackend::all_finite(const Tensor& x) {

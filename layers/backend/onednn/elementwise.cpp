@@ -57,6 +57,11 @@ CONVOY_VECTORIZED void axpy_kernel(float scale, const float* x, float* y, std::i
   for (std::int64_t i = 0; i < count; ++i) y[i] += scale * x[i];
 }
 
+CONVOY_VECTORIZED void lerp_kernel(float weight, const float* x, float* y, std::int64_t count) {
+  CONVOY_INDEPENDENT
+  for (std::int64_t i = 0; i < count; ++i) y[i] += weight * (x[i] - y[i]);
+}
+
 // Sets to [N, b, a] from from [N, a, b], in tiles that stay in the nearest cache on both sides.
 template <class T>
 void transpose_inner(const T* from, T* to, std::int64_t samples, std::int64_t a, std::int64_t b) {
@@ -190,6 +195,31 @@ void OnednnBackend::run(const ops::Scale& op) {
     parallel_ranges(op.x.size(), kGrain, [=, factor = op.factor](std::int64_t first, std::int64_t last, int) {
       for (std::int64_t i = first; i < last; ++i) store(load(values[i]) * factor, values + i);
     });
+  });
+}
+
+void OnednnBackend::run(const ops::ScaleBy& op) {
+  float* values = op.x.data<float>();
+  const float* factor = op.factor.data<float>();
+  parallel_ranges(op.x.size(), kGrain, [=](std::int64_t first, std::int64_t last, int) {
+    const float by = *factor;
+    if (by == 1.0F) return;
+    for (std::int64_t i = first; i < last; ++i) values[i] *= by;
+  });
+}
+
+void OnednnBackend::run(const ops::Lerp& op) {
+  const float* source = op.x.data<float>();
+  float* target = op.y.data<float>();
+  parallel_ranges(op.x.size(), kGrain, [=](std::int64_t first, std::int64_t last, int) {
+    lerp_kernel(op.weight, source + first, target + first, last - first);
+  });
+}
+
+void OnednnBackend::run(const ops::Exchange& op) {
+  float *x = op.x.data<float>(), *y = op.y.data<float>();
+  parallel_ranges(op.x.size(), kGrain, [=](std::int64_t first, std::int64_t last, int) {
+    std::swap_ranges(x + first, x + last, y + first);
   });
 }
 

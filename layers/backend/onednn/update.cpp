@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Optimizer updates of the CPU backend over flat float32 buffers, each in one pass, in the order of operations of
-// torch.optim. An element's result depends neither on where it lies in the buffer nor on the thread count, so a
-// network cut into stages trains to the same bits.
+// Optimizer updates of the CPU backend over flat float32 buffers, each in one pass but for norms, in the order of
+// operations of torch.optim. An element's result depends neither on where it lies in the buffer nor on the thread
+// count, so a network cut into stages trains to the same bits.
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -80,6 +80,40 @@ CONVOY_VECTORIZED bool adamw_kernel(AdamwFactors f, float* w, const float* g, fl
   return nonfinite != 0;
 }
 
+struct LambFactors {
+  float beta1, rest1, beta2, rest2;  // rest = 1 - beta
+  float bias1, root_bias2, epsilon, decay;
+};
+constexpr std::int64_t kLambPiece = 256;
+
+// Sets direction[i] from the moments and the weights.
+CONVOY_VECTORIZED void lamb_direction(LambFactors f, const float* w, const float* m, const float* v, float* direction,
+                                      std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) direction[i] = std::sqrt(v[i]);
+  CONVOY_INDEPENDENT
+  for (std::int64_t i = 0; i < count; ++i) {
+    direction[i] = m[i] / f.bias1 / (direction[i] / f.root_bias2 + f.epsilon) + f.decay * w[i];
+  }
+}
+
+CONVOY_VECTORIZED void lamb_moments(LambFactors f, const float* g, float* m, float* v, std::int64_t count) {
+  CONVOY_INDEPENDENT
+  for (std::int64_t i = 0; i < count; ++i) {
+    m[i] = f.beta1 * m[i] + f.rest1 * g[i];
+    v[i] = f.beta2 * v[i] + f.rest2 * g[i] * g[i];
+  }
+}
+
+CONVOY_VECTORIZED bool lamb_step(float rate, float* w, const float* direction, std::int64_t count) {
+  std::uint32_t nonfinite = 0;
+  CONVOY_INDEPENDENT
+  for (std::int64_t i = 0; i < count; ++i) {
+    w[i] -= rate * direction[i];
+    nonfinite |= is_nonfinite(w[i]);
+  }
+  return nonfinite != 0;
+}
+
 CONVOY_VECTORIZED bool lars_kernel(float momentum, float rate, float decay, float* w, const float* g, float* v,
                                    std::int64_t count) {
   std::uint32_t nonfinite = 0;
@@ -127,6 +161,21 @@ void for_each_piece(std::span<const Segment> segments, Body&& body) {
   });
 }
 
+// Calls body(first, last, decays) for each run of elements of [first, last) of which weight decay applies to all or to
+// none. no_decay: see training_operations.h, or null.
+template <class Body>
+void for_each_decay(const std::uint8_t* no_decay, std::int64_t first, std::int64_t last, Body&& body) {
+  if (no_decay == nullptr) return body(first, last, true);
+  while (first < last) {
+    std::int64_t block = first / kParameterAlignment;
+    const bool decays = no_decay[block++] == 0;
+    while (block * kParameterAlignment < last && (no_decay[block] == 0) == decays) ++block;
+    const std::int64_t end = std::min(last, block * kParameterAlignment);
+    body(first, end, decays);
+    first = end;
+  }
+}
+
 // What the threads of an update have found, for the operand of that name.
 class NonfiniteFlag {
  public:
@@ -147,13 +196,44 @@ class NonfiniteFlag {
 
 }  // namespace
 
+void OnednnBackend::run(const ops::SquaredNorms& op) {
+  if (rehearsing()) return;
+  const float* x = op.x.data<float>();
+  std::int64_t pieces = 0;
+  for (const Segment& segment : op.segments) pieces += pieces_of(segment);
+  double* sums = scratch(static_cast<std::size_t>(pieces));
+  for_each_piece(op.segments, [=](std::size_t, std::int64_t piece, std::int64_t at, std::int64_t count) {
+    sums[piece] = sum_of_squares(x + at, count);
+  });
+  for (std::size_t s = 0; s < op.segments.size(); ++s) {
+    double sum = 0.0;
+    for (std::int64_t p = pieces_of(op.segments[s]); p > 0; --p) sum += *sums++;
+    op.squares.data<double>()[s] = sum;
+  }
+}
+
+void OnednnBackend::run(const ops::ClipFactor& op) {
+  if (rehearsing()) return;
+  const auto* squares = op.squares.data<double>();
+  double sum = 0.0;
+  for (std::int64_t i = 0; i < op.squares.size(); ++i) sum += squares[i];
+  const double norm = std::sqrt(sum), factor = op.clip_norm / (norm + ops::kClipEpsilon);
+  *op.norm.data<double>() = norm;
+  *op.factor.data<float>() = factor >= 1.0 ? 1.0F : static_cast<float>(factor);
+}
+
 void OnednnBackend::run(const ops::SgdUpdate& op) {
   NonfiniteFlag flag(op.nonfinite);
   float *w = op.values.data<float>(), *v = op.momentum.data<float>();
   const float* g = op.gradients.data<float>();
-  parallel_ranges(op.values.size(), kGrain, [=, &flag](std::int64_t first, std::int64_t last, int) {
-    flag.add(v == nullptr ? plain_sgd_kernel(op.hyperparameters, w + first, g + first, last - first)
-                          : sgd_kernel(op.hyperparameters, w + first, g + first, v + first, last - first));
+  const auto* no_decay = op.no_decay.data<std::uint8_t>();
+  parallel_ranges(op.values.size(), kGrain, [=, &flag](std::int64_t begin, std::int64_t end, int) {
+    for_each_decay(no_decay, begin, end, [&](std::int64_t first, std::int64_t last, bool decays) {
+      auto u = op.hyperparameters;
+      if (!decays) u.weight_decay = 0;
+      flag.add(v == nullptr ? plain_sgd_kernel(u, w + first, g + first, last - first)
+                            : sgd_kernel(u, w + first, g + first, v + first, last - first));
+    });
   });
 }
 
@@ -170,9 +250,77 @@ void OnednnBackend::run(const ops::AdamwUpdate& op) {
                              static_cast<float>(op.hyperparameters.epsilon)};
   float *w = op.values.data<float>(), *m = op.first_moment.data<float>(), *v = op.second_moment.data<float>();
   const float* g = op.gradients.data<float>();
+  const auto* no_decay = op.no_decay.data<std::uint8_t>();
   NonfiniteFlag flag(op.nonfinite);
-  parallel_ranges(op.values.size(), kGrain, [=, &flag](std::int64_t first, std::int64_t last, int) {
-    flag.add(adamw_kernel(factors, w + first, g + first, m + first, v + first, last - first));
+  parallel_ranges(op.values.size(), kGrain, [=, &flag](std::int64_t begin, std::int64_t end, int) {
+    for_each_decay(no_decay, begin, end, [&](std::int64_t first, std::int64_t last, bool decays) {
+      AdamwFactors f = factors;
+      if (!decays) f.keep = 1;
+      flag.add(adamw_kernel(f, w + first, g + first, m + first, v + first, last - first));
+    });
+  });
+}
+
+void OnednnBackend::run(const ops::LambUpdate& op) {
+  if (rehearsing()) return;
+  const auto& u = op.hyperparameters;
+  const LambFactors factors{static_cast<float>(u.beta1),
+                            static_cast<float>(1.0 - u.beta1),
+                            static_cast<float>(u.beta2),
+                            static_cast<float>(1.0 - u.beta2),
+                            static_cast<float>(u.bias1),
+                            static_cast<float>(std::sqrt(u.bias2)),
+                            u.epsilon,
+                            u.weight_decay};
+  float *w = op.values.data<float>(), *m = op.first_moment.data<float>(), *v = op.second_moment.data<float>();
+  const float* g = op.gradients.data<float>();
+  const auto* no_decay = op.no_decay.data<std::uint8_t>();
+  const auto factors_of = [=](const Segment& segment) {
+    LambFactors f = factors;
+    if (no_decay != nullptr && no_decay[segment.offset / kParameterAlignment] != 0) f.decay = 0;
+    return f;
+  };
+  std::int64_t pieces = 0;
+  for (const Segment& segment : op.segments) pieces += pieces_of(segment);
+  double* rates = scratch(op.segments.size() + 2 * static_cast<std::size_t>(pieces));
+  double *w_squares = rates + op.segments.size(), *u_squares = w_squares + pieces;
+  for_each_piece(op.segments, [=](std::size_t s, std::int64_t piece, std::int64_t at, std::int64_t count) {
+    const LambFactors f = factors_of(op.segments[s]);
+    lamb_moments(f, g + at, m + at, v + at, count);
+    if (!op.segments[s].adapt) return;
+    w_squares[piece] = sum_of_squares(w + at, count);
+    u_squares[piece] = 0.0;
+    float direction[kLambPiece];
+    for (std::int64_t i = 0; i < count; i += kLambPiece) {
+      const std::int64_t n = std::min(kLambPiece, count - i);
+      lamb_direction(f, w + at + i, m + at + i, v + at + i, direction, n);
+      u_squares[piece] += sum_of_squares(direction, n);
+    }
+  });
+  std::int64_t piece = 0;
+  for (std::size_t s = 0; s < op.segments.size(); ++s) {
+    const std::int64_t end = piece + pieces_of(op.segments[s]);
+    double ratio = 1.0;
+    if (op.segments[s].adapt) {
+      double w_sum = 0.0, u_sum = 0.0;
+      for (std::int64_t p = piece; p < end; ++p) {
+        w_sum += w_squares[p];
+        u_sum += u_squares[p];
+      }
+      if (w_sum > 0.0 && u_sum > 0.0) ratio = std::sqrt(w_sum) / std::sqrt(u_sum);
+    }
+    rates[s] = u.lr * ratio;
+    piece = end;
+  }
+  NonfiniteFlag flag(op.nonfinite);
+  for_each_piece(op.segments, [=, &flag](std::size_t s, std::int64_t, std::int64_t at, std::int64_t count) {
+    const LambFactors f = factors_of(op.segments[s]);
+    float direction[kLambPiece];
+    for (std::int64_t i = 0; i < count; i += kLambPiece) {
+      const std::int64_t n = std::min(kLambPiece, count - i);
+      lamb_direction(f, w + at + i, m + at + i, v + at + i, direction, n);
+      flag.add(lamb_step(static_cast<float>(rates[s]), w + at + i, direction, n));
+    }
   });
 }
 

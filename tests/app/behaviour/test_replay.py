@@ -22,8 +22,9 @@ def test_replay_changes_no_bit(ranks, layout):
     """Losses and every array of the checkpoint: batch norm, dropout, optimizer state."""
     results = []
     for every in (0, 1, 3):
-        folder = Folder("replay", config(SMALL_NET, run={"replay_every": every}, train={"steps": 7}, parallel=LAYOUTS[layout],
-                                         optimizer={"name": "adamw", "momentum": None}))
+        folder = Folder("replay", config(SMALL_NET, run={"replay_every": every}, train={"steps": 7, "ema_decay": 0.9},
+                                         parallel=LAYOUTS[layout],
+                                         optimizer={"name": "adamw", "momentum": None, "clip_norm": 0.5, "no_decay": ["norm"]}))
         folder.train(ranks)
         assert len(folder.losses()) == 7
         results.append((folder.losses(str), datasets(folder.checkpoints()[-1]) if h5py else None))

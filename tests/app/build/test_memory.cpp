@@ -39,11 +39,12 @@ double measured(const Config& c, const Dataset& data, const Layout& layout, cons
   const auto backend = build_backend(c, device);
   const std::int64_t samples = layout.microbatch(c.train.global_batch_size);
   Model model(*backend, build_units(c, data), microbatch_shape(data, samples), c.run.seed);
-  const auto optimizer = make_optimizer(c.optimizer.update, *backend, model.parameters());
+  const auto optimizer = make_optimizer(c.optimizer.update, *backend, model.parameters(), c.optimizer.no_decay);
   LossScaler scaler(false);
   RehearsalCommunicator alone(0, 1);
   const auto replay = make_replay(c, model, *optimizer, alone, 0);
-  const auto runner = make_runner(c, layout, {}, model, *optimizer, scaler, {}, replay.get());
+  const auto average = make_average(c, model);
+  const auto runner = make_runner(c, layout, {}, model, *optimizer, scaler, {}, replay.get(), average.get());
   Loader loader(data, Sampler(data.size(), 0, true), loader_options(c, layout, 0, 0, 1, false));
   for (int step = 0; step < 3; ++step) {
     static_cast<void>(runner->train_step(loader.next().microbatches, c.train.global_batch_size, 0.01, step, {}));
@@ -133,6 +134,10 @@ TEST_CASE("a rehearsal asks for the memory of real steps, to the byte") {
   SUBCASE("every step twice") { check_exact(read(kLayers, "", "[run]\nreplay_every = 1\n")); }
   SUBCASE("adamw") { check_exact(read(kResnet, "", "[optimizer]\nname = \"adamw\"\n")); }
   SUBCASE("lars") { check_exact(read(kResnet, "", "[optimizer]\nname = \"lars\"\n")); }
+  SUBCASE("lamb, clipping, an average of the weights, decay of a part") {
+    check_exact(read(kLayers, "ema_decay = 0.9",
+                     "[optimizer]\nname = \"lamb\"\nclip_norm = 1\nno_decay = [\"norm\", \"bias\"]\n"));
+  }
   SUBCASE("bottlenecks") { check_exact(read("name = \"resnet50\"\nclasses = 10", "")); }
   SUBCASE("layers of all kinds") { check_exact(read(kLayers, "label_smoothing = 0.1")); }
   SUBCASE("layers of all kinds, bfloat16, mse") { check_exact(read(kLayers, "precision = \"bf16\"\nloss = \"mse\"")); }

@@ -92,6 +92,7 @@ TEST_CASE("defaults") {
 TEST_CASE("defaults that hang on other keys") {
   CHECK(std::get<AdamwOptions>(parse(kMlp, {"optimizer.name=adamw"}).optimizer.update).epsilon == 1e-8);
   CHECK(std::get<LarsOptions>(parse(kMlp, {"optimizer.name=lars"}).optimizer.update).epsilon == 1e-9);
+  CHECK(std::get<LambOptions>(parse(kMlp, {"optimizer.name=lamb"}).optimizer.update).epsilon == 1e-6);
   const Config vectors = parse(kMlp, {"data.features=7"});
   CHECK(vectors.data.image_size == 0);
   CHECK(vectors.data.channels == 0);
@@ -151,10 +152,13 @@ TEST_CASE("through the printer and back") {
   check_round_trip(
       parse(kMlp, {"run.name=it's \"q\" \\ é", "run.max_time=100:00:01", "optimizer.lr=0.30000000000000004",
                    "optimizer.weight_decay=1e-300", "run.seed=9223372036854775807"}));
-  for (const char* name : {"sgd", "lars", "adamw"})
-    check_round_trip(parse(kMlp, {std::string("optimizer.name=") + name}));
+  for (const char* name : {"sgd", "lars", "adamw", "lamb"})
+    check_round_trip(parse(kMlp, {std::string("optimizer.name=") + name, "optimizer.no_decay=[norm, bias]"}));
+  check_round_trip(parse(kMlp, {"optimizer.clip_norm=0.5", "train.ema_decay=0.999", "train.early_stop_epochs=3",
+                                "train.early_stop_metric=loss"}));
   for (const char* name : {"constant", "cosine", "polynomial"}) {
     check_round_trip(parse(kMlp, {std::string("lr_schedule.name=") + name, "lr_schedule.warmup_epochs=0.5"}));
+    check_round_trip(parse(kMlp, {std::string("lr_schedule.name=") + name, "lr_schedule.warmup_steps=500"}));
   }
   check_round_trip(parse(kMlp, {"lr_schedule.name=step", "lr_schedule.milestones=[1, 2.5]"}));
   check_round_trip(parse(kMlp, {"data.features=7", "train.loss=mse"}));

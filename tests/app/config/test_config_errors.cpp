@@ -84,7 +84,7 @@ TEST_CASE("unknown names") {
       {toy("lr = 0.1\n"), "7:1: train.lr: unknown key (did you mean optimizer.lr?)"},
       {toy("[log]\nlevel = 3\n"), "8:1: log.level: unknown key (its keys: progress, every_steps, tensorboard, trace)"},
       {toy("[optimizer]\nname = \"sdg\"\n"),
-       "8:8: optimizer.name: unknown name \"sdg\" (did you mean \"sgd\"? must be one of sgd, lars, adamw)"},
+       "8:8: optimizer.name: unknown name \"sdg\" (did you mean \"sgd\"? must be one of sgd, lars, adamw, lamb)"},
       {toy("[device]\nkind = \"tpu\"\n"),
        "8:8: device.kind: unknown name \"tpu\" (did you mean \"cpu\"? must be one of auto, "
        "cpu, cuda)"},
@@ -181,7 +181,7 @@ TEST_CASE("keys that do not belong to what was chosen") {
       {toy("[optimizer]\nname = \"adamw\"\nmomentum = 0.8\n"),
        "9:12: optimizer.momentum: is ignored with optimizer.name = \"adamw\" (it belongs to sgd, lars)"},
       {toy("[optimizer]\nbetas = [0.9, 0.99]\n"),
-       "8:9: optimizer.betas: is ignored with optimizer.name = \"sgd\" (it belongs to adamw)"},
+       "8:9: optimizer.betas: is ignored with optimizer.name = \"sgd\" (it belongs to adamw, lamb)"},
       {toy("[lr_schedule]\npower = 1.0\n"),
        "8:9: lr_schedule.power: is ignored with lr_schedule.name = \"constant\" (it belongs to polynomial)"},
       {toy("label_smoothing = 0.1\n"),
@@ -267,7 +267,17 @@ TEST_CASE("overrides are as strict as the file, and say where they are from") {
   check({"run.name=a\nb"},
         "--set: run.name: a is not a value (a number, true, false, a word, \"text in quotes\", or a list [a, b])");
   check({"optimizer.betas=[0.9,0.99]"},
-        "--set: optimizer.betas: is ignored with optimizer.name = \"sgd\" (it belongs to adamw)");
+        "--set: optimizer.betas: is ignored with optimizer.name = \"sgd\" (it belongs to adamw, lamb)");
+  check({"optimizer.clip_norm=-1"}, "--set: optimizer.clip_norm: -1 is out of range (must be a number of at least 0)");
+  check({"train.ema_decay=1"},
+        "--set: train.ema_decay: 1 is out of range (must be a number of at least 0 and below 1)");
+  check({"train.early_stop_metric=loss"},
+        "--set: train.early_stop_metric: is ignored without train.early_stop_epochs (set it, or leave this out)");
+  check({"optimizer.no_decay=[norms]"},
+        "--set: optimizer.no_decay: unknown name \"norms\" (did you mean \"norm\"? must be a list of strings, each one "
+        "of norm, bias)");
+  check({"lr_schedule.warmup_epochs=1", "lr_schedule.warmup_steps=5"},
+        "--set: lr_schedule.warmup_steps: given together with lr_schedule.warmup_epochs (give one of the two)");
   check({"train.steps=5", "train.epochs=5"},
         "--set: train.steps: given together with train.epochs (give one of the two)");
   check({"parallel.mode=scatter", "run.replay_every=2"},

@@ -126,7 +126,7 @@ TEST_CASE("the default of every key is accepted with every choice, and changes n
   };
   CHECK(count("parallel.microbatches") == 1);
   CHECK(count("data.image_size") == 2);    // 224, or 0: as in the file
-  CHECK(count("optimizer.epsilon") == 2);  // of adamw and lars
+  CHECK(count("optimizer.epsilon") == 3);  // of adamw, lamb and lars
   for (const char* key : {"data.augment", "data.crop_ratio", "lr_schedule.power", "model.reset_head", "model.stem",
                           "parallel.chunks", "parallel.partition", "device.graphs", "train.label_smoothing"}) {
     CAPTURE(key);

@@ -59,7 +59,8 @@ inline bool same_tensors(const std::vector<HostTensor>& a, const std::vector<Hos
 }
 
 inline bool same_checkpoint(const Checkpoint& a, const Checkpoint& b) {
-  if (!same_tensors(a.model, b.model) || a.optimizer.size() != b.optimizer.size()) return false;
+  if (!same_tensors(a.model, b.model) || !same_tensors(a.average, b.average)) return false;
+  if (a.optimizer.size() != b.optimizer.size()) return false;
   for (std::size_t i = 0; i < a.optimizer.size(); ++i) {
     if (a.optimizer[i].first != b.optimizer[i].first) return false;
     if (!same_tensors(a.optimizer[i].second, b.optimizer[i].second)) return false;

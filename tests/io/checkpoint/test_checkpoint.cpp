@@ -60,6 +60,12 @@ TEST_CASE("a checkpoint comes back bit for bit") {
   CHECK(same_checkpoint(read_checkpoint(path), written));
   CHECK(same_tensors(read_model_weights(path), written.model));
   CHECK(checkpoint_problem(path).empty());
+  CHECK(read_average(path).empty());
+  Checkpoint averaged = written;
+  averaged.average = written.optimizer[1].second;
+  write_checkpoint(folder / "averaged.h5", averaged);
+  CHECK(same_checkpoint(read_checkpoint(folder / "averaged.h5"), averaged));
+  CHECK(same_tensors(read_average(folder / "averaged.h5"), averaged.average));
   const auto checks = check_datasets(path);
   CHECK(checks.size() == 7);
   for (const auto& check : checks) {
@@ -330,6 +336,8 @@ TEST_CASE("a value that is not finite is named, of weights, buffers and the opti
   CHECK(named(checkpoint.model[1], INFINITY) == "bn1.running_mean");
   CHECK(named(checkpoint.model[4], NAN) == "layer1.0.conv1.weight");
   CHECK(named(checkpoint.optimizer[1].second[0], -INFINITY) == "fc.weight (optimizer momentum)");
+  checkpoint.average = checkpoint.optimizer[1].second;
+  CHECK(named(checkpoint.average[0], NAN) == "fc.weight (average)");
 }
 
 TEST_CASE("rotation keeps the newest") {

@@ -313,6 +313,12 @@ inline void call_on_views(Backend& backend, std::int64_t channels) {
     backend.run(ops::AdamwUpdate{{0.01F, 1e-8F, 0.05F, 0.9, 0.999, 0.3, 0.003}, a, b, gamma, variance});
     backend.run(
         ops::LarsUpdate{{0.5F, 0.9F, 1e-3F, 0.02F, 1e-9F}, std::vector<Segment>{{0, channels, true}}, a, b, gamma});
+    backend.run(ops::LambUpdate{{0.01F, 1e-6F, 0.05F, 0.9, 0.999, 0.3, 0.003},
+                                std::vector<Segment>{{0, channels, true}},
+                                a,
+                                b,
+                                gamma,
+                                variance});
     backend.zero(a);
   }
 }

@@ -118,6 +118,53 @@ TEST_CASE("AdamW's first step is lr against the sign of the gradient, and zeros 
   check_close(device.get(w_tensor), expected, 2e-5, 0.0, "w");  // epsilon is 1e-5 of the smallest gradient
 }
 
+TEST_CASE("weight decay leaves alone what no_decay flags, and that alone") {
+  for (const int threads : {1, 2, 3}) {
+    Device device(threads);
+    for (const std::int64_t count : {16, 48, 1600, 100000}) {
+      // Runs of every length, across the ranges of the threads.
+      std::vector<std::uint8_t> flags(static_cast<std::size_t>(count / kParameterAlignment));
+      for (std::size_t i = 0; i < flags.size(); ++i) flags[i] = i % 7 < 3 || i % 11 == 5 ? 1 : 0;
+      const Tensor no_decay = device.backend.tensor({count / kParameterAlignment}, DType::kU8);
+      device.backend.copy_from_host(flags.data(), no_decay);
+      Array g = gradient_of(count, 0), v = uniform({count}, 4, 0.1, 1);
+      const Tensor gradients = device.put(g);
+      ops::AdamwUpdate::Hyperparameters adamw{};
+      adamw.lr = 0.01F;
+      adamw.beta1 = 0.9;
+      adamw.beta2 = 0.999;
+      adamw.epsilon = 1e-8F;
+      adamw.bias1 = 0.5;
+      adamw.bias2 = 0.25;
+      // With flags everywhere it is the update without decay, without any it is the one with it.
+      const auto updated = [&](float decay, const Tensor& mask, int which) {
+        Buffers b(device, count);
+        b.second_tensor = device.put(v);
+        adamw.weight_decay = decay;
+        if (which == 0) {
+          device.backend.run(
+              ops::SgdUpdate{{0.1F, 0.9F, decay, true}, b.w_tensor, gradients, b.first_tensor, ops::none(), mask});
+        } else if (which == 1) {
+          device.backend.run(
+              ops::SgdUpdate{{0.1F, 0, decay, false}, b.w_tensor, gradients, Tensor(), ops::none(), mask});
+        } else {
+          device.backend.run(
+              ops::AdamwUpdate{adamw, b.w_tensor, gradients, b.first_tensor, b.second_tensor, ops::none(), mask});
+        }
+        return device.get(b.w_tensor).values;
+      };
+      for (const int which : {0, 1, 2}) {
+        const auto with = updated(0.1F, Tensor(), which), without = updated(0, Tensor(), which);
+        const auto chosen = updated(0.1F, no_decay, which);
+        for (std::size_t i = 0; i < chosen.size(); ++i) {
+          REQUIRE(with[i] != without[i]);
+          REQUIRE(chosen[i] == (flags[i / kParameterAlignment] != 0 ? without[i] : with[i]));
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("LARS scales each segment by its own norms") {
   for (const int threads : {1, 2, 3}) {
     Device device(threads);
@@ -195,6 +242,8 @@ TEST_CASE("an element is updated to the same bits wherever it lies, on any numbe
       keep(second);
       const std::vector<Segment> segments{{0, shift, false}, {shift, 50000, true}, {shift + 50000, 20000, true}};
       device.backend.run(ops::LarsUpdate{{0.5F, 0.9F, 1e-3F, 0.02F, 1e-9F}, segments, values, gradient, moment});
+      keep(values);
+      device.backend.run(ops::LambUpdate{adamw, segments, values, gradient, moment, second});
       keep(values);
       if (first.empty()) first = results;
       CHECK(results == first);

@@ -7,7 +7,7 @@ using namespace convoy;
 
 namespace {
 
-LrSchedule schedule(const LrCurve& curve) { return {{10, curve}, 0.4, 1, 110}; }
+LrSchedule schedule(const LrCurve& curve) { return {{10, 0, curve}, 0.4, 1, 110}; }
 
 const CosineLr kCosine{0.02};
 const PolynomialLr kPolynomial{2, 0.02};
@@ -48,6 +48,18 @@ TEST_CASE("polynomial is (1 - t)^power above final_lr") {
   const LrSchedule s = schedule(kPolynomial);
   CHECK(s.at(60) == doctest::Approx(0.02 + 0.38 * 0.25));
   CHECK(s.at(110) == doctest::Approx(0.02));
+}
+
+TEST_CASE("warm-up in steps is that of as many epochs of one step") {
+  for (const LrCurve& curve : {LrCurve(ConstantLr()), LrCurve(kCosine), LrCurve(kPolynomial)}) {
+    const LrSchedule epochs = schedule(curve);
+    LrSchedule steps = epochs;
+    steps.options.warmup_epochs = 0;
+    steps.options.warmup_steps = 10;
+    for (int step = 0; step <= 110; ++step) CHECK(steps.at(step) == epochs.at(step));
+    steps.steps_per_epoch = 7;  // which warm-up in steps does not depend on
+    CHECK(steps.at(4) == doctest::Approx(0.2));
+  }
 }
 
 TEST_CASE("without warm-up the first step has the full rate") {

@@ -23,6 +23,7 @@ namespace convoy {
 namespace {
 
 constexpr std::int64_t kPart = 6, kInputs = 10, kOutputs = 5, kSteps = 6;
+constexpr double kClipNorm = 0.01;  // below the norm of every step
 constexpr int kUnits = 4, kEvery = 2, kMicrobatches = 2;
 
 // Linear layers and dropout, in units that can be cut anywhere.
@@ -51,12 +52,12 @@ std::vector<Layout> layouts(int ranks) {
   return {{ranks, 1}, {1, ranks}, {ranks / 2, 2}};
 }
 
-// Everything of one rank.
+// Everything of one rank. alone: every rank by itself is the one rank of the layout.
 class Job {
  public:
-  Job(const Layout& layout, int every)
-      : stage_(test_world().ranks().rank() % layout.stages),
-        replica_(test_world().ranks().rank() / layout.stages),
+  Job(const Layout& layout, int every, bool alone = false)
+      : stage_(alone ? 0 : test_world().ranks().rank() % layout.stages),
+        replica_(alone ? 0 : test_world().ranks().rank() / layout.stages),
         layout_(layout),
         all_(test_world().ranks().communicator(kTestTimeout, "all")),
         stages_(test_world().ranks().split(replica_, stage_, kTestTimeout, "stages")),
@@ -64,10 +65,11 @@ class Job {
         model(backend, network(), {kPart, kInputs}, 7, nullptr,
               {{stage_ * kUnits / layout.stages, (stage_ + 1) * kUnits / layout.stages}}),
         optimizer(make_optimizer(AdamwOptions{}, backend, model.parameters())),
+        average(0.9, backend, model.parameters()),
         replay(every, model, *optimizer, *all_, stage_),
         executor_(model, *optimizer, Loss{Loss::Kind::kMse}, {}, make_schedule("1f1b", layout.stages, kMicrobatches, 1),
-                  {stage_, layout.stages > 1 ? stages_.get() : nullptr, replicas_.get()}, {1e-4, 2e-4}, scaler_, {},
-                  &replay) {}
+                  {stage_, layout.stages > 1 ? stages_.get() : nullptr, alone ? nullptr : replicas_.get()},
+                  {1e-4, 2e-4}, scaler_, {}, &replay, {kClipNorm, &average}) {}
 
   double step(std::int64_t update) {
     std::array<Batch, kMicrobatches> batches;
@@ -86,7 +88,9 @@ class Job {
       batch.target_size = kOutputs;
       batch.targets = targets.data() + m * kPart * kOutputs;
     }
-    return executor_.train_step(batches, kPart * kMicrobatches * layout_.replicas, 0.01, update, {}).loss;
+    const LossTotals totals = executor_.train_step(batches, kPart * kMicrobatches * layout_.replicas, 0.01, update, {});
+    gradient_norm = totals.gradient_norm;
+    return totals.loss;
   }
 
   [[nodiscard]] std::vector<float> state() {
@@ -97,10 +101,12 @@ class Job {
     add(model.parameters().values());
     add(model.parameters().running());
     for (const auto& [name, slot] : optimizer->slots()) add(slot);
+    add(average.tensor());
     return result;
   }
 
   [[nodiscard]] int rank() const { return all_->rank(); }
+  double gradient_norm = 0;  // of the last step
 
  private:
   int stage_, replica_;
@@ -113,6 +119,7 @@ class Job {
   SpoiledBackend backend{device_};
   Model model;
   std::unique_ptr<Optimizer> optimizer;
+  WeightAverage average;
   Replay replay;
 
  private:
@@ -201,6 +208,40 @@ TEST_CASE_FIXTURE(MpiFixture, "a bit flipped in an update is found, in the secon
                      "step 4: computed twice, " + where(0) + " has got other bits the second time, first in the "));
       CHECK(contains(error, "update of layer"));
     }
+  }
+}
+
+TEST_CASE_FIXTURE(MpiFixture, "a bit flipped in clipping or in the average of the weights is found") {
+  for (const Layout& layout : layouts(size)) {
+    const auto text = [&](const char* operation, const char* output) {
+      return found(layout, 0, [&](Job& job) { job.backend.flip(operation, 1, 0, output); });
+    };
+    for (const std::string& error : {text("squared_norms", "squares"), text("scale_by", "x"), text("lerp", "y")}) {
+      CAPTURE(error);
+      CHECK(contains(error, "step 4: computed twice, " + where(0) + " has got other bits the second time"));
+    }
+    CHECK(contains(text("squared_norms", "squares"), "first in the norms of the gradients"));
+    CHECK(contains(text("scale_by", "x"), "first in the clipped gradient of layer"));
+    CHECK(contains(text("lerp", "y"), "first in the average of layer"));
+  }
+}
+
+TEST_CASE_FIXTURE(MpiFixture, "the norm of the gradients has the same bits in every layout of stages") {
+  std::vector<double> norms;
+  for (const Layout& layout : layouts(size)) {
+    if (layout.replicas > 1) continue;
+    Job job(layout, 0);
+    for (std::int64_t update = 0; update < 3; ++update) {
+      static_cast<void>(job.step(update));
+      norms.push_back(job.gradient_norm);
+    }
+  }
+  // Of one rank, on every rank: the same layers on the same data.
+  Job alone({1, 1}, 0, true);
+  for (std::size_t update = 0; update < norms.size(); ++update) {
+    static_cast<void>(alone.step(static_cast<std::int64_t>(update)));
+    CHECK(norms[update] == alone.gradient_norm);
+    CHECK(norms[update] > kClipNorm);
   }
 }
 

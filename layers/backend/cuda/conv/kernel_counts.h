@@ -61,7 +61,11 @@ template <class Operation>
 [[nodiscard]] inline int kernels_of(const ops::SoftmaxCrossEntropy& /*op*/, DType /*compute*/) { return 2; }
 [[nodiscard]] inline int kernels_of(const ops::Mse& /*op*/, DType /*compute*/) { return 2; }
 
-// Norms of the segments, their rates, the update.
+// Sums of pieces of segments, then of segments.
+[[nodiscard]] inline int kernels_of(const ops::SquaredNorms& /*op*/, DType /*compute*/) { return 2; }
+
+// Norms of the segments (of LAMB with the moments), their rates, the update.
+[[nodiscard]] inline int kernels_of(const ops::LambUpdate& /*op*/, DType /*compute*/) { return 3; }
 [[nodiscard]] inline int kernels_of(const ops::LarsUpdate& /*op*/, DType /*compute*/) { return 3; }
 
 }  // namespace convoy
