@@ -104,8 +104,11 @@ void check_model_and_data(const Config& c) {
   refuse_if(regression && c.model.classes != 0, "model.classes",
             "is ignored with data.targets (leave it out: the output is as long as the targets)");
   refuse_if(regression && c.train.loss.kind == Loss::Kind::kCrossEntropy, "train.loss",
-            "cross_entropy needs class labels, but data.targets asks for float targets (use mse, or leave data.targets "
-            "out)");
+            "cross_entropy needs class labels, but data.targets asks for float targets (use mse or l1, or leave "
+            "data.targets out)");
+  refuse_if(regression && c.train.loss.kind == Loss::Kind::kBce, "train.loss",
+            "bce needs class labels or targets from 0 to 1, but data.targets asks for others (use mse or l1, or leave "
+            "data.targets out)");
   refuse_if(synthetic && !regression && c.model.classes == 0 && c.model.name != "toy", "model.classes",
             "missing (synthetic labels need the number of classes)");
   const auto fits = [&](const std::vector<double>& values) {

@@ -72,11 +72,16 @@ int eval_command(World& world, const EvalArguments& arguments) {
   std::cout << fmt::format("{} on {} of {}\n", name_text(file), counted(result.samples, "sample"),
                            held_out ? "data.validation" : "data.train (no data.validation in the config)")
             << number_line("loss", result.loss);
-  if (data.target_size() > 0) {
-    std::cout << number_line("MAE", result.mae) << number_line("R2", result.r2);
-  } else {
-    std::cout << fmt::format("top-1  {:.4f} %\n", 100 * result.top1);
-    if (output_size(run->config, *run->train) > 5) std::cout << fmt::format("top-5  {:.4f} %\n", 100 * result.top5);
+  for (const auto& [name, value] : result.scores) {
+    if (name == "top1") std::cout << fmt::format("top-1  {:.4f} %\n", 100 * value);
+    if (name == "top5" && output_size(run->config, *run->train) > 5) {
+      std::cout << fmt::format("top-5  {:.4f} %\n", 100 * value);
+    }
+    if (name == "accuracy") std::cout << fmt::format("accuracy  {:.4f} %\n", 100 * value);
+    if (name == "exact_match") std::cout << fmt::format("exact match  {:.4f} %\n", 100 * value);
+    if (name == "mae") std::cout << number_line("MAE", value);
+    if (name == "rmse") std::cout << number_line("RMSE", value);
+    if (name == "r2") std::cout << number_line("R2", value);
   }
   std::cout << std::flush;
   return 0;

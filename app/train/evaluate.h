@@ -7,21 +7,26 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "app/build/build_run.h"
 
 namespace convoy {
 
-/// Means over all samples. With class labels top1 and top5 are shares in [0, 1]; with float targets mae is the mean
-/// absolute error, and r2 the coefficient of determination: 1 - squared errors / squared distances of the targets from
-/// their means, both summed over samples and outputs (sklearn.metrics.r2_score, multioutput="variance_weighted").
+/// Means over all samples. The scores have their names in metrics.jsonl. Shares in [0, 1]: top1 and top5, or of several
+/// labels accuracy (outputs on the side of their target) and exact_match (samples all of whose outputs are). Of a
+/// regression: mae, the mean absolute error; rmse, the root of the mean squared error; r2, the coefficient of
+/// determination: 1 - squared errors / squared distances of the targets from their means, both summed over samples and
+/// outputs (sklearn.metrics.r2_score, multioutput="variance_weighted").
 struct EvalResult {
   double loss = 0;
-  double top1 = 0, top5 = 0;
-  double mae = 0, r2 = 0;
+  std::vector<std::pair<std::string_view, double>> scores;
   std::int64_t samples = 0;
   std::vector<std::string> warnings;  ///< of samples with something wrong
+
+  [[nodiscard]] double score(std::string_view name) const;  ///< NaN where there is none of that name
 };
 
 /// Called on every rank after each batch but the last: so many are done, of so many. False, on every rank, ends the

@@ -22,9 +22,17 @@ std::string in_folder(const Config& config, const char* name) {
   return (std::filesystem::path(run_folder(config)) / name).string();
 }
 
-std::string hits_text(const EvalResult& result, std::int64_t classes) {
-  std::string text = fmt::format(", top-1 {:.2f} %", 100 * result.top1);
-  if (classes > 5) text += fmt::format(", top-5 {:.2f} %", 100 * result.top5);
+std::string scores_text(const EvalResult& result, std::int64_t outputs) {
+  std::string text;
+  for (const auto& [name, value] : result.scores) {
+    if (name == "top1") text += fmt::format(", top-1 {:.2f} %", 100 * value);
+    if (name == "top5" && outputs > 5) text += fmt::format(", top-5 {:.2f} %", 100 * value);
+    if (name == "accuracy") text += fmt::format(", accuracy {:.2f} %", 100 * value);
+    if (name == "exact_match") text += fmt::format(", exact match {:.2f} %", 100 * value);
+    if (name == "mae") text += fmt::format(", MAE {:.4g}", value);
+    if (name == "rmse") text += fmt::format(", RMSE {:.4g}", value);
+    if (name == "r2") text += fmt::format(", R2 {:.4f}", value);
+  }
   return text;
 }
 
@@ -35,7 +43,7 @@ std::vector<double> listed(const MinMedianMax& s) { return {s.min, s.median, s.m
 RunReport::RunReport(const Run& run, const RunState& state)
     : config_(run.config),
       total_steps_(run.total_steps),
-      classes_(run.train->target_size() > 0 ? 0 : output_size(run.config, *run.train)),
+      outputs_(output_size(run.config, *run.train)),
       log_(in_folder(run.config, "log.txt")),
       metrics_(in_folder(run.config, "metrics.jsonl")),
       order_(run.train->size(), run.config.run.seed, run.config.data.shuffle) {
@@ -115,23 +123,18 @@ void RunReport::evaluating(const RunState& state, std::int64_t done, std::int64_
 }
 
 void RunReport::evaluation(const RunState& state, const EvalResult& result, double seconds) {
-  std::vector<std::pair<const char*, double>> scores{{"loss", result.loss}};
-  if (classes_ > 0) {
-    scores.insert(scores.end(), {{"top1", result.top1}, {"top5", result.top5}});
-  } else {
-    scores.insert(scores.end(), {{"mae", result.mae}, {"r2", result.r2}});
-  }
+  std::vector<std::pair<std::string_view, double>> scores{{"loss", result.loss}};
+  scores.insert(scores.end(), result.scores.begin(), result.scores.end());
   std::vector<MetricsField> fields{{"event", "eval"}, {"step", state.step}, {"epoch", state.epoch}};
   for (const auto& [name, value] : scores) fields.emplace_back(name, value);
   fields.emplace_back("samples", result.samples);
   fields.emplace_back("seconds", seconds);
   metrics_.write(fields);
   for (const auto& [name, value] : scores) {
-    if (tensorboard_) tensorboard_->scalar(std::string("eval/") + name, state.step, value);
+    if (tensorboard_) tensorboard_->scalar(fmt::format("eval/{}", name), state.step, value);
   }
-  message(fmt::format(
-      "epoch {}: validation loss {:.4f}{}", state.epoch, std::isnan(result.loss) ? kNan : result.loss,
-      classes_ > 0 ? hits_text(result, classes_) : fmt::format(", MAE {:.4g}, R2 {:.4f}", result.mae, result.r2)));
+  message(fmt::format("epoch {}: validation loss {:.4f}{}", state.epoch, std::isnan(result.loss) ? kNan : result.loss,
+                      scores_text(result, outputs_)));
 }
 
 void RunReport::checkpoint(const CheckpointWriter::Result& written) {

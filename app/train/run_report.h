@@ -60,7 +60,7 @@ class RunReport {
  private:
   const Config& config_;
   std::int64_t total_steps_;
-  std::int64_t classes_;  // 0: regression
+  std::int64_t outputs_;  // of the network
   RunLog log_;
   MetricsLog metrics_;
   std::unique_ptr<TensorboardWriter> tensorboard_;

@@ -53,7 +53,7 @@ void check_keep_best(const Run& run) {
   const auto check = [&] {
     if (by.empty()) return;
     if (!run.validation) fail_option("checkpoint.keep_best", "needs an evaluation (set data.validation)");
-    if (by == "top1" && run.train->target_size() > 0) {
+    if (by == "top1" && run.config.train.loss.scores(run.train->target_size() > 0) != Scores::kTopK) {
       fail_option("checkpoint.keep_best", "\"top1\" needs class labels, the data have float targets (use \"loss\")");
     }
   };
@@ -246,7 +246,7 @@ bool Trainer::is_best(const EvalResult& result) {
   const std::string& by = run_.config.checkpoint.keep_best;
   if (by.empty()) return false;
   const auto ask = [&] {
-    return checkpoints_->evaluated(state_.step, evaluation_score(by, result.top1, result.loss)) ? "best" : "";
+    return checkpoints_->evaluated(state_.step, evaluation_score(by, result.score("top1"), result.loss)) ? "best" : "";
   };
   return !on_root(*run_.communicator, ask, "comparing the evaluation with earlier ones").empty();
 }

@@ -258,8 +258,12 @@ inline void call_losses(Backend& backend, std::int64_t samples, std::int64_t cla
       backend.run(ops::SoftmaxCrossEntropy{outputs, labels, ops::none(), smoothing, 0.25F, dx(), data.totals()});
     }
     backend.run(ops::SoftmaxCrossEntropy{outputs, labels, loss_scale, 0.1F, 0.25F, dx(), data.totals()});
-    backend.run(ops::Mse{outputs, data.floats(shape), ops::none(), 0.25F, dx(), data.totals()});
-    backend.run(ops::Mse{outputs, labels, loss_scale, 0.25F, dx(), data.totals()});
+    backend.run(
+        ops::SoftmaxCrossEntropy{outputs, data.floats(shape, 0, 1), loss_scale, 0.1F, 0.25F, dx(), data.totals()});
+    for (const LossFunction function : {LossFunction::kMse, LossFunction::kL1, LossFunction::kBce}) {
+      backend.run(ops::PointwiseLoss{outputs, data.floats(shape), ops::none(), 0.25F, dx(), data.totals(), function});
+      backend.run(ops::PointwiseLoss{outputs, labels, loss_scale, 0.25F, dx(), data.totals(), function, 0.1F});
+    }
   }
 }
 

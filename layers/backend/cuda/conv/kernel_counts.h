@@ -59,7 +59,7 @@ template <class Operation>
 
 // One row of outputs to a block, then the scores of all.
 [[nodiscard]] inline int kernels_of(const ops::SoftmaxCrossEntropy& /*op*/, DType /*compute*/) { return 2; }
-[[nodiscard]] inline int kernels_of(const ops::Mse& /*op*/, DType /*compute*/) { return 2; }
+[[nodiscard]] inline int kernels_of(const ops::PointwiseLoss& /*op*/, DType /*compute*/) { return 2; }
 
 // Norms of the segments, their rates, the update.
 [[nodiscard]] inline int kernels_of(const ops::LarsUpdate& /*op*/, DType /*compute*/) { return 3; }
