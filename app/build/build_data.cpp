@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/build/build_data.h"
 
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <utility>
+#include <vector>
 
 #include "io/data/datasets.h"
 #include "layers/base/error.h"
@@ -19,6 +24,28 @@ constexpr std::int64_t kToyClasses = 5;
 [[noreturn]] void fail_source(const std::string& key, const Error& error) {
   if (is_system_fault(error)) fail_as(error, key + ": " + error.what());
   fail_option(key, "{}", error.what());
+}
+
+// The first sample shows what the targets are.
+void check_float_targets(const Config& config, const Dataset& train) {
+  const Loss& loss = config.train.loss;
+  if (train.target_size() == 0 || loss.scores(true) == Scores::kRegression) return;
+  std::vector<float> first(static_cast<std::size_t>(train.target_size()));
+  train.read(0, nullptr, nullptr, first.data());
+  const bool shares = std::all_of(first.begin(), first.end(), [](float t) { return !(t < 0 || t > 1); });
+  const bool probabilities = shares && std::abs(std::accumulate(first.begin(), first.end(), -1.0)) < 1e-3;
+  if (loss.kind == Loss::Kind::kCrossEntropy && !probabilities) {
+    fail_option("train.loss",
+                "cross_entropy needs class labels or probabilities, but {} has other float targets (use mse or l1)",
+                config.data.train);
+  }
+  if (loss.kind == Loss::Kind::kBce && !shares) {
+    fail_option("train.loss", "bce needs targets from 0 to 1, but {} has others (use mse or l1)", config.data.train);
+  }
+  if (loss.kind == Loss::Kind::kBce && loss.label_smoothing > 0) {
+    fail_option("train.label_smoothing", "with bce is for class labels, but {} has float targets (leave it out)",
+                config.data.train);
+  }
 }
 
 }  // namespace
@@ -50,8 +77,9 @@ MatchedClasses build_validation(const Config& config, const std::string& source,
 
 void check_data(const Config& config, const Dataset& train, const Dataset* validation) {
   if (train.size() == 0) fail_option("data.train", "{} has no samples", config.data.train);
-  if (train.target_size() > 0 && config.train.loss.kind == Loss::Kind::kCrossEntropy) {
-    fail_option("train.loss", "cross_entropy needs class labels, but {} has float targets (use mse)",
+  check_float_targets(config, train);
+  if (config.data.augmentation().mixes() && train.target_size() > 0) {
+    fail_option("data.augment", "mixup and cutmix need class labels, but {} has float targets (leave them out)",
                 config.data.train);
   }
   if (train.target_size() > 0 && config.data.sampler == "balanced") {

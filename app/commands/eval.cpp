@@ -66,16 +66,10 @@ void print_classes(const Confusion& confusion) {
   }
 }
 
-std::string eval_json(const std::string& file, const EvalResult& result, const Confusion& confusion, bool regression) {
+std::string eval_json(const std::string& file, const EvalResult& result, const Confusion& confusion) {
   Json json{
       {"program_version", program_version()}, {"checkpoint", file}, {"samples", result.samples}, {"loss", result.loss}};
-  if (regression) {
-    json["mae"] = result.mae;
-    json["r2"] = result.r2;
-  } else {
-    json["top1"] = result.top1;
-    json["top5"] = result.top5;
-  }
+  for (const auto& [name, value] : result.scores) json[std::string(name)] = value;
   if (!confusion.empty()) {
     Json classes = Json::array(), rows = Json::array();
     for (std::size_t k = 0; k < confusion.classes.size(); ++k) {
@@ -130,15 +124,20 @@ int eval_command(World& world, const EvalArguments& arguments) {
   std::cout << fmt::format("{} on {} of {}\n", name_text(file), counted(result.samples, "sample"),
                            held_out ? "data.validation" : "data.train (no data.validation in the config)")
             << number_line("loss", result.loss);
-  if (data.target_size() > 0) {
-    std::cout << number_line("MAE", result.mae) << number_line("R2", result.r2);
-  } else {
-    std::cout << fmt::format("top-1  {:.4f} %\n", 100 * result.top1);
-    if (output_size(run->config, *run->train) > 5) std::cout << fmt::format("top-5  {:.4f} %\n", 100 * result.top5);
+  for (const auto& [name, value] : result.scores) {
+    if (name == "top1") std::cout << fmt::format("top-1  {:.4f} %\n", 100 * value);
+    if (name == "top5" && output_size(run->config, *run->train) > 5) {
+      std::cout << fmt::format("top-5  {:.4f} %\n", 100 * value);
+    }
+    if (name == "accuracy") std::cout << fmt::format("accuracy  {:.4f} %\n", 100 * value);
+    if (name == "exact_match") std::cout << fmt::format("exact match  {:.4f} %\n", 100 * value);
+    if (name == "mae") std::cout << number_line("MAE", value);
+    if (name == "rmse") std::cout << number_line("RMSE", value);
+    if (name == "r2") std::cout << number_line("R2", value);
   }
   if (average) {
     std::cout << "of the average of the weights (train.ema_decay)\n" << number_line("loss", average->loss);
-    if (data.target_size() == 0) std::cout << fmt::format("top-1  {:.4f} %\n", 100 * average->top1);
+    if (has_top1(*average)) std::cout << fmt::format("top-1  {:.4f} %\n", 100 * average->score("top1"));
   }
   Confusion confusion;
   if (classes > 0) confusion = {class_names_or_numbers(run->train->class_names(), classes), result.confusion};
@@ -149,7 +148,7 @@ int eval_command(World& world, const EvalArguments& arguments) {
     write_result("--confusion", arguments.confusion, std::as_bytes(std::span(text)));
   }
   if (!arguments.json.empty()) {
-    const std::string text = eval_json(file, result, confusion, data.target_size() > 0);
+    const std::string text = eval_json(file, result, confusion);
     write_result("--json", arguments.json, std::as_bytes(std::span(text)));
   }
   return 0;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/train/evaluate.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -48,6 +50,11 @@ double squared_distances(std::span<const double> sums, double samples) {
 
 }  // namespace
 
+double EvalResult::score(std::string_view name) const {
+  const auto at = std::find_if(scores.begin(), scores.end(), [&](const auto& score) { return score.first == name; });
+  return at == scores.end() ? std::numeric_limits<double>::quiet_NaN() : at->second;
+}
+
 std::vector<float> host_floats(Backend& backend, const Tensor& values) {
   Tensor floats = values;
   if (values.dtype() != DType::kF32) {
@@ -91,8 +98,8 @@ std::optional<EvalResult> evaluate(Run& run, const Dataset& data, const AfterBat
     const LossTotals totals =
         run.runner->evaluate(microbatches, classes > 0 ? StepRunner::TakeOutputs(count) : nullptr);
     sums[kLoss] += totals.loss;
-    sums[kFirst] += totals.top1;
-    sums[kSecond] += totals.top5;
+    sums[kFirst] += totals.first;
+    sums[kSecond] += totals.second;
     if (i + 1 < steps && !after_batch(i + 1, steps)) return std::nullopt;
   }
   sums[kNews] = broken_news(data);
@@ -105,14 +112,16 @@ std::optional<EvalResult> evaluate(Run& run, const Dataset& data, const AfterBat
   result.loss = sums[kLoss] / n;
   result.samples = data.size();
   result.confusion = std::move(confusion);
-  if (outputs == 0) {
-    result.top1 = sums[kFirst] / n;
-    result.top5 = sums[kSecond] / n;
-  } else {
-    const double spread = squared_distances(std::span(sums).subspan(kTargets), n);
-    const double errors = sums[kLoss] * static_cast<double>(outputs);  // of mse, the one loss with float targets
-    result.mae = sums[kFirst] / n;
-    result.r2 = spread > 0 ? 1 - errors / spread : std::numeric_limits<double>::quiet_NaN();
+  const double first = sums[kFirst] / n, second = sums[kSecond] / n;
+  switch (run.config.train.loss.scores(outputs > 0)) {
+    case Scores::kTopK: result.scores = {{"top1", first}, {"top5", second}}; break;
+    case Scores::kMultiLabel: result.scores = {{"accuracy", first}, {"exact_match", second}}; break;
+    case Scores::kRegression: {
+      const double spread = squared_distances(std::span(sums).subspan(kTargets), n);
+      const double errors = sums[kSecond] * static_cast<double>(outputs);
+      const double r2 = spread > 0 ? 1 - errors / spread : std::numeric_limits<double>::quiet_NaN();
+      result.scores = {{"mae", first}, {"rmse", std::sqrt(second)}, {"r2", r2}};
+    }
   }
   if (sums[kNews] > 0) result.warnings = share_broken(*run.communicator, data);
   return result;

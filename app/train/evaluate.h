@@ -3,27 +3,35 @@
 // One pass over a data set in evaluation mode: every sample exactly once, on any number of ranks.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "app/build/build_run.h"
 
 namespace convoy {
 
-/// Means over all samples. With class labels top1 and top5 are shares in [0, 1]; with float targets mae is the mean
-/// absolute error, and r2 the coefficient of determination: 1 - squared errors / squared distances of the targets from
-/// their means, both summed over samples and outputs (sklearn.metrics.r2_score, multioutput="variance_weighted").
+/// Means over all samples. The scores have their names in metrics.jsonl. Shares in [0, 1]: top1 and top5, or of several
+/// labels accuracy (outputs on the side of their target) and exact_match (samples all of whose outputs are). Of a
+/// regression: mae, the mean absolute error; rmse, the root of the mean squared error; r2, the coefficient of
+/// determination: 1 - squared errors / squared distances of the targets from their means, both summed over samples and
+/// outputs (sklearn.metrics.r2_score, multioutput="variance_weighted").
 struct EvalResult {
   double loss = 0;
-  double top1 = 0, top5 = 0;
-  double mae = 0, r2 = 0;
+  std::vector<std::pair<std::string_view, double>> scores;
   std::int64_t samples = 0;
   std::vector<double> confusion;      ///< [K, K], see confusion.h; empty: it was not asked for
   std::vector<std::string> warnings;  ///< of samples with something wrong
+
+  [[nodiscard]] double score(std::string_view name) const;  ///< NaN where there is none of that name
 };
+
+[[nodiscard]] inline bool has_top1(const EvalResult& result) { return !std::isnan(result.score("top1")); }
 
 /// Of a model, and of the average of its weights (train.ema_decay).
 struct EvalResults {

@@ -30,9 +30,17 @@ std::string in_folder(const Config& config, const char* name) {
   return (std::filesystem::path(run_folder(config)) / name).string();
 }
 
-std::string hits_text(const EvalResult& result, std::int64_t classes) {
-  std::string text = fmt::format(", top-1 {:.2f} %", 100 * result.top1);
-  if (classes > 5) text += fmt::format(", top-5 {:.2f} %", 100 * result.top5);
+std::string scores_text(const EvalResult& result, std::int64_t outputs) {
+  std::string text;
+  for (const auto& [name, value] : result.scores) {
+    if (name == "top1") text += fmt::format(", top-1 {:.2f} %", 100 * value);
+    if (name == "top5" && outputs > 5) text += fmt::format(", top-5 {:.2f} %", 100 * value);
+    if (name == "accuracy") text += fmt::format(", accuracy {:.2f} %", 100 * value);
+    if (name == "exact_match") text += fmt::format(", exact match {:.2f} %", 100 * value);
+    if (name == "mae") text += fmt::format(", MAE {:.4g}", value);
+    if (name == "rmse") text += fmt::format(", RMSE {:.4g}", value);
+    if (name == "r2") text += fmt::format(", R2 {:.4f}", value);
+  }
   return text;
 }
 
@@ -43,6 +51,7 @@ std::vector<double> listed(const MinMedianMax& s) { return {s.min, s.median, s.m
 RunReport::RunReport(const Run& run, const RunState& state)
     : config_(run.config),
       total_steps_(run.total_steps),
+      outputs_(output_size(run.config, *run.train)),
       classes_(run.train->target_size() > 0 ? 0 : output_size(run.config, *run.train)),
       class_names_(class_names_or_numbers(run.train->class_names(), classes_)),
       log_(in_folder(run.config, "log.txt")),
@@ -143,16 +152,11 @@ void RunReport::evaluating(const RunState& state, std::int64_t done, std::int64_
 
 void RunReport::evaluation(const RunState& state, const EvalResults& results, double seconds) {
   const EvalResult& result = results.model;
-  const bool labels = classes_ > 0;
-  std::vector<std::pair<const char*, double>> scores{{"loss", result.loss}};
-  if (labels) {
-    scores.insert(scores.end(), {{"top1", result.top1}, {"top5", result.top5}});
-  } else {
-    scores.insert(scores.end(), {{"mae", result.mae}, {"r2", result.r2}});
-  }
+  std::vector<std::pair<std::string_view, double>> scores{{"loss", result.loss}};
+  scores.insert(scores.end(), result.scores.begin(), result.scores.end());
   if (results.average) {
     scores.emplace_back("ema_loss", results.average->loss);
-    if (labels) scores.emplace_back("ema_top1", results.average->top1);
+    if (has_top1(*results.average)) scores.emplace_back("ema_top1", results.average->score("top1"));
   }
   std::vector<MetricsField> fields{{"event", "eval"}, {"step", state.step}, {"epoch", state.epoch}};
   for (const auto& [name, value] : scores) fields.emplace_back(name, value);
@@ -167,14 +171,13 @@ void RunReport::evaluation(const RunState& state, const EvalResults& results, do
     }
   });
   for (const auto& [name, value] : scores) {
-    if (tensorboard_) tensorboard_->scalar(std::string("eval/") + name, state.step, value);
+    if (tensorboard_) tensorboard_->scalar(fmt::format("eval/{}", name), state.step, value);
   }
-  std::string line =
-      fmt::format("epoch {}: validation loss {:.4f}{}", state.epoch, plain_nan(result.loss),
-                  labels ? hits_text(result, classes_) : fmt::format(", MAE {:.4g}, R2 {:.4f}", result.mae, result.r2));
+  std::string line = fmt::format("epoch {}: validation loss {:.4f}{}", state.epoch, plain_nan(result.loss),
+                                 scores_text(result, outputs_));
   if (results.average) {
     line += fmt::format("; of the average of the weights {:.4f}", plain_nan(results.average->loss));
-    if (labels) line += fmt::format(", top-1 {:.2f} %", 100 * results.average->top1);
+    if (has_top1(*results.average)) line += fmt::format(", top-1 {:.2f} %", 100 * results.average->score("top1"));
   }
   message(line);
 }

@@ -75,6 +75,7 @@ class RunReport {
 
   const Config& config_;
   std::int64_t total_steps_;
+  std::int64_t outputs_;  // of the network
   std::int64_t classes_;  // 0: regression
   std::vector<std::string> class_names_;
   RunLog log_;

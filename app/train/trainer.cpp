@@ -53,7 +53,7 @@ LoaderOptions training_options(const Run& run, const RunState& state) {
 void check_evaluation_keys(const Run& run) {
   const auto check_key = [&](const char* key, const char* metric_key, const std::string& metric) {
     if (!run.validation) fail_option(key, "needs an evaluation (set data.validation)");
-    if (metric == "top1" && run.train->target_size() > 0) {
+    if (metric == "top1" && run.config.train.loss.scores(run.train->target_size() > 0) != Scores::kTopK) {
       fail_option(metric_key, "\"top1\" needs class labels, the data have float targets (use \"loss\")");
     }
   };
@@ -278,7 +278,7 @@ void Trainer::evaluate_now() {
 void Trainer::stop_early(const EvalResult& result) {
   if (run_.config.train.early_stop_epochs == 0) return;
   const auto ask = [&] {
-    early_stop_.add(result.top1, result.loss);
+    early_stop_.add(result.score("top1"), result.loss);
     return early_stop_.reached() ? "stop" : "";
   };
   state_.early_stop = !on_root(*run_.communicator, ask, "comparing evaluations for an early stop").empty();
@@ -288,7 +288,7 @@ bool Trainer::is_best(const EvalResult& result) {
   const std::string& by = run_.config.checkpoint.keep_best;
   if (by.empty()) return false;
   const auto ask = [&] {
-    return checkpoints_->evaluated(state_.step, evaluation_score(by, result.top1, result.loss)) ? "best" : "";
+    return checkpoints_->evaluated(state_.step, evaluation_score(by, result.score("top1"), result.loss)) ? "best" : "";
   };
   return !on_root(*run_.communicator, ask, "comparing the evaluation with earlier ones").empty();
 }

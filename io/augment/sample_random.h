@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 namespace convoy {
 
@@ -22,11 +23,14 @@ struct SampleId {
 /// The random numbers of one sample for one time in one epoch, one after the other.
 class SampleRandom {
  public:
-  SampleRandom(std::uint64_t seed, const SampleId& sample);
+  /// purpose: other numbers for each.
+  SampleRandom(std::uint64_t seed, const SampleId& sample, std::string_view purpose = "augment");
   /// Uniform on [low, high).
   double uniform(double low, double high);
   /// Uniform on 0, ..., count - 1.
   int below(int count);
+  /// From the standard normal distribution.
+  double normal();
   bool coin() { return uniform(0, 1) < 0.5; }
 
  private:

@@ -11,6 +11,7 @@
 
 #include "io/augment/sample_random.h"
 #include "io/images/decoded_image.h"
+#include "layers/base/batch.h"
 
 namespace convoy {
 
@@ -31,7 +32,16 @@ struct Augmentation {
   int rand_magnitude = 9;                             ///< of them: 0 to 30
   double hue_strength = 0.1;                          ///< of the hue: largest part of a circle, to either side
 
-  [[nodiscard]] bool any() const { return crop || flip || trivial || rand || jitter || hue; }
+  // What is done to normalised batches on the device.
+  bool erase = false;                  ///< RandomErasing with 0
+  bool mixup = false, cutmix = false;  ///< RandomMixup, RandomCutmix of torchvision's references; both: one a batch
+  double erase_probability = 0.1;      ///< of an image
+  std::array<double, 2> erase_area{0.02, 0.33};  ///< of the box, as a share of the image
+  std::array<double, 2> erase_ratio{0.3, 3.3};   ///< of the box, height over width
+  double mixup_alpha = 0.2, cutmix_alpha = 1.0;  ///< of the beta distributions
+
+  [[nodiscard]] bool any() const { return crop || flip || trivial || rand || jitter || hue; }  ///< of what is done to samples
+  [[nodiscard]] bool mixes() const { return mixup || cutmix; }
 };
 
 /// The names of the random changes, which data.augment lists.
@@ -49,5 +59,12 @@ void check_channels(const Augmentation& wanted, std::int64_t channels);
 /// What comes after crop and flip, in place, of an image [height, width, channels]: a policy, then colours.
 void change_image(std::uint8_t* image, int height, int width, int channels, const Augmentation& wanted,
                   SampleRandom& random);
+
+/// torchvision.transforms.RandomErasing with its probability: the box to erase, of no pixels for none.
+[[nodiscard]] PixelBox random_erasing(int width, int height, const Augmentation& wanted, SampleRandom& random);
+
+/// The mixing of the batch whose first sample, of the global batch, is at `position` of the epoch.
+[[nodiscard]] Mixing random_mixing(std::int64_t width, std::int64_t height, const Augmentation& wanted,
+                                   std::uint64_t seed, std::int64_t epoch, std::int64_t position);
 
 }  // namespace convoy

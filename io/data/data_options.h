@@ -48,6 +48,10 @@ struct DataOptions {
   std::int64_t rand_operations = 2;              ///< of an image
   std::int64_t rand_magnitude = 9;               ///< of them
   std::int64_t repeated_times = 3;               ///< of a sample in an epoch
+  double erase_probability = 0.1;
+  std::array<double, 2> erase_area = {0.02, 0.33};
+  std::array<double, 2> erase_ratio = {0.3, 3.3};  ///< height over width
+  double mixup_alpha = 0.2, cutmix_alpha = 1.0;
   std::int64_t resize = 0;   ///< JPEGs: shorter side before the central crop; 0: image_size * 256 / 224
   double max_broken = 0.01;  ///< JPEGs: share of the files
   bool shuffle = true;
@@ -137,10 +141,11 @@ struct DataOptions {
     };
     v.key(
         "augment", d.augment, in(one_of(augment_names()), {"hdf5", "idx", "cifar10", "image_folder"}),
-        "random changes of training images: crop (of JPEGs and PNGs a part of random size, of images of one size moved by up to "
-        "crop_padding), flip (left to right), trivial (TrivialAugment: one operation of random strength), rand "
-        "(RandAugment: several of one strength), jitter (of colours), hue (of colours), repeated (an "
-        "epoch has fewer samples, each several times)");
+        "random changes of training images: crop (of JPEGs and PNGs a part of random size, of images of one size moved "
+        "by up to crop_padding), flip (left to right), trivial (TrivialAugment: one operation of random strength), rand "
+        "(RandAugment: several of one strength), jitter (of colours), hue (of colours), repeated (an epoch has fewer "
+        "samples, each several times), erase (a box of the normalised image), mixup and cutmix (of pairs of images and "
+        "their labels)");
     v.key("crop_area", d.crop_area, with(in(between(0, 1), {"hdf5", "image_folder"}), "crop"),
           "JPEGs, PNGs: smallest and largest share of the image in a crop");
     v.key("crop_ratio", d.crop_ratio, with(in(above(0), {"hdf5", "image_folder"}), "crop"),
@@ -158,6 +163,14 @@ struct DataOptions {
     v.key("repeated_times", d.repeated_times,
           with(in(between(2, 1000), {"hdf5", "idx", "cifar10", "image_folder"}), "repeated"),
           "how many times a sample comes in an epoch, one after the other, each changed in another way");
+    v.key("erase_probability", d.erase_probability, with(between(0, 1), "erase"),
+          "share of the images with such a box");
+    v.key("erase_area", d.erase_area, with(between(0, 1), "erase"),
+          "smallest and largest share of the image in the box");
+    v.key("erase_ratio", d.erase_ratio, with(above(0), "erase"),
+          "smallest and largest height of the box over its width");
+    v.key("mixup_alpha", d.mixup_alpha, with(above(0), "mixup"), "the share of an image is from Beta(alpha, alpha)");
+    v.key("cutmix_alpha", d.cutmix_alpha, with(above(0), "cutmix"), "the same");
     v.key("resize", d.resize, in(between(0, 65536), {"hdf5", "image_folder"}),
           "JPEGs, PNGs without a random crop: the shorter side before the central crop; 0: image_size * 256 / 224");
     v.key("max_broken", d.max_broken, in(between(0, 1), {"hdf5", "image_folder"}),

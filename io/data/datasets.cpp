@@ -199,6 +199,11 @@ Augmentation DataOptions::augmentation() const {
   a.hue_strength = hue;
   a.rand_operations = static_cast<int>(rand_operations);
   a.rand_magnitude = static_cast<int>(rand_magnitude);
+  a.erase_probability = erase_probability;
+  a.erase_area = erase_area;
+  a.erase_ratio = erase_ratio;
+  a.mixup_alpha = mixup_alpha;
+  a.cutmix_alpha = cutmix_alpha;
   return a;
 }
 

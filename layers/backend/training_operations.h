@@ -7,26 +7,34 @@
 
 #include "layers/backend/operation.h"
 
-namespace convoy::ops {
+namespace convoy {
+
+/// Losses of each prediction p against its target t by itself, with torch.nn's names.
+enum class LossFunction {
+  kMse,  ///< MSELoss: (p - t)^2
+  kL1,   ///< L1Loss: |p - t|; its slope at 0 is 0
+  kBce   ///< BCEWithLogitsLoss: -t * log(sigmoid(p)) - (1 - t) * log(1 - sigmoid(p)), in a form that does not overflow
+};
+
+namespace ops {
 
 // ---- losses. loss_scale is float32 [1], another factor of the gradient, which recorded work reads anew each time;
-// empty:
-// 1. totals is float64 [3], all added to: the sum of the losses of the samples; with labels top-1 and top-5
-// correct, with float targets the sum of the absolute errors and nothing
+// empty: 1. totals is float64 [3], all added to: the sum of the losses of the samples, and two scores of them. With
+// smoothing, targets t are (1 - smoothing) * t + smoothing / K
 
-/// Cross-entropy of softmax(logits [N, K]) against labels (int64 [N]) mixed with the uniform distribution by
-/// `smoothing` (torch.nn.CrossEntropyLoss). Sets dlogits = scale * loss_scale * d(sum of losses)/dlogits unless it is
-/// empty.
+/// Cross-entropy of softmax(logits [N, K]) against labels (int64 [N]) or class probabilities (float32 [N, K]), as
+/// torch.nn.CrossEntropyLoss. Scores: top-1 and top-5 correct, of probabilities against the first of the largest. Sets
+/// dlogits = scale * loss_scale * d(sum of losses)/dlogits unless it is empty.
 struct SoftmaxCrossEntropy {
   static constexpr const char* kName = "softmax_cross_entropy";
-  In logits, labels, loss_scale;
+  In logits, targets, loss_scale;
   float smoothing = 0, scale = 1;
   Out dlogits;
   InOut totals;
   template <class V>
   SoftmaxCrossEntropy visit(V& v) const {
     return {v.in(logits),
-            v.in(labels),
+            v.in(targets),
             v.in(loss_scale),
             smoothing,
             scale,
@@ -35,19 +43,22 @@ struct SoftmaxCrossEntropy {
   }
 };
 
-/// The mean over K of (prediction - target)^2 per sample. Targets are float32 [N, K], or int64 [N] for one-hot targets,
-/// of which top-1 and top-5 are counted too. The absolute error of a sample is the mean over K. Sets dpredictions as
-/// above.
-struct Mse {
-  static constexpr const char* kName = "mse";
+/// The loss of a sample is the mean of the function over its K outputs. Targets are float32 [N, K], or int64 [N] for
+/// one-hot targets. Scores: with labels top-1 and top-5 correct; with float targets of kMse and kL1 the mean absolute
+/// and the mean squared error of the sample, of kBce the share of outputs that are on the target's side (sigmoid(p) and
+/// t above 1/2, or neither), and whether all are. Sets dpredictions as above.
+struct PointwiseLoss {
+  static constexpr const char* kName = "pointwise_loss";
   In predictions, targets, loss_scale;
   float scale = 1;
   Out dpredictions;
   InOut totals;
+  LossFunction function = LossFunction::kMse;
+  float smoothing = 0;
   template <class V>
-  Mse visit(V& v) const {
-    return {v.in(predictions),         v.in(targets), v.in(loss_scale), scale, v.out("dpredictions", dpredictions),
-            v.in_out("totals", totals)};
+  PointwiseLoss visit(V& v) const {
+    return {v.in(predictions),          v.in(targets), v.in(loss_scale), scale, v.out("dpredictions", dpredictions),
+            v.in_out("totals", totals), function,      smoothing};
   }
 };
 
@@ -186,12 +197,14 @@ struct LambUpdate {
   }
 };
 
-}  // namespace convoy::ops
+}  // namespace ops
+
+}  // namespace convoy
 
 // The operations above (operations.h).
 #define CONVOY_TRAINING_OPERATIONS(X) \
   X(SoftmaxCrossEntropy)              \
-  X(Mse)                              \
+  X(PointwiseLoss)                    \
   X(SquaredNorms)                     \
   X(ClipFactor)                       \
   X(SgdUpdate)                        \

@@ -21,8 +21,8 @@ namespace convoy {
 /// Sums over the samples whose loss this rank computed; 0 on ranks that computed none.
 struct LossTotals {
   double loss = 0;
-  double top1 = 0;         ///< correct predictions; with float targets the sum of absolute errors
-  double top5 = 0;         ///< with float targets 0
+  double first = 0;        ///< scores (layers/loss.h): top-1 correct, absolute errors, or outputs on the right side
+  double second = 0;       ///< top-5 correct, squared errors, or samples all of whose outputs are
   bool nonfinite = false;  ///< the update has made a parameter of this rank infinite or NaN
   double gradient_norm = std::numeric_limits<double>::quiet_NaN();  ///< before clipping; NaN: not computed
 };

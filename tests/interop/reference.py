@@ -81,6 +81,11 @@ CASES = {
     "nesterov": dict(lr=0.05, nesterov=True),
     "label_smoothing": dict(lr=0.05, smoothing=0.1),
     "mse_onehot": dict(lr=0.05, loss="mse"),
+    "l1_onehot": dict(lr=0.05, loss="l1"),
+    "bce": dict(lr=0.05, loss="bce", smoothing=0.1),
+    "toy_l1": dict(model="toy", loss="l1", lr=0.05),
+    "toy_bce": dict(model="toy", loss="bce", lr=0.05),
+    "toy_probabilities": dict(model="toy", lr=0.05, smoothing=0.1),
     "freeze": dict(model="resnet18", stem="small", size=16, channels=3, batch=32, slots=1e-2,
                    freeze=["stem", "layer1", "layer3.0"]),
     "freeze_lars": dict(model="resnet18", stem="small", size=16, channels=3, optimizer="lars", lr=0.05, slots=1e-2,
@@ -90,7 +95,7 @@ CASES = {
                               freeze=["stem", "layer1", "layer2", "layer3", "layer4"]),
 }
 # Cases without the marker slow.
-QUICK = {"toy", "mlp", "adamw", "nesterov", "label_smoothing", "mse_onehot", "grouped_conv", "layer_norm", "dropout", "smooth",
+QUICK = {"toy", "mlp", "adamw", "nesterov", "label_smoothing", "mse_onehot", "l1_onehot", "bce", "toy_l1", "toy_bce", "toy_probabilities", "grouped_conv", "layer_norm", "dropout", "smooth",
          "freeze_adamw", "resnet18_digits"}
 
 
@@ -214,17 +219,25 @@ def make_data(case):
     samples = STEPS * case["batch"]
     if case["model"] == "toy":
         random = np.random.RandomState(5)
-        return random.randn(samples, 10).astype(np.float32), random.randn(samples, 5).astype(np.float32)
+        inputs, targets = random.randn(samples, 10), random.randn(samples, 5)
+        if case["loss"] == "bce":
+            targets = random.rand(samples, 5)
+        if case["loss"] == "cross_entropy":
+            targets = np.exp(targets) / np.exp(targets).sum(axis=1, keepdims=True)
+        return inputs.astype(np.float32), targets.astype(np.float32)
     return make_images(samples, case["size"], case["channels"])
 
 
 def make_loss(case):
     if case["loss"] == "cross_entropy":
         return torch.nn.CrossEntropyLoss(label_smoothing=case["smoothing"])
-    if case["model"] == "toy":
-        return torch.nn.MSELoss()
-    return lambda output, labels: torch.nn.functional.mse_loss(
-        output, torch.nn.functional.one_hot(labels, 10).to(output.dtype))
+    pointwise = {"mse": torch.nn.MSELoss(), "l1": torch.nn.L1Loss(), "bce": torch.nn.BCEWithLogitsLoss()}[case["loss"]]
+
+    def of_labels(output, labels):  # smoothed as timm.loss.BinaryCrossEntropy does
+        one_hot = torch.nn.functional.one_hot(labels, 10).to(output.dtype)
+        return pointwise(output, (1 - case["smoothing"]) * one_hot + case["smoothing"] / 10)
+
+    return pointwise if case["model"] == "toy" else of_labels
 
 
 class StepStatistics:

@@ -19,9 +19,6 @@ Result = collections.namedtuple("Result", ("losses", "values", "slots"))
 Pair = collections.namedtuple("Pair", ("case", "start", "actual", "expected"))  # start: values before the first step
 
 
-QUICK = {"toy", "mlp", "adamw", "nesterov", "label_smoothing", "mse_onehot", "grouped_conv", "freeze_adamw", "resnet18_digits"}
-
-
 @pytest.fixture(scope="module", params=[pytest.param(case, marks=() if case in QUICK else pytest.mark.slow) for case in CASES])
 def trained(request):
     """One case, trained by both."""

@@ -18,20 +18,50 @@ using gpu::kThreads;
 using gpu::load;
 using gpu::store;
 
-// Of each sample. With float targets top1 holds the absolute error.
+// The loss and the two scores of each sample.
 struct Scores {
-  double *loss, *top1, *top5;
+  double *loss, *first, *second;
   Scores(const Tensor& scratch, std::int64_t samples)
-      : loss(scratch.data<double>()), top1(loss + samples), top5(top1 + samples) {}
-  __device__ void set(std::int64_t n, double value, double rank) const {
+      : loss(scratch.data<double>()), first(loss + samples), second(first + samples) {}
+  __device__ void set(std::int64_t n, double value, double first_score, double second_score) const {
     loss[n] = value;
-    top1[n] = rank < 1 ? 1.0 : 0.0;
-    top5[n] = rank < 5 ? 1.0 : 0.0;
+    first[n] = first_score;
+    second[n] = second_score;
   }
-  __device__ void set_regression(std::int64_t n, double value, double absolute) const {
-    loss[n] = value;
-    top1[n] = absolute;
-    top5[n] = 0.0;
+  __device__ void set_rank(std::int64_t n, double value, double rank) const {
+    set(n, value, rank < 1 ? 1.0 : 0.0, rank < 5 ? 1.0 : 0.0);
+  }
+};
+
+// The targets of a loss: labels or values, the other is null.
+struct Targets {
+  const std::int64_t* labels;
+  const float* values;
+  std::int64_t outputs;
+  Targets(const Tensor& tensor, std::int64_t count) : labels(nullptr), values(nullptr), outputs(count) {
+    if (tensor.dtype() == DType::kI64) {
+      labels = tensor.data<const std::int64_t>();
+    } else {
+      values = tensor.data<const float>();
+    }
+  }
+  [[nodiscard]] __device__ double at(std::int64_t n, std::int64_t k) const {
+    if (labels != nullptr) return k == labels[n] ? 1.0 : 0.0;
+    return static_cast<double>(values[n * outputs + k]);
+  }
+  // The class of sample n, found by its block: the first of the largest values.
+  [[nodiscard]] __device__ std::int64_t label(std::int64_t n) const {
+    if (labels != nullptr) return labels[n];
+    const float* row = values + n * outputs;
+    double largest = -INFINITY, first = INFINITY;
+    for (std::int64_t k = threadIdx.x; k < outputs; k += blockDim.x)
+      largest = fmax(largest, static_cast<double>(row[k]));
+    largest = gpu::block_max(largest);
+    for (std::int64_t k = threadIdx.x; k < outputs; k += blockDim.x) {
+      if (static_cast<double>(row[k]) == largest) first = fmin(first, static_cast<double>(k));
+    }
+    first = gpu::block_min(first);
+    return first < INFINITY ? static_cast<std::int64_t>(first) : 0;
   }
 };
 
@@ -69,12 +99,11 @@ struct CrossEntropy {
 // The block of sample n reads its row three times, from the cache after the first.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    cross_entropy_kernel(CrossEntropy loss, const T* logits, const std::int64_t* labels, T* dlogits, Scores scores) {
-  const std::int64_t n = blockIdx.x, label = labels[n], classes = loss.classes;
+    cross_entropy_kernel(CrossEntropy loss, const T* logits, Targets targets, T* dlogits, Scores scores) {
+  const std::int64_t n = blockIdx.x, classes = loss.classes, label = targets.label(n);
   const T* row = logits + n * classes;
   const double rank = rank_of(row, classes, label);
-  const double own = is_class(label, classes) ? load(row[label]) : NAN;
-  double top = -INFINITY, sum_logits = 0.0, sum_exps = 0.0;
+  double top = -INFINITY, sum_logits = 0.0, sum_exps = 0.0, total = 0.0, hard_logit = 0.0;
   for (std::int64_t k = threadIdx.x; k < classes; k += blockDim.x) top = fmax(top, static_cast<double>(load(row[k])));
   top = gpu::block_max(top);
   for (std::int64_t k = threadIdx.x; k < classes; k += blockDim.x) {
@@ -84,46 +113,99 @@ __global__ void __launch_bounds__(kThreads)
   }
   sum_exps = gpu::block_sum(sum_exps);
   sum_logits = gpu::block_sum(sum_logits);
+  if (targets.labels != nullptr) {
+    total = 1.0;
+    hard_logit = is_class(label, classes) ? load(row[label]) : NAN;
+  } else {
+    for (std::int64_t k = threadIdx.x; k < classes; k += blockDim.x) {
+      const double target = targets.at(n, k);
+      total += target;
+      hard_logit += target * static_cast<double>(load(row[k]));
+    }
+    total = gpu::block_sum(total);
+    hard_logit = gpu::block_sum(hard_logit);
+  }
   const double even = loss.smoothing / static_cast<double>(classes);
   if (dlogits != nullptr) {
-    const double scale = loss.scale.value();
+    const double scale = loss.scale.value(), sum = total + loss.smoothing * (1.0 - total);  // of the smoothed targets
     for (std::int64_t k = threadIdx.x; k < classes; k += blockDim.x) {
-      const double wanted = even + (k == label ? 1.0 - loss.smoothing : 0.0);
+      const double target = even + (1.0 - loss.smoothing) * targets.at(n, k);
       const double share = exp(static_cast<double>(load(row[k])) - top) / sum_exps;
-      store(static_cast<float>(scale * (share - wanted)), dlogits + n * classes + k);
+      store(static_cast<float>(scale * (share * sum - target)), dlogits + n * classes + k);
     }
   }
   if (threadIdx.x == 0) {
-    const double log_sum = top + log(sum_exps), hard = log_sum - own;
+    const double log_sum = top + log(sum_exps), hard = total * log_sum - hard_logit;
     const double mixed = (1.0 - loss.smoothing) * hard + loss.smoothing * log_sum - even * sum_logits;
-    scores.set(n, loss.smoothing == 0.0 ? hard : mixed, rank);
+    scores.set_rank(n, loss.smoothing == 0.0 ? hard : mixed, rank);
   }
 }
 
-// Of `labels` (one-hot) and `values`, one is null.
-template <class T>
+// The functions of LossFunction and their slopes over kFactor.
+struct SquaredError {
+  static constexpr double kFactor = 2.0;
+  static constexpr bool kRegression = true;
+  static __device__ double value(double p, double t) { return (p - t) * (p - t); }
+  static __device__ double slope(double p, double t) { return p - t; }
+};
+struct AbsoluteError {
+  static constexpr double kFactor = 1.0;
+  static constexpr bool kRegression = true;
+  static __device__ double value(double p, double t) { return fabs(p - t); }
+  static __device__ double slope(double p, double t) {
+    const double difference = p - t;
+    return difference > 0 ? 1.0 : difference < 0 ? -1.0 : difference;  // 0 or NaN
+  }
+};
+struct BinaryCrossEntropy {
+  static constexpr double kFactor = 1.0;
+  static constexpr bool kRegression = false;
+  static __device__ double value(double p, double t) {
+    return (p < 0.0 ? 0.0 : p) - p * t + log1p(exp(-fabs(p)));  // a NaN stays one
+  }
+  static __device__ double slope(double p, double t) { return 1.0 / (1.0 + exp(-p)) - t; }
+};
+
+template <class Body>
+void dispatch_loss(LossFunction function, Body&& body) {
+  switch (function) {
+    case LossFunction::kMse: return body(SquaredError{});
+    case LossFunction::kL1: return body(AbsoluteError{});
+    case LossFunction::kBce: return body(BinaryCrossEntropy{});
+  }
+}
+
+template <class T, class Function>
 __global__ void __launch_bounds__(kThreads)
-    mse_kernel(std::int64_t outputs, GradientScale scale, const T* predictions, const std::int64_t* labels,
-               const float* values, T* dpredictions, Scores scores) {
-  const std::int64_t n = blockIdx.x, label = labels != nullptr ? labels[n] : -1;
+    pointwise_loss_kernel(Function /*function*/, double smoothing, GradientScale scale, const T* predictions,
+                          Targets targets, T* dpredictions, Scores scores) {
+  const std::int64_t n = blockIdx.x, outputs = targets.outputs;
   const T* row = predictions + n * outputs;
-  const double rank = labels != nullptr ? rank_of(row, outputs, label) : 5.0;
-  const double slope = dpredictions != nullptr ? scale.value() : 0.0;
-  double sum = 0.0, absolute = 0.0;
+  const double rank = targets.labels != nullptr ? rank_of(row, outputs, targets.labels[n]) : 0.0;
+  const double factor = dpredictions != nullptr ? scale.value() : 0.0;
+  const double even = smoothing / static_cast<double>(outputs);
+  double sum = 0.0, first = 0.0, second = 0.0;
   for (std::int64_t k = threadIdx.x; k < outputs; k += blockDim.x) {
-    const double wanted = labels != nullptr ? (k == label ? 1.0 : 0.0) : static_cast<double>(values[n * outputs + k]);
-    const double difference = static_cast<double>(load(row[k])) - wanted;
-    sum += difference * difference;
-    absolute += fabs(difference);
-    if (dpredictions != nullptr) store(static_cast<float>(slope * difference), dpredictions + n * outputs + k);
+    const double given = targets.at(n, k), t = (1.0 - smoothing) * given + even, p = load(row[k]);
+    sum += Function::value(p, t);
+    if constexpr (Function::kRegression) {
+      first += fabs(p - t);
+      second += (p - t) * (p - t);
+    } else {
+      first += (p > 0.0) == (given > 0.5) ? 1.0 : 0.0;
+    }
+    if (dpredictions != nullptr)
+      store(static_cast<float>(factor * Function::slope(p, t)), dpredictions + n * outputs + k);
   }
   sum = gpu::block_sum(sum);
-  absolute = gpu::block_sum(absolute);
+  first = gpu::block_sum(first);
+  second = gpu::block_sum(second);
   if (threadIdx.x != 0) return;
-  if (labels != nullptr) {
-    scores.set(n, sum / static_cast<double>(outputs), rank);
+  const auto count = static_cast<double>(outputs);
+  if (targets.labels != nullptr) {
+    scores.set_rank(n, sum / count, rank);
   } else {
-    scores.set_regression(n, sum / static_cast<double>(outputs), absolute / static_cast<double>(outputs));
+    scores.set(n, sum / count, first / count, Function::kRegression ? second / count : first == count ? 1.0 : 0.0);
   }
 }
 
@@ -131,21 +213,21 @@ __global__ void __launch_bounds__(kThreads)
 __global__ void __launch_bounds__(kThreads)
     add_scores_kernel(Scores scores, std::int64_t samples, const std::int64_t* labels, std::int64_t classes,
                       BadLabel* bad_label, double* totals) {
-  double loss = 0.0, top1 = 0.0, top5 = 0.0, first_bad = INFINITY;
+  double loss = 0.0, first = 0.0, second = 0.0, first_bad = INFINITY;
   for (std::int64_t n = threadIdx.x; n < samples; n += blockDim.x) {
     loss += scores.loss[n];
-    top1 += scores.top1[n];
-    top5 += scores.top5[n];
+    first += scores.first[n];
+    second += scores.second[n];
     if (labels != nullptr && !is_class(labels[n], classes)) first_bad = fmin(first_bad, static_cast<double>(n));
   }
   loss = gpu::block_sum(loss);
-  top1 = gpu::block_sum(top1);
-  top5 = gpu::block_sum(top5);
+  first = gpu::block_sum(first);
+  second = gpu::block_sum(second);
   first_bad = gpu::block_min(first_bad);
   if (threadIdx.x != 0) return;
   totals[0] += loss;
-  totals[1] += top1;
-  totals[2] += top5;
+  totals[1] += first;
+  totals[2] += second;
   if (first_bad < INFINITY && bad_label->seen == 0) {
     const auto sample = static_cast<std::int64_t>(first_bad);
     bad_label->label = labels[sample];
@@ -161,10 +243,10 @@ unsigned row_threads(std::int64_t outputs) {
   return static_cast<unsigned>(std::clamp<std::int64_t>((outputs + 31) / 32 * 32, 32, kThreads));
 }
 
-void add_scores(const CudaState& state, const Scores& scores, std::int64_t samples, const std::int64_t* labels,
-                std::int64_t classes, const Tensor& totals) {
-  gpu::launch_kernel(state, 1, kThreads, add_scores_kernel, scores, samples, labels, classes, state.bad_label,
-                     totals.data<double>());
+void add_scores(const CudaState& state, const Scores& scores, std::int64_t samples, const Targets& targets,
+                const Tensor& totals) {
+  gpu::launch_kernel(state, 1, kThreads, add_scores_kernel, scores, samples, targets.labels, targets.outputs,
+                     state.bad_label, totals.data<double>());
 }
 
 }  // namespace
@@ -174,32 +256,34 @@ void CudaBackend::run(const ops::SoftmaxCrossEntropy& op) {
   if (samples == 0) return;
   const Tensor scratch = tensor({3, samples}, DType::kF64);
   const Scores scores(scratch, samples);
-  const auto* targets = op.labels.data<std::int64_t>();
+  const Targets targets(op.targets, classes);
   gpu::dispatch_activation(op.logits.dtype(), [&](auto type) {
     using T = decltype(type);
     gpu::launch_kernel(*state_, static_cast<unsigned>(samples), row_threads(classes), cross_entropy_kernel<T>,
                        CrossEntropy{classes, op.smoothing, {op.scale, op.loss_scale.data<const float>()}},
                        op.logits.data<const T>(), targets, op.dlogits.data<T>(), scores);
   });
-  add_scores(*state_, scores, samples, targets, classes, op.totals);
+  add_scores(*state_, scores, samples, targets, op.totals);
 }
 
-void CudaBackend::run(const ops::Mse& op) {
+void CudaBackend::run(const ops::PointwiseLoss& op) {
   const std::int64_t samples = op.predictions.shape()[0], outputs = op.predictions.shape().sample_size();
   if (samples == 0) return;
   const Tensor scratch = tensor({3, samples}, DType::kF64);
   const Scores scores(scratch, samples);
-  const bool one_hot = op.targets.dtype() == DType::kI64;
-  const auto* labels = one_hot ? op.targets.data<const std::int64_t>() : nullptr;
-  const auto* values = one_hot ? nullptr : op.targets.data<const float>();
-  const GradientScale scale{2.0 * static_cast<double>(op.scale) / static_cast<double>(outputs),
-                            op.loss_scale.data<const float>()};
-  gpu::dispatch_activation(op.predictions.dtype(), [&](auto type) {
-    using T = decltype(type);
-    gpu::launch_kernel(*state_, static_cast<unsigned>(samples), row_threads(outputs), mse_kernel<T>, outputs, scale,
-                       op.predictions.data<const T>(), labels, values, op.dpredictions.data<T>(), scores);
+  const Targets targets(op.targets, outputs);
+  dispatch_loss(op.function, [&](auto function) {
+    using Function = decltype(function);
+    const GradientScale scale{Function::kFactor * static_cast<double>(op.scale) / static_cast<double>(outputs),
+                              op.loss_scale.data<const float>()};
+    gpu::dispatch_activation(op.predictions.dtype(), [&](auto type) {
+      using T = decltype(type);
+      gpu::launch_kernel(*state_, static_cast<unsigned>(samples), row_threads(outputs),
+                         pointwise_loss_kernel<T, Function>, function, static_cast<double>(op.smoothing), scale,
+                         op.predictions.data<const T>(), targets, op.dpredictions.data<T>(), scores);
+    });
   });
-  add_scores(*state_, scores, samples, labels, outputs, op.totals);
+  add_scores(*state_, scores, samples, targets, op.totals);
 }
 
 }  // namespace convoy

@@ -202,8 +202,44 @@ def test_scores_of_a_regression_are_those_of_numpy():
     # float32 against float64 over sums of 64 products
     assert event["loss"] == pytest.approx((errors ** 2).mean(), rel=1e-5)
     assert event["mae"] == pytest.approx(abs(errors).mean(), rel=1e-5)
+    assert event["rmse"] == pytest.approx((errors ** 2).mean() ** 0.5, rel=1e-5)
     assert event["r2"] == pytest.approx(1 - (errors ** 2).sum() / spread, rel=1e-4)
     assert "top1" not in event
+
+
+def test_scores_of_several_labels_are_those_of_numpy():
+    sections = config(MLP, data={"kind": "hdf5", "train": "data.h5", "validation": "held_out.h5"},
+                      train={"steps": 12, "global_batch_size": 16, "loss": "bce"})
+    folder = Folder("run", sections)
+    random = numpy.random.default_rng(4)
+    inputs = random.normal(size=(64, 5)).astype("float32")
+    labels = (inputs[:, :3] > 0.2).astype("float32")
+    vectors(folder, inputs, labels)
+    vectors(folder, inputs[:37], labels[:37], name="held_out.h5")
+    folder.train(2)
+    event = folder.events("eval")[-1]
+    with h5py.File(folder.checkpoints()[-1], "r") as file:
+        w1, b1, w2, b2 = (file["model"][layer][part][()].astype("float64") for layer in ("fc1", "fc2")
+                          for part in ("weight", "bias"))
+    logits, wanted = numpy.maximum(inputs[:37] @ w1.T + b1, 0) @ w2.T + b2, labels[:37]
+    right = (logits > 0) == (wanted > 0.5)
+    loss = wanted * numpy.log1p(numpy.exp(-logits)) + (1 - wanted) * numpy.log1p(numpy.exp(logits))
+    assert event["loss"] == pytest.approx(loss.mean(), rel=1e-5)  # float32 against float64 over sums of 64 products
+    assert event["accuracy"] == pytest.approx(right.mean(), rel=1e-8)  # 9 digits in the file
+    assert event["exact_match"] == pytest.approx(right.all(axis=1).mean(), rel=1e-8)
+    assert "top1" not in event and "mae" not in event
+    assert folder.run(1, "eval", "run.toml", "--checkpoint", "newest") == 0
+    assert f"accuracy  {100 * right.mean():.4f} %\nexact match  {100 * right.all(axis=1).mean():.4f} %\n" in folder.stdout
+
+
+@pytest.mark.parametrize("keys, message", (
+    ({"loss": "bce"}, "train.loss: bce needs targets from 0 to 1, but data.h5 has others (use mse or l1)"),
+    ({"loss": "cross_entropy"}, "train.loss: cross_entropy needs class labels or probabilities, but data.h5 has other")))
+def test_targets_that_a_loss_does_not_take_are_refused(keys, message):
+    folder = Folder("run", config(MLP, data={"train": "data.h5", "validation": None}, train=keys))
+    vectors(folder, *numbers())
+    assert folder.run(1) == USAGE
+    assert message in one_error(folder)
 
 
 def test_images_in_the_order_of_pytorch_are_refused():

@@ -223,7 +223,7 @@ MISTAKES = {
     "value": (["train", "net.toml", "--set", "optimizer.lr=fast"],
               "--set: optimizer.lr: is a string (must be a number above 0)"),
     "loss": (["train", "net.toml", "--set", "train.loss=cross_entropy"],
-             "--set: train.loss: cross_entropy needs class labels, but curve.h5:/train has float targets (use mse)"),
+             "--set: train.loss: cross_entropy needs class labels or probabilities, but curve.h5:/train has other float targets (use mse or l1)"),
     "batch": (["train", "net.toml", "--set", "train.global_batch_size=10000"],
               "--set: train.global_batch_size: 10000 is more than the 512 training samples (a smaller batch, or "
               "data.drop_last = false)"),

@@ -185,7 +185,7 @@ TEST_CASE("keys that do not belong to what was chosen") {
       {toy("[lr_schedule]\npower = 1.0\n"),
        "8:9: lr_schedule.power: is ignored with lr_schedule.name = \"constant\" (it belongs to polynomial)"},
       {toy("label_smoothing = 0.1\n"),
-       "7:19: train.label_smoothing: is ignored with train.loss = \"mse\" (it belongs to cross_entropy)"},
+       "7:19: train.label_smoothing: is ignored with train.loss = \"mse\" (it belongs to cross_entropy, bce)"},
       {toy("[model.x]\n"),
        "7:8: model.x: unknown key (its keys: name, classes, hidden, stem, weights, reset_head, freeze, layers)"},
       {model("name = \"resnet18\"\nclasses = 3\nhidden = [4]\n"),
@@ -229,8 +229,8 @@ TEST_CASE("keys that contradict each other") {
        "2:40: data.features: resnet18 takes images (leave it out, or use mlp or sequential)"},
       {"model.name = \"toy\"\ndata = {kind = \"synthetic\", features = 10, targets = 5}\n"
        "train = {steps = 1, global_batch_size = 1}\n",
-       "3:9: train.loss: cross_entropy needs class labels, but data.targets asks for float targets (use mse, or leave "
-       "data.targets out)"},
+       "3:9: train.loss: cross_entropy needs class labels, but data.targets asks for float targets (use mse or l1, or "
+       "leave data.targets out)"},
       {"model = {name = \"mlp\", classes = 4}\ndata = {kind = \"synthetic\", mean = [0.5, 0.5]}\n"
        "train = {steps = 1, global_batch_size = 1}\n",
        "2:36: data.mean: 2 values for 3 channels (give one for all, or one each)"},

@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
-#include <numeric>
 #include <random>
 
 #include "layers/backend/observe/float16.h"
@@ -50,18 +48,6 @@ void for_each_index(const Array& x, F&& f) {
 }
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
-// Classes from the best down, equal ones in their order; NaN first, as torch.topk has it.
-std::vector<std::int64_t> ranking(const Array& scores, std::int64_t n) {
-  std::vector<std::int64_t> order(at(scores.shape[1]));
-  std::iota(order.begin(), order.end(), 0);
-  const auto key = [&](std::int64_t k) {
-    const double score = scores.at(n, k);
-    return std::isnan(score) ? std::numeric_limits<double>::infinity() : score;
-  };
-  std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) { return key(a) > key(b); });
-  return order;
-}
 
 }  // namespace
 
@@ -341,38 +327,6 @@ Array global_avg_pool(const Array& x) {
   const double pixels = static_cast<double>(x.height() * x.width());
   for_each_index(x, [&](auto n, auto c, auto h, auto w) { y.at(n, c) += x.at(n, c, h, w) / pixels; });
   return y;
-}
-
-LossResult cross_entropy(const Array& logits, const std::vector<std::int64_t>& labels, double smoothing) {
-  const std::int64_t classes = logits.shape[1];
-  LossResult result{0.0, 0.0, 0.0, Array(logits.shape)};
-  for (std::int64_t n = 0; n < logits.shape[0]; ++n) {
-    const std::vector<std::int64_t> order = ranking(logits, n);
-    const double top = logits.at(n, order[0]);
-    double sum = 0.0;
-    for (std::int64_t k = 0; k < classes; ++k) sum += std::exp(logits.at(n, k) - top);
-    for (std::int64_t k = 0; k < classes; ++k) {
-      const double wanted = (k == labels[at(n)] ? 1.0 - smoothing : 0.0) + smoothing / static_cast<double>(classes);
-      const double log_probability = logits.at(n, k) - top - std::log(sum);
-      result.loss -= wanted * log_probability;
-      result.gradient.at(n, k) = std::exp(log_probability) - wanted;
-    }
-    const auto place = std::find(order.begin(), order.end(), labels[at(n)]) - order.begin();
-    result.top1 += place < 1 ? 1.0 : 0.0;
-    result.top5 += place < 5 ? 1.0 : 0.0;
-  }
-  return result;
-}
-
-LossResult mse(const Array& predictions, const Array& targets) {
-  const double outputs = static_cast<double>(predictions.shape.sample_size());
-  LossResult result{0.0, 0.0, 0.0, Array(predictions.shape)};
-  for (std::size_t i = 0; i < predictions.values.size(); ++i) {
-    const double difference = predictions.values[i] - targets.values[i];
-    result.loss += difference * difference / outputs;
-    result.gradient.values[i] = 2.0 * difference / outputs;
-  }
-  return result;
 }
 
 }  // namespace convoy::reference

@@ -103,6 +103,9 @@ struct LossResult {
   Array gradient;  ///< of the sum of losses
 };
 LossResult cross_entropy(const Array& logits, const std::vector<std::int64_t>& labels, double smoothing);
-LossResult mse(const Array& predictions, const Array& targets);
+/// Against targets [N, K]; top-1 and top-5 against the first of the largest.
+LossResult cross_entropy(const Array& logits, const Array& targets, double smoothing);
+/// With the scores of float targets (top1, top5 hold them).
+LossResult pointwise_loss(LossFunction function, const Array& predictions, const Array& targets, double smoothing = 0);
 
 }  // namespace convoy::reference

@@ -44,6 +44,18 @@ Outcome cross_entropy(Device& device, const Tensor& logits, const std::vector<st
   return {device.get(totals).values, device.get(gradient)};
 }
 
+// Class probabilities.
+Array shares(const Shape& shape) {
+  Array targets = uniform(shape, 9, 0.0, 1.0);
+  for (std::int64_t n = 0; n < shape[0]; ++n) {
+    double sum = 0;
+    for (std::int64_t k = 0; k < shape[1]; ++k) sum += targets.at(n, k);
+    for (std::int64_t k = 0; k < shape[1]; ++k) targets.at(n, k) /= sum;
+  }
+  return targets;
+}
+
+constexpr LossFunction kFunctions[] = {LossFunction::kMse, LossFunction::kL1, LossFunction::kBce};
 const Shape kShapes[] = {{1, 1}, {1, 3}, {4, 10}, {33, 17}, {5, 4}, {16, 1000}, {3000, 8}};
 
 }  // namespace
@@ -57,7 +69,7 @@ TEST_CASE("the factor of the gradient that is in memory") {
     const Tensor entropy = device.spoiled(shape, outputs.dtype()), squares = device.spoiled(shape, outputs.dtype());
     device.backend.run(
         ops::SoftmaxCrossEntropy{outputs, labels, loss_scale, 0.1F, 0.25F, entropy, zero_totals(device)});
-    device.backend.run(ops::Mse{outputs, labels, loss_scale, 0.25F, squares, zero_totals(device)});
+    device.backend.run(ops::PointwiseLoss{outputs, labels, loss_scale, 0.25F, squares, zero_totals(device)});
     std::vector<double> both = device.get(entropy).values;
     const std::vector<double> more = device.get(squares).values;
     both.insert(both.end(), more.begin(), more.end());
@@ -132,37 +144,103 @@ TEST_CASE("gradients of the losses agree with finite differences of the referenc
     check("cross-entropy", cross_entropy(device, tensor, labels, smoothing).gradient,
           [&] { return reference::cross_entropy(x, labels, static_cast<double>(smoothing)).loss; });
   }
-  const Tensor gradient = device.spoiled(shape), totals = zero_totals(device);
-  device.backend.run(ops::Mse{tensor, target_tensor, ops::none(), 1.0F, gradient, totals});
-  check("mse", device.get(gradient), [&] { return reference::mse(x, targets).loss; });
+  Array probabilities = shares(shape);
+  const Tensor gradient = device.spoiled(shape), totals = zero_totals(device), soft = device.put(probabilities);
+  for (const float smoothing : {0.0F, 0.2F}) {
+    device.backend.run(ops::SoftmaxCrossEntropy{tensor, soft, ops::none(), smoothing, 1.0F, gradient, totals});
+    check("soft targets", device.get(gradient),
+          [&] { return reference::cross_entropy(x, probabilities, static_cast<double>(smoothing)).loss; });
+    for (const LossFunction function : kFunctions) {
+      device.backend.run(
+          ops::PointwiseLoss{tensor, target_tensor, ops::none(), 1.0F, gradient, totals, function, smoothing});
+      check("pointwise", device.get(gradient),
+            [&] { return reference::pointwise_loss(function, x, targets, static_cast<double>(smoothing)).loss; });
+    }
+  }
 }
 
-TEST_CASE("mse against values and against one-hot classes") {
+TEST_CASE("cross-entropy of class probabilities agrees with float64") {
   for (const int threads : {1, 2}) {
     Device device(threads);
     for (const Shape& shape : kShapes) {
       for (const DType dtype : {DType::kF32, DType::kBF16}) {
-        Array x = uniform(shape, 4), values = uniform(shape, 5), one_hot(shape);
+        for (const float smoothing : {0.0F, 0.1F}) {
+          Array logits = uniform(shape, 1, -8.0, 8.0), targets = shares(shape);
+          const Tensor tensor = device.put(logits, dtype), target_tensor = device.put(targets);
+          const LossResult expected = reference::cross_entropy(logits, targets, static_cast<double>(smoothing));
+          const Tensor gradient = device.spoiled(shape, dtype), totals = zero_totals(device);
+          device.backend.run(
+              ops::SoftmaxCrossEntropy{tensor, target_tensor, ops::none(), smoothing, 0.25F, gradient, totals});
+          const std::vector<double> sums = device.get(totals).values;
+          // All in double; the two add in different orders.
+          CHECK(sums[0] == doctest::Approx(expected.loss).epsilon(1e-11));
+          CHECK(sums[1] == expected.top1);
+          CHECK(sums[2] == expected.top5);
+          Array quarter = expected.gradient;
+          for (double& value : quarter.values) value *= 0.25;
+          check_close(device.get(gradient), quarter, 1.01 * rounding(dtype), 1e-15, shape.str());  // one rounding
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("labels and their one-hot probabilities give the same bits") {
+  Device device(2);
+  const Shape shape{33, 17};
+  Array logits = uniform(shape, 1, -8.0, 8.0), one_hot(shape);
+  const auto labels = labels_for(shape);
+  for (std::int64_t n = 0; n < shape[0]; ++n) one_hot.at(n, labels[static_cast<std::size_t>(n)]) = 1.0;
+  const Tensor tensor = device.put(logits), soft = device.put(one_hot);
+  for (const float smoothing : {0.0F, 0.1F}) {
+    const Outcome expected = cross_entropy(device, tensor, labels, smoothing);
+    const Tensor gradient = device.spoiled(shape), totals = zero_totals(device);
+    device.backend.run(ops::SoftmaxCrossEntropy{tensor, soft, ops::none(), smoothing, 1.0F, gradient, totals});
+    CHECK(device.get(totals).values == expected.totals);
+    CHECK(device.get(gradient).values == expected.gradient.values);
+  }
+}
+
+TEST_CASE("binary cross-entropy of large logits neither overflows nor loses its slope") {
+  Device device(1);
+  Array logits({1, 4}), targets({1, 4});
+  logits.values = {1e30, -1e30, 100, -100};
+  targets.values = {1, 0, 0, 1};
+  const Tensor gradient = device.spoiled({1, 4}), totals = zero_totals(device);
+  device.backend.run(ops::PointwiseLoss{device.put(logits), device.put(targets), ops::none(), 1.0F, gradient, totals,
+                                        LossFunction::kBce});
+  CHECK(device.get(totals).values == std::vector<double>{50.0, 0.5, 0.0});  // (0 + 0 + 100 + 100) / 4
+  CHECK(device.get(gradient).values == std::vector<double>{0, 0, 0.25, -0.25});
+}
+
+TEST_CASE("pointwise losses against values and against one-hot classes") {
+  for (const int threads : {1, 2}) {
+    Device device(threads);
+    for (const Shape& shape : kShapes) {
+      for (const DType dtype : {DType::kF32, DType::kBF16}) {
+        Array x = uniform(shape, 4, -3.0, 3.0), values = uniform(shape, 5, 0.0, 1.0), one_hot(shape);
         const Tensor tensor = device.put(x, dtype), value_tensor = device.put(values);
         const auto labels = labels_for(shape);
         for (std::int64_t n = 0; n < shape[0]; ++n) one_hot.at(n, labels[static_cast<std::size_t>(n)]) = 1.0;
-        for (const bool classes : {false, true}) {
-          const LossResult expected = reference::mse(x, classes ? one_hot : values);
-          const Tensor gradient = device.spoiled(shape, dtype), totals = zero_totals(device);
-          device.backend.run(ops::Mse{tensor, classes ? device.put_labels(labels) : value_tensor, ops::none(), 0.5F,
-                                      gradient, totals});
-          Array half = expected.gradient;
-          for (double& value : half.values) value *= 0.5;
-          const Array sums = device.get(totals);
-          CHECK(sums.values[0] == doctest::Approx(expected.loss).epsilon(1e-12));               // double, another order
-          check_close(device.get(gradient), half, 1.01 * rounding(dtype), 1e-15, shape.str());  // one rounding
-          const LossResult hits = reference::cross_entropy(x, labels, 0.0);  // counts them the same way
-          double absolute = 0;  // mean over the outputs of each sample, summed
-          for (std::size_t i = 0; i < x.values.size(); ++i) absolute += std::abs(x.values[i] - values.values[i]);
-          absolute /= static_cast<double>(shape[1]);
-          const double second = classes ? hits.top1 : absolute;
-          CHECK(sums.values[1] == doctest::Approx(second).epsilon(1e-12));  // double, another order
-          CHECK(sums.values[2] == (classes ? hits.top5 : 0.0));
+        const Tensor label_tensor = device.put_labels(labels);
+        const LossResult hits = reference::cross_entropy(x, labels, 0.0);  // counts them the same way
+        for (const LossFunction function : kFunctions) {
+          for (const bool classes : {false, true}) {
+            const float smoothing = function == LossFunction::kBce ? 0.1F : 0.0F;
+            const LossResult expected =
+                reference::pointwise_loss(function, x, classes ? one_hot : values, static_cast<double>(smoothing));
+            const Tensor gradient = device.spoiled(shape, dtype), totals = zero_totals(device);
+            device.backend.run(ops::PointwiseLoss{tensor, classes ? label_tensor : value_tensor, ops::none(), 0.5F,
+                                                  gradient, totals, function, smoothing});
+            Array half = expected.gradient;
+            for (double& value : half.values) value *= 0.5;
+            const Array sums = device.get(totals);
+            const LossResult& scores = classes ? hits : expected;
+            CHECK(sums.values[0] == doctest::Approx(expected.loss).epsilon(1e-12));  // double, another order
+            check_close(device.get(gradient), half, 1.01 * rounding(dtype), 1e-15, shape.str());  // one rounding
+            CHECK(sums.values[1] == doctest::Approx(scores.top1).epsilon(1e-12));
+            CHECK(sums.values[2] == doctest::Approx(scores.top5).epsilon(1e-12));
+          }
         }
       }
     }
@@ -239,7 +317,7 @@ TEST_CASE("labels out of range are named") {
         if (entropy) {
           device.backend.run(ops::SoftmaxCrossEntropy{tensor, labels, ops::none(), 0.0F, 1.0F, Tensor(), totals});
         } else {
-          device.backend.run(ops::Mse{tensor, labels, ops::none(), 1.0F, Tensor(), totals});
+          device.backend.run(ops::PointwiseLoss{tensor, labels, ops::none(), 1.0F, Tensor(), totals});
         }
       } catch (const Error& error) {
         message = error.what();

@@ -162,7 +162,7 @@ TEST_CASE("a label that is no class is an error of the next wait, once") {
     gpu.run(ops::SoftmaxCrossEntropy{logits, labels, ops::none(), 0, 1, data.output({4, 5}), totals});
     CHECK_THROWS_WITH_AS(gpu.synchronize(), doctest::Contains("of sample 2"), Error);
     CHECK_NOTHROW(gpu.synchronize());
-    gpu.run(ops::Mse{logits, labels, ops::none(), 1, data.output({4, 5}), totals});
+    gpu.run(ops::PointwiseLoss{logits, labels, ops::none(), 1, data.output({4, 5}), totals});
     CHECK_THROWS_WITH_AS(gpu.synchronize(), doctest::Contains("outside 0 to 4"), Error);
   }
 }

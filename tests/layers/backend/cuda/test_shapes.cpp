@@ -71,7 +71,7 @@ void call_on_activations(Backend& backend, std::int64_t first, const Shape& shap
 
   const Tensor labels = data.labels(shape[0], flat[1]);
   backend.run(ops::SoftmaxCrossEntropy{in(flat), labels, ops::none(), 0.1F, 0.5F, out(flat), data.totals()});
-  backend.run(ops::Mse{in(flat), floats(flat), ops::none(), 0.5F, out(flat), data.totals()});
+  backend.run(ops::PointwiseLoss{in(flat), floats(flat), ops::none(), 0.5F, out(flat), data.totals()});
 }
 
 }  // namespace
