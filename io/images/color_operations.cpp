@@ -163,11 +163,11 @@ CONVOY_VECTORIZED void turn_hue_of(const int* reds, const int* greens, const int
     const int sextant = static_cast<int>(turned);  // 0 to 6
     const auto rest = static_cast<float>(turned - static_cast<double>(sextant));
     const auto share = static_cast<float>(static_cast<double>(s) / 255.0);
-    const auto v = static_cast<double>(high);
-    const auto least = static_cast<int>(v * (1.0 - static_cast<double>(share)) + 0.5);
-    const auto falling = static_cast<int>(v * (1.0 - static_cast<double>(share * rest)) + 0.5);
+    const double v = high, half = 0.5;  // rounds numbers of at least 0 as round() does
+    const auto least = static_cast<int>(v * (1.0 - static_cast<double>(share)) + half);
+    const auto falling = static_cast<int>(v * (1.0 - static_cast<double>(share * rest)) + half);
     const auto rising =
-        static_cast<int>(v * (1.0 - static_cast<double>(share) * (1.0 - static_cast<double>(rest))) + 0.5);
+        static_cast<int>(v * (1.0 - static_cast<double>(share) * (1.0 - static_cast<double>(rest))) + half);
     // All bits of the sextants in which the value is meant; sextant 6 is 0.
     const int in0 = -((sextant == 0) | (sextant == 6)), in1 = -(sextant == 1), in2 = -(sextant == 2);
     const int in3 = -(sextant == 3), in4 = -(sextant == 4), in5 = -(sextant == 5);
