@@ -47,7 +47,7 @@ def test_data_files(prefix):
     assert files_below(prefix / "share/convoy/configs") == files_below(CONFIGS)
     with open(os.path.join(CONFIGS, "digits.h5"), "rb") as there, open(prefix / "share/convoy/configs/digits.h5", "rb") as here:
         assert there.read() == here.read()
-    assert {"plot.py", "plot_trace.py", "torch_interop.py", "torch_models.py", "train_torch.py"} == \
+    assert {"export_onnx.py", "log_to.py", "plot.py", "plot_trace.py", "torch_interop.py", "torch_models.py", "train_torch.py"} == \
         files_below(prefix / "share/convoy/scripts")
     documents = files_below(prefix / "share/doc/convoy")
     assert {"LICENSE", "README.md", "CHANGELOG.md", "CITATION.cff", "SECURITY.md", "docs/interface.md",
