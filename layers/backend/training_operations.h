@@ -94,7 +94,7 @@ struct ClipFactor {
 
 // ---- optimizers, over flat float32 buffers. nonfinite (float64 [1], may be empty) is set to 1 if a new value is
 // infinite or NaN, else left as it is. no_decay is uint8, a flag for each kParameterAlignment elements of values: not 0
-// where weight_decay does not apply; empty: it applies to all
+// where weight_decay does not apply (for LAMB the same in all of a segment); empty: it applies to all
 
 /// torch.optim.SGD: d = g + weight_decay * w; v = momentum * v + d (v starts at 0);
 /// w -= lr * (nesterov ? d + momentum * v : v). `momentum` is v, empty if momentum is 0.

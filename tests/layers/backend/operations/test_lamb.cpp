@@ -41,13 +41,16 @@ const RegisterCalls registered([](Backend& backend, std::int64_t batch, std::int
                                  data.floats(whole, 0, 1),
                                  ops::none(),
                                  no_decay});
+    for (std::int64_t i = 0; i < blocks; ++i) flags[static_cast<std::size_t>(i)] = i < blocks / 2 ? 1 : 0;
+    const Tensor by_segment = backend.tensor({blocks}, DType::kU8);
+    backend.copy_from_host(flags.data(), by_segment);
     const std::int64_t half = blocks / 2 * kParameterAlignment;
     std::vector<Segment> aligned{{0, half, true}, {half, whole[0] - half, false}};
     std::erase_if(aligned, [](const Segment& segment) { return segment.elements == 0; });
     for (const bool chooses : {false, true}) {
       const ops::AdamwUpdate::Hyperparameters lamb{0.01F, 1e-6F, 0.05F, 0.9, 0.999, 0.3, 0.003};
       backend.run(ops::LambUpdate{lamb, aligned, data.floats(whole), data.floats(whole), data.floats(whole),
-                                  data.floats(whole, 0, 1), ops::none(), chooses ? no_decay : ops::none()});
+                                  data.floats(whole, 0, 1), ops::none(), chooses ? by_segment : ops::none()});
     }
   }
 });
