@@ -78,6 +78,10 @@ MatchedClasses build_validation(const Config& config, const std::string& source,
 void check_data(const Config& config, const Dataset& train, const Dataset* validation) {
   if (train.size() == 0) fail_option("data.train", "{} has no samples", config.data.train);
   check_float_targets(config, train);
+  if (config.data.augmentation().mixes() && train.target_size() > 0) {
+    fail_option("data.augment", "mixup and cutmix need class labels, but {} has float targets (leave them out)",
+                config.data.train);
+  }
   if (validation == nullptr) return;
   const Shape seen = validation->sample_shape(), trained = train.sample_shape();
   const bool any_size = !config.data.train_sizes.empty();

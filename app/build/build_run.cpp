@@ -251,6 +251,8 @@ LoaderOptions loader_options(const Config& config, const Layout& layout, int rep
   options.replicas = layout.mesh.replicas();
   options.microbatches = layout.schedule.microbatches;
   options.threads = threads;
+  if (!evaluation) options.augmentation = config.data.augmentation();
+  options.seed = config.run.seed;
   if (config.parallel.mode == ParallelMode::kScatter) {
     if (evaluation) return options;                   // each rank evaluates its share
     options.inputs = options.targets = replica == 0;  // the root reads everything

@@ -163,6 +163,19 @@ void check_augmentation(const Config& c) {
   refuse_if(least <= 0 || least > most, "data.crop_area", "[{}, {}] (the smaller share first, above 0)", least, most);
   refuse_if(d.crop_ratio[0] > d.crop_ratio[1], "data.crop_ratio", "[{}, {}] (the smaller one first)", d.crop_ratio[0],
             d.crop_ratio[1]);
+  const auto [smallest, largest] = d.erase_area;
+  refuse_if(smallest > largest, "data.erase_area", "[{}, {}] (the smaller share first)", smallest, largest);
+  refuse_if(d.erase_ratio[0] > d.erase_ratio[1], "data.erase_ratio", "[{}, {}] (the smaller one first)",
+            d.erase_ratio[0], d.erase_ratio[1]);
+  for (const char* mixes : {"mixup", "cutmix"}) {
+    if (!d.augments(mixes)) continue;
+    const Loss::Kind loss = c.train.loss.kind;
+    refuse_if(loss != Loss::Kind::kCrossEntropy && loss != Loss::Kind::kBce, "data.augment",
+              "\"{}\" mixes class labels, which train.loss = \"{}\" does not take (use cross_entropy or bce)", mixes,
+              to_string(loss));
+    refuse_if(c.train.global_batch_size < 2, "data.augment",
+              "\"{}\" with a batch of one: there is no other sample (set train.global_batch_size to 2 or more)", mixes);
+  }
   refuse_if(d.jitter.size() != 3, "data.jitter", "has {} items (three: brightness, contrast, saturation)",
             d.jitter.size());
   refuse_if(d.kind == "image_folder" && d.channels == 2, "data.channels", "2 (3: RGB, or 1: grey)");

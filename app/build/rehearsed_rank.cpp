@@ -11,7 +11,8 @@ namespace convoy {
 namespace {
 
 // As many batches as a step has. Nothing reads what they point to.
-std::vector<Batch> batches_of(const DataShape& data, std::int64_t samples, int count) {
+std::vector<Batch> batches_of(const DataShape& data, const Augmentation& augmentation, std::int64_t samples,
+                              int count) {
   static constexpr std::int64_t kLabel = 0;
   static constexpr float kTarget = 0;
   Batch batch;
@@ -22,6 +23,8 @@ std::vector<Batch> batches_of(const DataShape& data, std::int64_t samples, int c
   batch.labels = data.target_size == 0 ? &kLabel : nullptr;
   batch.targets = data.target_size == 0 ? nullptr : &kTarget;
   batch.target_size = data.target_size;
+  if (augmentation.erase) batch.erased = &kLabel;
+  if (augmentation.mixes()) batch.mixing = Mixing{};
   return std::vector<Batch>(static_cast<std::size_t>(count), batch);
 }
 
@@ -63,15 +66,16 @@ void RehearsedRank::make_runner() {
 void RehearsedRank::train_step() {
   const std::int64_t whole = request_.config.train.global_batch_size;
   const bool scatters = request_.config.parallel.mode == ParallelMode::kScatter;
+  const Augmentation augmentation = request_.config.data.augmentation();
   const std::vector<Batch> batches =
-      scatters ? batches_of(request_.train, whole, 1)
-               : batches_of(request_.train, microbatch(), request_.layout.schedule.microbatches);
+      scatters ? batches_of(request_.train, augmentation, whole, 1)
+               : batches_of(request_.train, augmentation, microbatch(), request_.layout.schedule.microbatches);
   static_cast<void>(runner_->train_step(batches, whole, 0, 0, {}));
 }
 
 void RehearsedRank::evaluate() {
   static_cast<void>(
-      runner_->evaluate(batches_of(*request_.validation, microbatch(), request_.layout.schedule.microbatches)));
+      runner_->evaluate(batches_of(*request_.validation, {}, microbatch(), request_.layout.schedule.microbatches)));
 }
 
 }  // namespace convoy

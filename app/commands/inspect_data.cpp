@@ -4,6 +4,7 @@
 // reads them. Relies on build_data.h, and on the sampler for the order. Invariant: nothing is computed, no rank is
 // needed.
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <iostream>
@@ -18,6 +19,7 @@
 #include "app/build/read_config.h"
 #include "app/commands/commands.h"
 #include "app/inspect/image_grid.h"
+#include "io/data/augment.h"
 #include "io/files/atomic_file.h"
 #include "layers/base/error.h"
 #include "layers/base/message_text.h"
@@ -67,6 +69,22 @@ Sample read_sample(const Dataset& data, const SampleId& id) {
   void* const input = bytes ? static_cast<void*>(sample.bytes.data()) : sample.floats.data();
   data.read(id, input, &sample.label, sample.target.data());
   return sample;
+}
+
+// As training erases it: to the mean, which is 0 when it is normalised.
+void erase(const Config& config, const Dataset& data, const SampleId& id, std::vector<std::uint8_t>& pixels) {
+  const Shape shape = data.sample_shape_in(id.epoch);
+  SampleRandom random(config.run.seed, id, "erase");
+  const PixelBox box =
+      random_erasing(static_cast<int>(shape[2]), static_cast<int>(shape[1]), config.data.augmentation(), random);
+  const std::vector<double>& mean = config.data.mean;
+  for (std::int64_t row = box.top; row < box.top + box.height; ++row) {
+    for (std::int64_t i = box.left * shape[0]; i < (box.left + box.width) * shape[0]; ++i) {
+      const double level = mean[mean.size() == 1 ? 0 : static_cast<std::size_t>(i % shape[0])];
+      pixels[static_cast<std::size_t>(row * shape[2] * shape[0] + i)] =
+          static_cast<std::uint8_t>(std::lround(255 * std::clamp(level, 0.0, 1.0)));
+    }
+  }
 }
 
 // Float images go from black, the least value of all samples, to white, the largest.
@@ -131,7 +149,11 @@ int inspect_data_command(const InspectArguments& arguments) {
   const Sampler sampler(train->size(), config.run.seed, config.data.shuffle);
   std::vector<Sample> samples;
   samples.reserve(static_cast<std::size_t>(count));
-  for (std::int64_t i = 0; i < count; ++i) samples.push_back(read_sample(*train, {sampler.index(kEpoch, i), kEpoch}));
+  for (std::int64_t i = 0; i < count; ++i) {
+    const SampleId id{sampler.index(kEpoch, i), kEpoch};
+    samples.push_back(read_sample(*train, id));
+    if (config.data.augments("erase")) erase(config, *train, id, samples.back().bytes);
+  }
   if (train->input_dtype() != DType::kU8) floats_to_bytes(samples);
   const std::vector<std::string> names = train->class_names();
   std::vector<GridTile> tiles;

@@ -17,12 +17,14 @@ namespace convoy {
 
 namespace {
 
-constexpr auto kAugmentNames = std::to_array<std::string_view>({"crop", "flip", "jitter"});
+constexpr auto kAugmentNames = std::to_array<std::string_view>({"crop", "flip", "jitter", "erase", "mixup", "cutmix"});
 constexpr auto kAugmentMembers =
-    std::to_array<bool Augmentation::*>({&Augmentation::crop, &Augmentation::flip, &Augmentation::jitter});
+    std::to_array<bool Augmentation::*>({&Augmentation::crop, &Augmentation::flip, &Augmentation::jitter,
+                                         &Augmentation::erase, &Augmentation::mixup, &Augmentation::cutmix});
 static_assert(kAugmentNames.size() == kAugmentMembers.size());
 
 constexpr int kTries = 10;
+constexpr std::uint64_t kNormals = 0x6e6f726d616c7321ULL;  // makes the key of normal numbers from that of uniform ones
 
 int rounded(double value) { return static_cast<int>(std::nearbyint(value)); }
 
@@ -72,11 +74,13 @@ bool Augmentation::*augment_member(std::string_view name) {
   return at == kAugmentNames.end() ? nullptr : kAugmentMembers[static_cast<std::size_t>(at - kAugmentNames.begin())];
 }
 
-SampleRandom::SampleRandom(std::uint64_t seed, const SampleId& sample)
-    : key_(random_bits(random_bits(random_key(seed, "augment"), static_cast<std::uint64_t>(sample.epoch)),
+SampleRandom::SampleRandom(std::uint64_t seed, const SampleId& sample, std::string_view purpose)
+    : key_(random_bits(random_bits(random_key(seed, purpose), static_cast<std::uint64_t>(sample.epoch)),
                        static_cast<std::uint64_t>(sample.index))) {}
 
 double SampleRandom::uniform(double low, double high) { return low + (high - low) * random_uniform(key_, counter_++); }
+
+double SampleRandom::normal() { return random_normal(key_ ^ kNormals, counter_++); }
 
 int SampleRandom::below(int count) { return static_cast<int>(random_uniform(key_, counter_++) * count); }
 
@@ -115,6 +119,65 @@ void jitter_colors(std::uint8_t* image, std::int64_t pixels, int channels, const
     if (what == 1) blend_all(image, pixels * channels, mean_luma(image, pixels, channels), factors[i]);
     if (what == 2 && channels == 3) blend_with_grey(image, pixels, factors[i]);
   }
+}
+
+PixelBox random_erasing(int width, int height, const Augmentation& wanted, SampleRandom& random) {
+  if (random.uniform(0, 1) >= wanted.erase_probability) return {0, 0, 0, 0};
+  const auto [flat, tall] = wanted.erase_ratio;
+  for (int i = 0; i < kTries; ++i) {
+    const double area = random.uniform(wanted.erase_area[0], wanted.erase_area[1]) * width * height;
+    const double ratio = std::exp(random.uniform(std::log(flat), std::log(tall)));
+    const int h = rounded(std::sqrt(area * ratio)), w = rounded(std::sqrt(area / ratio));
+    if (h >= height || w >= width) continue;
+    const int top = random.below(height - h + 1);
+    return {random.below(width - w + 1), top, w, h};
+  }
+  return {0, 0, 0, 0};
+}
+
+namespace {
+
+// The logarithm of a number from the gamma distribution of this shape (Marsaglia & Tsang 2000): that of shape + 1,
+// times u^(1 / shape). Small shapes would underflow without the logarithm.
+double log_gamma_variate(double shape, SampleRandom& random) {
+  const double d = shape + 1 - 1.0 / 3, c = 1 / std::sqrt(9 * d);
+  const double boost = std::log(1 - random.uniform(0, 1)) / shape;
+  while (true) {
+    const double x = random.normal(), v = std::pow(1 + c * x, 3);
+    const double u = 1 - random.uniform(0, 1);  // (0, 1]
+    if (v > 0 && std::log(u) < 0.5 * x * x + d - d * v + d * std::log(v)) return std::log(d * v) + boost;
+  }
+}
+
+double symmetric_beta_variate(double alpha, SampleRandom& random) {
+  const double first = log_gamma_variate(alpha, random), second = log_gamma_variate(alpha, random);
+  return 1 / (1 + std::exp(second - first));
+}
+
+}  // namespace
+
+Mixing random_mixing(std::int64_t width, std::int64_t height, const Augmentation& wanted, std::uint64_t seed,
+                     std::int64_t epoch, std::int64_t position) {
+  SampleRandom random(seed, {position, epoch}, "mix");
+  const bool cutmix = wanted.cutmix && (!wanted.mixup || random.coin());
+  double share = symmetric_beta_variate(cutmix ? wanted.cutmix_alpha : wanted.mixup_alpha, random);
+  Mixing mixing;
+  if (cutmix) {
+    const auto x = random.below(static_cast<int>(width)), y = random.below(static_cast<int>(height));
+    const double half = 0.5 * std::sqrt(1 - share);
+    const auto half_width = static_cast<std::int64_t>(half * static_cast<double>(width));
+    const auto half_height = static_cast<std::int64_t>(half * static_cast<double>(height));
+    const std::int64_t left = std::max<std::int64_t>(x - half_width, 0), right = std::min(x + half_width, width);
+    const std::int64_t top = std::max<std::int64_t>(y - half_height, 0), bottom = std::min(y + half_height, height);
+    mixing.box = {left, top, right - left, bottom - top};
+    mixing.pixels = {0, 1};
+    share = 1 - static_cast<double>(mixing.box[2] * mixing.box[3]) / static_cast<double>(width * height);
+  } else {
+    mixing.box = {0, 0, width, height};
+    mixing.pixels = {static_cast<float>(share), static_cast<float>(1 - share)};
+  }
+  mixing.labels = {static_cast<float>(share), static_cast<float>(1 - share)};
+  return mixing;
 }
 
 }  // namespace convoy

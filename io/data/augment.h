@@ -12,6 +12,7 @@
 
 #include "io/data/dataset.h"
 #include "io/images/jpeg.h"
+#include "layers/base/batch.h"
 
 namespace convoy {
 
@@ -25,7 +26,16 @@ struct Augmentation {
   int padding = 4;                                    ///< of small images: black pixels on each side before the crop
   std::array<double, 3> strength{0.4, 0.4, 0.4};      ///< of the jitter: brightness, contrast, saturation
 
-  [[nodiscard]] bool any() const { return crop || flip || jitter; }
+  // What is done to normalised batches on the device.
+  bool erase = false;                  ///< RandomErasing with 0
+  bool mixup = false, cutmix = false;  ///< RandomMixup, RandomCutmix of torchvision's references; both: one a batch
+  double erase_probability = 0.1;      ///< of an image
+  std::array<double, 2> erase_area{0.02, 0.33};  ///< of the box, as a share of the image
+  std::array<double, 2> erase_ratio{0.3, 3.3};   ///< of the box, height over width
+  double mixup_alpha = 0.2, cutmix_alpha = 1.0;  ///< of the beta distributions
+
+  [[nodiscard]] bool any() const { return crop || flip || jitter; }  ///< of what is done to samples
+  [[nodiscard]] bool mixes() const { return mixup || cutmix; }
 };
 
 /// The names of the random changes, which data.augment lists.
@@ -36,11 +46,13 @@ struct Augmentation {
 /// The random numbers of one sample in one epoch, one after the other.
 class SampleRandom {
  public:
-  SampleRandom(std::uint64_t seed, const SampleId& sample);
+  /// purpose: other numbers for each.
+  SampleRandom(std::uint64_t seed, const SampleId& sample, std::string_view purpose = "augment");
   /// Uniform on [low, high).
   double uniform(double low, double high);
   /// Uniform on 0, ..., count - 1.
   int below(int count);
+  double normal();
   bool coin() { return uniform(0, 1) < 0.5; }
 
  private:
@@ -57,5 +69,12 @@ class SampleRandom {
 /// Image.blend).
 void jitter_colors(std::uint8_t* image, std::int64_t pixels, int channels, const std::array<double, 3>& strength,
                    SampleRandom& random);
+
+/// torchvision.transforms.RandomErasing with its probability: the box to erase, of no pixels for none.
+[[nodiscard]] PixelBox random_erasing(int width, int height, const Augmentation& wanted, SampleRandom& random);
+
+/// The mixing of the batch whose first sample, of the global batch, is at `position` of the epoch.
+[[nodiscard]] Mixing random_mixing(std::int64_t width, std::int64_t height, const Augmentation& wanted,
+                                   std::uint64_t seed, std::int64_t epoch, std::int64_t position);
 
 }  // namespace convoy

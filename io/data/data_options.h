@@ -37,11 +37,15 @@ struct DataOptions {
   std::vector<double> std = {1.0};
   bool allow_nonfinite = false;      ///< hdf5: of float inputs and targets
   bool verify = false;               ///< hdf5: samples against the checksums of a packed file
-  std::vector<std::string> augment;  ///< of training samples: "crop", "flip", "jitter"
+  std::vector<std::string> augment;  ///< of training samples: augment_names()
   std::array<double, 2> crop_area = {0.08, 1.0};
   std::array<double, 2> crop_ratio = {3.0 / 4.0, 4.0 / 3.0};
   std::int64_t crop_padding = 4;                 ///< of images of one size
   std::vector<double> jitter = {0.4, 0.4, 0.4};  ///< brightness, contrast, saturation
+  double erase_probability = 0.1;
+  std::array<double, 2> erase_area = {0.02, 0.33};
+  std::array<double, 2> erase_ratio = {0.3, 3.3};  ///< height over width
+  double mixup_alpha = 0.2, cutmix_alpha = 1.0;
   std::int64_t resize = 0;   ///< JPEGs: shorter side before the central crop; 0: image_size * 256 / 224
   double max_broken = 0.01;  ///< JPEGs: share of the files
   bool shuffle = true;
@@ -123,7 +127,9 @@ struct DataOptions {
     v.key(
         "augment", d.augment, in(one_of(augment_names()), {"hdf5", "idx", "cifar10", "image_folder"}),
         "random changes of training images: crop (of JPEGs a part of random size, of images of one size moved by up to "
-        "crop_padding), flip (left to right), jitter (of colours)");
+        "crop_padding), flip (left to right), jitter (of colours), erase (a box of the normalised image), mixup and "
+        "cutmix "
+        "(of pairs of images and their labels)");
     v.key("crop_area", d.crop_area, with(in(between(0, 1), {"hdf5", "image_folder"}), "crop"),
           "JPEGs: smallest and largest share of the image in a crop");
     v.key("crop_ratio", d.crop_ratio, with(in(above(0), {"hdf5", "image_folder"}), "crop"),
@@ -132,6 +138,14 @@ struct DataOptions {
           "images of one size: black pixels on each side before the crop");
     v.key("jitter", d.jitter, with(in(between(0, 10), {"hdf5", "idx", "cifar10", "image_folder"}), "jitter"),
           "brightness, contrast and saturation change by a factor of 1 - this to 1 + this");
+    v.key("erase_probability", d.erase_probability, with(between(0, 1), "erase"),
+          "share of the images with such a box");
+    v.key("erase_area", d.erase_area, with(between(0, 1), "erase"),
+          "smallest and largest share of the image in the box");
+    v.key("erase_ratio", d.erase_ratio, with(above(0), "erase"),
+          "smallest and largest height of the box over its width");
+    v.key("mixup_alpha", d.mixup_alpha, with(above(0), "mixup"), "the share of an image is from Beta(alpha, alpha)");
+    v.key("cutmix_alpha", d.cutmix_alpha, with(above(0), "cutmix"), "the same");
     v.key("resize", d.resize, in(between(0, 65536), {"hdf5", "image_folder"}),
           "JPEGs without a random crop: the shorter side before the central crop; 0: image_size * 256 / 224");
     v.key("max_broken", d.max_broken, in(between(0, 1), {"hdf5", "image_folder"}),

@@ -187,6 +187,11 @@ Augmentation DataOptions::augmentation() const {
   a.ratio = crop_ratio;
   a.padding = static_cast<int>(crop_padding);
   std::copy(jitter.begin(), jitter.end(), a.strength.begin());
+  a.erase_probability = erase_probability;
+  a.erase_area = erase_area;
+  a.erase_ratio = erase_ratio;
+  a.mixup_alpha = mixup_alpha;
+  a.cutmix_alpha = cutmix_alpha;
   return a;
 }
 

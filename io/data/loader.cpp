@@ -8,8 +8,10 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <ctime>
+#include <optional>
 
 #include "layers/base/clock.h"
 #include "layers/base/error.h"
@@ -46,7 +48,9 @@ std::size_t bytes_of(const Dataset& dataset, const Shape& sample) {
 std::int64_t loader_bytes(const Shape& sample, DType dtype, std::int64_t target_size, const LoaderOptions& options) {
   const std::int64_t input = sample.size() * static_cast<std::int64_t>(dtype_size(dtype));
   const std::int64_t target = target_size > 0 ? target_size * std::int64_t{sizeof(float)} : sizeof(std::int64_t);
-  return kSlots * slot_capacity(options) * ((options.inputs ? input : 0) + (options.targets ? target : 0));
+  const std::int64_t samples = slot_capacity(options) + (options.augmentation.mixes() ? 1 : 0);
+  const std::int64_t box = options.augmentation.erase ? 4 * std::int64_t{sizeof(std::int64_t)} : 0;
+  return kSlots * samples * ((options.inputs ? input : 0) + (options.targets ? target : 0) + box);
 }
 
 Loader::Slot& Loader::slot_of(std::int64_t number) { return slots_[static_cast<std::size_t>(number % kSlots)]; }
@@ -57,6 +61,7 @@ Loader::Loader(const Dataset& dataset, const Sampler& sampler, const LoaderOptio
       options_(checked(options, dataset, sampler)),
       plan_{dataset.size(), options.global_batch, options.drop_last && !options.evaluation},
       target_size_(dataset.target_size()),
+      partners_(options.augmentation.mixes() ? 1 : 0),
       epoch_(options.epoch),
       position_(options.position) {
   if (plan_.steps_per_epoch() == 0) {
@@ -91,7 +96,7 @@ Loader::~Loader() {
 }
 
 void Loader::allocate_slots() {
-  const std::int64_t capacity = slot_capacity(options_);
+  const std::int64_t capacity = slot_capacity(options_) + partners_;
   chunk_ = std::max<std::int64_t>(1, capacity / (4 * options_.threads));
   slots_.resize(kSlots);
   for (auto& slot : slots_) {
@@ -100,6 +105,7 @@ void Loader::allocate_slots() {
     if (options_.inputs) slot.inputs.reset(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{64})));
     if (options_.targets && target_size_ > 0) slot.targets.resize(static_cast<std::size_t>(capacity * target_size_));
     if (options_.targets && target_size_ == 0) slot.labels.resize(static_cast<std::size_t>(capacity));
+    if (options_.augmentation.erase) slot.erased.resize(static_cast<std::size_t>(4 * capacity));
     slot.step.microbatches.resize(static_cast<std::size_t>(options_.microbatches));
   }
 }
@@ -112,6 +118,10 @@ void Loader::lay_out(Slot& slot, const Range& global) const {
   slot.local = part(global.first, global.count, options_.replicas, options_.replica);
   const Shape sample = dataset_.sample_shape_in(slot.step.epoch);
   slot.sample_bytes = bytes_of(dataset_, sample);
+  std::optional<Mixing> mixing;
+  if (partners_ > 0) {
+    mixing = random_mixing(sample[2], sample[1], options_.augmentation, options_.seed, slot.step.epoch, global.first);
+  }
   for (std::int64_t m = 0; m < options_.microbatches; ++m) {
     const Range range = part(global.first, global.count, parts, first_part + m);
     const std::int64_t offset = range.first - slot.local.first;
@@ -125,6 +135,8 @@ void Loader::lay_out(Slot& slot, const Range& global) const {
     batch.inputs = slot.input_at(offset);
     batch.labels = slot.label_at(offset);
     batch.targets = slot.target_at(offset, target_size_);
+    batch.erased = slot.erased.empty() ? nullptr : slot.erased.data() + 4 * offset;
+    batch.mixing = mixing;
   }
 }
 
@@ -164,9 +176,9 @@ void Loader::work() noexcept {
     }
     Slot& slot = slot_of(filling_);
     const std::int64_t first = handed_;
-    const std::int64_t count = std::min(chunk_, slot.local.count - first);
+    const std::int64_t count = std::min(chunk_, reads(slot) - first);
     handed_ += count;
-    if (handed_ == slot.local.count) {
+    if (handed_ == reads(slot)) {
       open_ = false;
       ++filling_;
       work_ready_.notify_all();
@@ -182,15 +194,30 @@ void Loader::work() noexcept {
     slot.done += count;
     if (error && !slot.error) slot.error = error;
     if (error) failed_ = true;
-    if (slot.done == slot.local.count || slot.error) step_ready_.notify_one();
+    if (slot.done == reads(slot) || slot.error) step_ready_.notify_one();
   }
+}
+
+// In the epoch, of what lies at `i` in the slot: the partner of a replica's first sample is the one before it in the
+// global batch, that of the first of all the last.
+std::int64_t Loader::position_of(const Slot& slot, std::int64_t i) const {
+  const std::int64_t position = slot.local.first + i - partners_, first = slot.step.first_position;
+  return position < first ? position + slot.step.global_samples : position;
 }
 
 void Loader::read_samples(Slot& slot, std::int64_t first, std::int64_t count) const {
   for (std::int64_t i = first; i < first + count; ++i) {
-    const std::int64_t position = slot.local.first + i;
-    const std::int64_t index = options_.evaluation ? position : sampler_.index(slot.step.epoch, position);
-    dataset_.read({index, slot.step.epoch}, slot.input_at(i), slot.label_at(i), slot.target_at(i, target_size_));
+    const std::int64_t position = position_of(slot, i);
+    const SampleId sample{options_.evaluation ? position : sampler_.index(slot.step.epoch, position), slot.step.epoch};
+    dataset_.read(sample, slot.input_at(i), slot.label_at(i), slot.target_at(i, target_size_));
+    if (!slot.erased.empty()) {
+      const Shape shape = dataset_.sample_shape_in(sample.epoch);
+      SampleRandom random(options_.seed, sample, "erase");
+      const PixelBox box =
+          random_erasing(static_cast<int>(shape[2]), static_cast<int>(shape[1]), options_.augmentation, random);
+      std::copy_n(std::array<std::int64_t, 4>{box.left, box.top, box.width, box.height}.begin(), 4,
+                  slot.erased.begin() + 4 * i);
+    }
   }
 }
 
@@ -203,7 +230,7 @@ const LoaderStep& Loader::next() {
   }
   Slot& slot = slot_of(given_);
   const auto over = [&] { return finished_ && !open_ && given_ >= filling_; };
-  const auto ready = [&] { return given_ < filling_ && slot.done == slot.local.count; };
+  const auto ready = [&] { return given_ < filling_ && slot.done == reads(slot); };
   const auto settled = [&] { return slot.error || ready() || over(); };
   double waited = 0;
   for (auto before = start; !step_ready_.wait_for(lock, kLap, settled);) {

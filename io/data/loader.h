@@ -18,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "io/data/augment.h"
 #include "io/data/dataset.h"
 #include "io/data/sampler.h"
 #include "layers/base/batch.h"
@@ -35,6 +36,8 @@ struct LoaderOptions {
   std::int64_t position = 0;                        ///< and how many samples of it have been seen
   bool inputs = true;                               ///< whether inputs,
   bool targets = true;                              ///< and labels or targets are wanted: a stage may need none
+  Augmentation augmentation{};                      ///< of batches: erase, mixup, cutmix; data sets do the rest
+  std::uint64_t seed = 0;                           ///< of that
   double timeout = 600;                             ///< seconds that next() waits for data
   std::function<void(const std::string&)> on_late;  ///< see next()
   bool evaluation = false;  ///< one pass in the data set's own order, the last partial batch included
@@ -79,12 +82,13 @@ class Loader {
   struct Slot {
     LoaderStep step;
     Range local;            // positions of this replica
-    std::int64_t done = 0;  // samples read
+    std::int64_t done = 0;  // samples read, partners included
     std::size_t sample_bytes = 0;
     std::exception_ptr error;
     std::unique_ptr<std::byte, FreeAligned> inputs;  // this and the next two are empty where they are not wanted
     std::vector<std::int64_t> labels;
     std::vector<float> targets;
+    std::vector<std::int64_t> erased;
 
     std::byte* input_at(std::int64_t i) const {
       return inputs ? inputs.get() + static_cast<std::size_t>(i) * sample_bytes : nullptr;
@@ -101,6 +105,8 @@ class Loader {
   void open_step();
   void lay_out(Slot& slot, const Range& global) const;
   void work() noexcept;
+  [[nodiscard]] std::int64_t reads(const Slot& slot) const { return slot.local.count + partners_; }
+  [[nodiscard]] std::int64_t position_of(const Slot& slot, std::int64_t i) const;
   void read_samples(Slot& slot, std::int64_t first, std::int64_t count) const;
 
   const Dataset& dataset_;
@@ -108,7 +114,8 @@ class Loader {
   const LoaderOptions options_;
   const BatchPlan plan_;
   const std::int64_t target_size_;
-  std::int64_t chunk_ = 1;  // samples that a thread takes at once
+  const std::int64_t partners_;  // samples in front of a replica's own: 1 where batches are mixed
+  std::int64_t chunk_ = 1;       // samples that a thread takes at once
 
   std::mutex mutex_;  // guards what follows, but not the samples in the slots
   std::condition_variable work_ready_;

@@ -14,14 +14,17 @@ namespace convoy::ops {
 // ---- input and layout
 
 /// Sets y (compute type) from uint8 images of the same shape: (x / 255 - mean[c]) / std[c]. Channels that y has and x
-/// has not are set to 0.
+/// has not are set to 0. Boxes are int64: left, top, width, height. `erased` ([N of x, 4], may be empty): pixels of
+/// each image that are 0 instead. With `weights` (float32 [2]) x has one image more than y, in front: within `mixed`
+/// ([4]) image i of y is weights[0] * image i + 1 of x + weights[1] * image i, in float32; elsewhere it is image i + 1.
 struct NormalizeImages {
   static constexpr const char* kName = "normalize_images";
   In x, mean, std;
   Out y;
+  In erased = none(), weights = none(), mixed = none();
   template <class V>
   NormalizeImages visit(V& v) const {
-    return {v.in(x), v.in(mean), v.in(std), v.out("y", y)};
+    return {v.in(x), v.in(mean), v.in(std), v.out("y", y), v.in(erased), v.in(weights), v.in(mixed)};
   }
 };
 

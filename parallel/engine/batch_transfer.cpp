@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "layers/base/error.h"
+#include "layers/base/rehearsal.h"
 
 namespace convoy {
 
@@ -34,46 +35,86 @@ BatchTransfer::BatchTransfer(Backend& backend, const Shape& largest, std::int64_
 }
 
 Tensor BatchTransfer::inputs(const Batch& batch) {
-  const Tensor raw = backend_.tensor(batch.input_shape, batch.input_dtype);
-  backend_.copy_from_host(batch.inputs, raw);
+  RawInputs raw{backend_.tensor(batch.raw_shape(), batch.input_dtype), {}, {}, {}};
+  backend_.copy_from_host(batch.inputs, raw.samples);
+  load_changes(batch, 0, batch.samples, raw);
   return inputs(raw);
 }
 
-Tensor BatchTransfer::inputs(const Tensor& raw) {
-  if (raw.dtype() == backend_.compute_type()) return raw;
-  Shape shape = raw.shape();
-  if (raw.dtype() == DType::kU8) shape.set(1, channels_);
+Tensor BatchTransfer::inputs(const RawInputs& raw) {
+  const Tensor& samples = raw.samples;
+  if (samples.dtype() == backend_.compute_type()) return samples;
+  Shape shape = samples.shape();
+  if (samples.dtype() == DType::kU8) shape.set(1, channels_);
+  if (raw.weights) shape.set(0, shape[0] - 1);
   Tensor inputs = backend_.tensor(shape, backend_.compute_type());
-  if (raw.dtype() == DType::kU8) {
-    backend_.run(ops::NormalizeImages{raw, mean_, std_, inputs});
+  if (samples.dtype() == DType::kU8) {
+    backend_.run(ops::NormalizeImages{samples, mean_, std_, inputs, raw.erased, raw.weights, raw.mixed});
   } else {
-    backend_.run(ops::Cast{raw, inputs});
+    backend_.run(ops::Cast{samples, inputs});
   }
   return inputs;
 }
 
+void BatchTransfer::load_changes(const Batch& batch, std::int64_t first, std::int64_t samples, RawInputs& raw) {
+  const std::int64_t images = samples + (batch.mixing ? 1 : 0);
+  if (batch.erased != nullptr) {
+    if (!raw.erased) raw.erased = backend_.tensor({images, 4}, DType::kI64);
+    backend_.copy_from_host(batch.erased + 4 * first, raw.erased);
+  }
+  if (!batch.mixing) return;
+  if (!raw.weights) {
+    raw.weights = backend_.tensor({2}, DType::kF32);
+    raw.mixed = backend_.tensor({4}, DType::kI64);
+  }
+  backend_.copy_from_host(batch.mixing->pixels.data(), raw.weights);
+  backend_.copy_from_host(batch.mixing->box.data(), raw.mixed);
+}
+
 void BatchTransfer::load(const Batch& batch, const Shape& outputs, LoadedBatch& loaded) {
-  const bool labels = batch.labels != nullptr;
+  const bool labels = batch.labels != nullptr && !batch.mixing;
   const Shape targets = labels ? Shape{batch.samples} : outputs.with_batch(batch.samples);
-  if (!loaded.inputs) {
-    loaded.inputs = backend_.tensor(largest_, batch.input_dtype);
+  RawInputs& inputs = loaded.inputs;
+  const Shape raw = batch.raw_shape();
+  const std::int64_t most = largest_[0] + (batch.mixing ? 1 : 0);
+  if (!inputs.samples) {
+    inputs.samples = backend_.tensor(largest_.with_batch(most), batch.input_dtype);
+    if (batch.erased != nullptr) inputs.erased = backend_.tensor({most, 4}, DType::kI64);
     loaded.targets = backend_.tensor(targets.with_batch(largest_[0]), labels ? DType::kI64 : DType::kF32);
   }
-  loaded.inputs = loaded.inputs.reshaped(batch.input_shape);  // fewer or smaller samples lie at the front
+  inputs.samples = inputs.samples.reshaped(raw);  // fewer or smaller samples lie at the front
+  if (inputs.erased) inputs.erased = inputs.erased.reshaped({raw[0], 4});
   loaded.targets = loaded.targets.reshaped(targets);
-  backend_.copy_from_host(batch.inputs, loaded.inputs);
-  backend_.copy_from_host(labels ? static_cast<const void*>(batch.labels) : batch.targets, loaded.targets);
+  backend_.copy_from_host(batch.inputs, inputs.samples);
+  load_changes(batch, 0, batch.samples, inputs);
+  copy_targets(batch, loaded.targets);
 }
 
 Tensor BatchTransfer::targets(const Batch& batch, const Shape& outputs) {
-  const bool labels = batch.labels != nullptr;
+  const bool labels = batch.labels != nullptr && !batch.mixing;
   Tensor targets = labels ? backend_.tensor({batch.samples}, DType::kI64) : backend_.tensor(outputs, DType::kF32);
-  if (labels) {
-    backend_.copy_from_host(batch.labels, targets);
-  } else {
-    backend_.copy_from_host(batch.targets, targets);
-  }
+  copy_targets(batch, targets);
   return targets;
+}
+
+void BatchTransfer::copy_targets(const Batch& batch, const Tensor& targets) {
+  if (!batch.mixing || rehearsing()) {
+    backend_.copy_from_host(batch.labels != nullptr ? static_cast<const void*>(batch.labels) : batch.targets, targets);
+    return;
+  }
+  const std::int64_t classes = targets.shape()[1];
+  const auto [own, partner] = batch.mixing->labels;
+  probabilities_.assign(static_cast<std::size_t>(targets.size()), 0.0F);
+  for (std::int64_t n = 0; n <= batch.samples; ++n) {
+    const std::int64_t label = batch.labels[n];
+    if (label < 0 || label >= classes) fail("label {} is outside 0 to {}", label, classes - 1);
+    const auto at = [&](std::int64_t sample) -> float& {
+      return probabilities_[static_cast<std::size_t>(sample * classes + label)];
+    };
+    if (n > 0) at(n - 1) += own;
+    if (n < batch.samples) at(n) += partner;
+  }
+  backend_.copy_from_host(probabilities_.data(), targets);
 }
 
 }  // namespace convoy

@@ -3,14 +3,24 @@
 // Copies batches from host memory into tensors and normalises images. Relies only on the backend.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "layers/backend/backend.h"
 #include "layers/base/batch.h"
 
 namespace convoy {
 
+/// What inputs are made from, in device memory.
+struct RawInputs {
+  Tensor samples;  ///< in the data type of the data set
+  Tensor erased;   ///< these three: as NormalizeImages takes them, or empty
+  Tensor weights, mixed;
+};
+
 /// A batch in device memory.
 struct LoadedBatch {
-  Tensor inputs;  ///< in the data type of the data set
+  RawInputs inputs;
   Tensor targets;
 };
 
@@ -22,19 +32,25 @@ class BatchTransfer {
 
   /// The inputs in the compute type; uint8 images are normalised, and the channels that they lack are 0.
   [[nodiscard]] Tensor inputs(const Batch& batch);
-  /// The same, of a tensor in the data type of the data set.
-  [[nodiscard]] Tensor inputs(const Tensor& raw);
+  /// The same, of what is there already.
+  [[nodiscard]] Tensor inputs(const RawInputs& raw);
+  /// Copies how images are erased and mixed into tensors of `raw`, which are made where they are missing. `samples` of
+  /// the batch from the one at `first` on.
+  void load_changes(const Batch& batch, std::int64_t first, std::int64_t samples, RawInputs& raw);
   /// Copies a batch into `loaded`, whose memory is allocated once for the largest batch, so that recorded work finds
   /// every batch at the same address. outputs: shape of the network's output.
   void load(const Batch& batch, const Shape& outputs, LoadedBatch& loaded);
-  /// int64 [n] labels, or float32 targets of the shape of `outputs`.
+  /// int64 [n] labels, or float32 targets of the shape of `outputs`: of a mixed batch class probabilities.
   [[nodiscard]] Tensor targets(const Batch& batch, const Shape& outputs);
 
  private:
+  void copy_targets(const Batch& batch, const Tensor& targets);
+
   Backend& backend_;
   Shape largest_;
   std::int64_t channels_;
-  Tensor mean_, std_;  // float32 [C], of uint8 images
+  Tensor mean_, std_;                 // float32 [C], of uint8 images
+  std::vector<float> probabilities_;  // of a mixed batch
 };
 
 }  // namespace convoy

@@ -38,14 +38,26 @@ void ScatterRunner::broadcast(const Tensor& tensor, const char* what) {
   if (tensor.size() > 0) all_.broadcast(tensor, 0, what)->wait();
 }
 
-Tensor ScatterRunner::scatter_inputs(const Batch& batch) {
+// Parts of a mixed batch overlap: each begins with the partner of its first sample.
+RawInputs ScatterRunner::scatter_inputs(const Batch& batch) {
+  const std::int64_t samples = batch.samples / all_.size(), images = samples + (batch.mixing ? 1 : 0);
+  RawInputs part{backend_.tensor(batch.input_shape.with_batch(images), batch.input_dtype), {}, {}, {}};
   Tensor whole;
-  if (is_root()) {
+  if (is_root() && !batch.mixing) {
     whole = backend_.tensor(batch.input_shape, batch.input_dtype);
     backend_.copy_from_host(batch.inputs, whole);
+  } else if (is_root()) {
+    whole = backend_.tensor(batch.input_shape.with_batch(images * all_.size()), batch.input_dtype);
+    const auto* first = static_cast<const std::byte*>(batch.inputs);
+    const std::size_t step =
+        part.samples.bytes() / static_cast<std::size_t>(images) * static_cast<std::size_t>(samples);
+    for (std::int64_t rank = 0; rank < all_.size(); ++rank) {
+      backend_.copy_from_host(first + static_cast<std::size_t>(rank) * step,
+                              whole.view(rank * part.samples.size(), part.samples.shape()));
+    }
   }
-  Tensor part = backend_.tensor(batch.input_shape.with_batch(batch.samples / all_.size()), batch.input_dtype);
-  all_.scatter(whole, part, 0, "inputs")->wait();
+  all_.scatter(whole, part.samples, 0, "inputs")->wait();
+  transfer_.load_changes(batch, all_.rank() * samples, samples, part);
   return part;
 }
 
@@ -74,11 +86,11 @@ LossTotals ScatterRunner::train_step(std::span<const Batch> microbatches, std::i
   broadcast(store.learned_values(), "parameters");
   if (!is_root()) store.refresh_learned();
   lap(Phase::kBroadcast);
-  const Tensor part = scatter_inputs(batch);
+  const RawInputs part = scatter_inputs(batch);
   lap(Phase::kScatter);
 
   cache_.share = 1.0F / static_cast<float>(all_.size());
-  model_.set_position(cache_, update, batch.first_position + all_.rank() * part.shape()[0]);
+  model_.set_position(cache_, update, batch.first_position + all_.rank() * (batch.samples / all_.size()));
   const Tensor outputs = model_.forward(transfer_.inputs(part), cache_, Mode::kTraining);
   lap(Phase::kForward);
   Tensor all_outputs, all_doutputs;

@@ -40,7 +40,7 @@ class ScatterRunner final : public StepRunner {
   [[nodiscard]] bool is_root() const { return all_.rank() == 0; }
   void lap(Phase phase);
   void broadcast(const Tensor& tensor, const char* what);
-  Tensor scatter_inputs(const Batch& batch);
+  RawInputs scatter_inputs(const Batch& batch);
   Tensor loss_gradient(const Batch& batch, const Tensor& outputs);
 
   Model& model_;

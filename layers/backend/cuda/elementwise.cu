@@ -180,6 +180,40 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+__device__ bool in_box(const std::int64_t* box, int row, int column) {
+  return column >= box[0] && column < box[0] + box[2] && row >= box[1] && row < box[1] + box[3];
+}
+
+// All of NormalizeImages. x [images (+ 1 with weights), height, width, channels]; y with `wide` channels. A block sets
+// a row of pixels at a time.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    normalize_and_mix_kernel(const std::uint8_t* x, const float* mean, int mean_step, const float* std, int std_step,
+                             const std::int64_t* erased, const float* weights, const std::int64_t* mixed,
+                             std::int64_t rows, int height, int width, int channels, int wide, T* y) {
+  const int elements = width * wide;
+  for (std::int64_t at = blockIdx.x; at < rows; at += gridDim.x) {
+    const std::int64_t image = at / height;
+    const int row = static_cast<int>(at - image * height);
+    const auto value = [&](std::int64_t of, int column, int channel) {
+      if (erased != nullptr && in_box(erased + 4 * of, row, column)) return 0.0F;
+      const std::int64_t pixel = (of * height + row) * width + column;
+      return normalized(x[pixel * channels + channel], mean[channel * mean_step], std[channel * std_step]);
+    };
+    for (int i = static_cast<int>(threadIdx.x); i < elements; i += static_cast<int>(blockDim.x)) {
+      const int column = i / wide, channel = i - column * wide;
+      float result = 0.0F;
+      if (channel < channels) {
+        result = value(image + (weights != nullptr ? 1 : 0), column, channel);
+        if (weights != nullptr && in_box(mixed, row, column)) {
+          result = gpu::add_product(__fmul_rn(weights[0], result), weights[1], value(image, column, channel));
+        }
+      }
+      store(result, y + at * elements + i);
+    }
+  }
+}
+
 constexpr int kTile = 32, kTileRows = 8;  // a block moves kTile x kTile elements, kTileRows rows of them at a time
 
 // Sets to [N, b, a] from from [N, a, b], by tiles in shared memory, so that both sides are read and written in rows.
@@ -246,13 +280,23 @@ __global__ void __launch_bounds__(kThreads)
 
 void CudaBackend::run(const ops::NormalizeImages& op) {
   const std::int64_t count = op.x.size();
-  if (count == 0) return;
+  if (op.y.size() == 0) return;
   const int mean_step = op.mean.size() == 1 ? 0 : 1, std_step = op.std.size() == 1 ? 0 : 1;
   const auto channels = static_cast<int>(op.x.shape()[1]), wide = static_cast<int>(op.y.shape()[1]);
   gpu::dispatch_activation(op.y.dtype(), [&](auto type) {
     using T = decltype(type);
     const auto* source = op.x.data<std::uint8_t>();
     T* target = op.y.data<T>();
+    if (op.erased || op.weights) {
+      const Shape& shape = op.y.shape();
+      const std::int64_t rows = shape[0] * shape[2];
+      gpu::launch_kernel(*state_, gpu::grid_blocks(*state_, rows, 1), kThreads, normalize_and_mix_kernel<T>, source,
+                         op.mean.data<float>(), mean_step, op.std.data<float>(), std_step,
+                         op.erased.data<const std::int64_t>(), op.weights.data<const float>(),
+                         op.mixed.data<const std::int64_t>(), rows, static_cast<int>(shape[2]),
+                         static_cast<int>(shape[3]), channels, wide, target);
+      return;
+    }
     if (wide != channels) {
       const std::int64_t size = op.y.size(), whole = gpu::whole_vectors(size, target);
       if (wide == kImageChannels && whole * gpu::kLanes<T> == size) {

@@ -92,9 +92,76 @@ void transpose_image(const Tensor& x, const Tensor& y, const Shape& image, bool 
   });
 }
 
+struct Box {
+  std::int64_t left, top, width, height;
+  explicit Box(const std::int64_t* values) : left(values[0]), top(values[1]), width(values[2]), height(values[3]) {}
+};
+
+// Sets the box of each image to 0.
+void erase(const Tensor& boxes, const Tensor& y) {
+  const Shape& shape = y.shape();
+  const std::int64_t channels = shape[1], height = shape[2], width = shape[3];
+  dispatch_activation(y.dtype(), [&](auto type) {
+    using T = decltype(type);
+    const auto* all = boxes.data<std::int64_t>();
+    T* images = y.data<T>();
+    parallel_ranges(shape[0], 1, [=](std::int64_t first, std::int64_t last, int) {
+      for (std::int64_t n = first; n < last; ++n) {
+        const Box box(all + 4 * n);
+        for (std::int64_t row = box.top; row < box.top + box.height; ++row) {
+          std::fill_n(images + ((n * height + row) * width + box.left) * channels, box.width * channels, T{});
+        }
+      }
+    });
+  });
+}
+
+// Sets y [N, wide, H, W] from x [N + 1, channels, H, W], which is normalised: NormalizeImages with weights.
+void mix(const Tensor& x, const Tensor& weights, const Tensor& mixed, const Tensor& y) {
+  const Shape& shape = y.shape();
+  const std::int64_t channels = x.shape()[1], wide = shape[1], height = shape[2], width = shape[3];
+  const std::int64_t image = height * width * channels;
+  dispatch_activation(y.dtype(), [&](auto type) {
+    using T = decltype(type);
+    const float *source = x.data<float>(), *weight = weights.data<float>();
+    const auto* box_values = mixed.data<std::int64_t>();
+    T* target = y.data<T>();
+    parallel_ranges(shape[0] * height, 1, [=](std::int64_t first, std::int64_t last, int) {
+      const Box box(box_values);
+      const float own_weight = weight[0], partner_weight = weight[1];
+      for (std::int64_t at = first; at < last; ++at) {
+        const std::int64_t row = at % height;
+        const bool within = row >= box.top && row < box.top + box.height;
+        const std::int64_t begin = within ? box.left : width, end = within ? box.left + box.width : width;
+        const float* partner = source + at * width * channels;
+        const float* own = partner + image;
+        T* out = target + at * width * wide;
+        for (std::int64_t column = 0; column < width; ++column, own += channels, partner += channels, out += wide) {
+          const bool mixes = column >= begin && column < end;
+          for (std::int64_t c = 0; c < channels; ++c) {
+            store(mixes ? own_weight * own[c] + partner_weight * partner[c] : own[c], out + c);
+          }
+          std::fill(out + channels, out + wide, T{});
+        }
+      }
+    });
+  });
+}
+
 }  // namespace
 
 void OnednnBackend::run(const ops::NormalizeImages& op) {
+  if (op.weights) {
+    const Tensor all = tensor(op.x.shape(), DType::kF32);
+    run(ops::NormalizeImages{op.x, op.mean, op.std, all, op.erased});
+    if (op.y.size() > 0) mix(all, op.weights, op.mixed, op.y);
+    return;
+  }
+  normalize(op);
+  if (op.erased) erase(op.erased, op.y);
+}
+
+void OnednnBackend::normalize(const ops::NormalizeImages& op) {
   // The per-channel values are repeated to some hundred elements, so that three channels are as quick as many.
   const std::int64_t channels = op.x.shape()[1];
   if (op.y.shape()[1] != channels) return normalize_padded(op);
@@ -123,7 +190,7 @@ void OnednnBackend::run(const ops::NormalizeImages& op) {
 void OnednnBackend::normalize_padded(const ops::NormalizeImages& op) {
   const std::int64_t channels = op.x.shape()[1], wide = op.y.shape()[1];
   const Tensor few = tensor(op.x.shape(), op.y.dtype());
-  run(ops::NormalizeImages{op.x, op.mean, op.std, few});
+  normalize({op.x, op.mean, op.std, few});
   if (rehearsing()) return;
   zero(op.y);
   dispatch_activation(op.y.dtype(), [&](auto type) {

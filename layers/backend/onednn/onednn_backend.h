@@ -56,6 +56,7 @@ class OnednnBackend final : public Backend {
   /// Host memory for per-thread partial sums: at least `count` doubles, kept between calls.
   double* scratch(std::size_t count);
   void set_coefficients(const ops::BatchNormStatistics& op);
+  void normalize(const ops::NormalizeImages& op);
   void normalize_padded(const ops::NormalizeImages& op);
   void run_with_residual(const ops::Conv2dBackwardInput& op);
 

@@ -231,6 +231,19 @@ def test_grid_shows_the_first_samples():
             assert found == expected[i].tolist(), f"sample {i}"
 
 
+def test_grid_shows_erased_boxes_in_the_mean_colour():
+    data = {"shuffle": False, "mean": [0.37], "augment": ["erase"], "erase_probability": 1.0, "erase_area": [0.2, 0.3]}
+    folder = Folder("erased", config(data=data))
+    assert folder.run(1, "inspect", "--images", "4", "run.toml") == 0, folder.stderr
+    rows = decode(folder.file("grid.png"))[3]
+    for i in range(4):
+        left, top = 6 + i % 2 * 62, 6 + i // 2 * 73
+        found = [list(rows[top + 7 * y + 3][left + 3:left + 56:7]) for y in range(8)]
+        erased = [(x, y) for y in range(8) for x in range(8) if found[y][x] == 94]  # round(255 * 0.37)
+        columns, lines = ({place[axis] for place in erased} for axis in (0, 1))
+        assert 6 <= len(erased) == len(columns) * len(lines) == (max(columns) - min(columns) + 1) * (max(lines) - min(lines) + 1)
+
+
 def test_grid_of_colour_images_has_three_channels():
     folder = Folder("images", config(model=TEN_CLASSES, data={**SYNTHETIC, "image_size": 9, "channels": 3}))
     assert folder.run(1, "inspect", "--images", "4", "run.toml", "-o", "c.png") == 0, folder.stderr

@@ -62,7 +62,8 @@ void check_exact(const Config& c) {
   };
   const MemoryPrediction p = predict();
   CHECK(p.tensors == measured(c, *data, layout, device));
-  CHECK(p.loader == 4.0 * 24 * (3 * 16 * 16 + 8));
+  const bool erases = c.data.augments("erase"), mixes = c.data.augmentation().mixes();
+  CHECK(p.loader == 4.0 * (mixes ? 25 : 24) * (3 * 16 * 16 + 8 + (erases ? 32 : 0)));
   CHECK(p.checkpoint == 0);
   // Where memory is limited large blocks are addresses without memory: whatever reads one crashes.
   rlimit before{};
@@ -122,6 +123,11 @@ type = "linear"
 out_features = 10
 )";
 
+Config mixed(Config c) {
+  c.data.augment = {"erase", "mixup", "cutmix"};
+  return c;
+}
+
 }  // namespace
 
 TEST_CASE("a rehearsal asks for the memory of real steps, to the byte") {
@@ -133,6 +139,8 @@ TEST_CASE("a rehearsal asks for the memory of real steps, to the byte") {
   SUBCASE("every step twice") { check_exact(read(kLayers, "", "[run]\nreplay_every = 1\n")); }
   SUBCASE("adamw") { check_exact(read(kResnet, "", "[optimizer]\nname = \"adamw\"\n")); }
   SUBCASE("lars") { check_exact(read(kResnet, "", "[optimizer]\nname = \"lars\"\n")); }
+  SUBCASE("mixed") { check_exact(mixed(read(kResnet, ""))); }
+  SUBCASE("mixed microbatches") { check_exact(mixed(read(kLayers, "", "[parallel]\nmicrobatches = 3\n"))); }
   SUBCASE("bottlenecks") { check_exact(read("name = \"resnet50\"\nclasses = 10", "")); }
   SUBCASE("layers of all kinds") { check_exact(read(kLayers, "label_smoothing = 0.1")); }
   SUBCASE("layers of all kinds, bfloat16, mse") { check_exact(read(kLayers, "precision = \"bf16\"\nloss = \"mse\"")); }

@@ -75,9 +75,9 @@ TEST_CASE("data.stage_dir") {
 
 TEST_CASE("image keys that are wrong") {
   const std::string line = "a.toml:6:";
-  CHECK(refused("augment = [\"crops\"]\n") ==
-        line +
-            "12: data.augment[0]: unknown name \"crops\" (did you mean \"crop\"? must be one of crop, flip, jitter)");
+  CHECK(refused("augment = [\"crops\"]\n") == line +
+                                                  "12: data.augment[0]: unknown name \"crops\" (did you mean \"crop\"? "
+                                                  "must be one of crop, flip, jitter, erase, mixup, cutmix)");
   CHECK(refused("augment = [\"flip\", \"flip\"]\n") ==
         line + "11: data.augment: \"flip\" is there twice (list each once)");
   CHECK(refused("crop_area = [0.1, 1]\n") ==

@@ -67,6 +67,107 @@ TEST_CASE("random crops lie in the image, within the asked area and ratio") {
   CHECK(areas == doctest::Approx(0.432).epsilon(0.03));
 }
 
+// The largest distance of the values' distribution from that with this distribution function (Kolmogorov-Smirnov).
+template <class Distribution>
+double distance_from(std::vector<double> values, Distribution&& distribution) {
+  std::sort(values.begin(), values.end());
+  double largest = 0;
+  const auto count = static_cast<double>(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double wanted = distribution(values[i]), below = static_cast<double>(i) / count;
+    largest = std::max({largest, std::abs(wanted - below), std::abs(wanted - below - 1 / count)});
+  }
+  return largest;
+}
+
+constexpr int kDraws = 4000;
+const double kFar = 1.95 / std::sqrt(kDraws);  // one in a thousand samples is farther from its own distribution
+
+TEST_CASE("erased boxes have torchvision's distribution") {
+  Augmentation wanted;
+  wanted.erase_probability = 0.4;
+  wanted.erase_ratio = {0.5, 2.0};  // every box fits
+  std::vector<double> areas, ratios, lefts, tops;
+  for (int i = 0; i < kDraws; ++i) {
+    SampleRandom random(5, {i, 1}, "erase");
+    const PixelBox box = random_erasing(1000, 800, wanted, random);
+    if (box.width == 0) continue;
+    CHECK(box.left + box.width <= 1000);
+    CHECK(box.top + box.height <= 800);
+    areas.push_back(box.width * box.height / 800000.0);
+    ratios.push_back(std::log2(double(box.height) / box.width));
+    lefts.push_back(box.left / (1001.0 - box.width));
+    tops.push_back(box.top / (801.0 - box.height));
+  }
+  const auto erased = static_cast<double>(areas.size());
+  CHECK(erased / kDraws == doctest::Approx(0.4).epsilon(0.08));  // four standard errors
+  const double far = 1.95 / std::sqrt(erased) + 0.01;            // sides and places are whole pixels
+  CHECK(distance_from(areas, [](double x) { return (x - 0.02) / 0.31; }) < far);
+  CHECK(distance_from(ratios, [](double x) { return (x + 1) / 2; }) < far);
+  CHECK(distance_from(lefts, [](double x) { return x; }) < far);
+  CHECK(distance_from(tops, [](double x) { return x; }) < far);
+  wanted.erase_probability = 1;
+  wanted.erase_area = {1.0, 1.0};  // no box is smaller than the image
+  SampleRandom random(1, 0, "erase");
+  CHECK(random_erasing(8, 8, wanted, random) == PixelBox{0, 0, 0, 0});
+}
+
+TEST_CASE("the shares of mixed images have the beta distribution") {
+  const auto shares = [](double alpha) {
+    Augmentation wanted;
+    wanted.mixup = true;
+    wanted.mixup_alpha = alpha;
+    std::vector<double> values;
+    for (int i = 0; i < kDraws; ++i) {
+      const Mixing mixing = random_mixing(20, 10, wanted, 5, 2, i);
+      CHECK(mixing.box == std::array<std::int64_t, 4>{0, 0, 20, 10});
+      CHECK(mixing.labels == mixing.pixels);
+      CHECK(mixing.pixels[0] + mixing.pixels[1] == doctest::Approx(1).epsilon(1e-6));
+      values.push_back(static_cast<double>(mixing.pixels[0]));
+    }
+    return values;
+  };
+  CHECK(distance_from(shares(1), [](double x) { return x; }) < kFar);
+  CHECK(distance_from(shares(0.5), [](double x) { return std::asin(std::sqrt(x)) / std::asin(1.0); }) < kFar);
+  CHECK(distance_from(shares(2), [](double x) { return x * x * (3 - 2 * x); }) < kFar);
+  for (const double alpha : {0.2, 1e-4, 1e4}) {
+    double mean = 0, variance = 0;
+    for (const double x : shares(alpha)) {
+      mean += x / kDraws;
+      variance += (x - 0.5) * (x - 0.5) / kDraws;
+    }
+    CHECK(mean == doctest::Approx(0.5).epsilon(0.07));  // four standard errors
+    CHECK(variance == doctest::Approx(0.25 / (2 * alpha + 1)).epsilon(0.1));
+  }
+}
+
+TEST_CASE("CutMix boxes and their shares of the labels") {
+  Augmentation wanted;
+  wanted.cutmix = true;
+  std::vector<double> areas;
+  for (int i = 0; i < kDraws; ++i) {
+    const Mixing mixing = random_mixing(400, 300, wanted, 5, 2, i);
+    const auto [left, top, width, height] = mixing.box;
+    CHECK(left >= 0);
+    CHECK(top >= 0);
+    CHECK(left + width <= 400);
+    CHECK(top + height <= 300);
+    CHECK(mixing.pixels == std::array<float, 2>{0, 1});
+    const double share = static_cast<double>(width * height) / 120000;
+    CHECK(mixing.labels[1] == doctest::Approx(share).epsilon(1e-6));
+    areas.push_back(share);
+  }
+  // A box around a point of the image with sides of r = sqrt(1 - lambda) of the image's: clipped, a side is r - r^2 / 4
+  // on average, so the mean area is that of r^2 (1 - r / 4)^2 with r^2 uniform: 1/2 - 1/2 * 4/10 + 1/16 * 1/3.
+  const double mean = std::accumulate(areas.begin(), areas.end(), 0.0) / kDraws;
+  CHECK(mean ==
+        doctest::Approx(0.5 - 0.2 + 1.0 / 48).epsilon(0.05));  // four standard errors, and a half for whole pixels
+  wanted.mixup = true;                                         // one of the two, as often
+  int cut = 0;
+  for (int i = 0; i < kDraws; ++i) cut += random_mixing(40, 30, wanted, 5, 2, i).pixels[0] == 0 ? 1 : 0;
+  CHECK(cut / double{kDraws} == doctest::Approx(0.5).epsilon(0.07));
+}
+
 TEST_CASE("an image that no random crop fits gives its centre") {
   Augmentation wanted;
   wanted.area = {1.0, 1.0};

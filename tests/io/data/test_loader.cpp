@@ -275,6 +275,56 @@ TEST_CASE("samples that change their size from epoch to epoch lie without gaps i
   }
 }
 
+TEST_CASE("mixed batches begin with the sample before them in the global batch, however it is divided") {
+  const GrowingDataset data(103);
+  const Sampler sampler(103, 11, true);
+  for (const int replicas : {1, 2, 3}) {
+    for (const int microbatches : {1, 2, 4}) {
+      for (int replica = 0; replica < replicas; ++replica) {
+        LoaderOptions options;
+        options.global_batch = 24;
+        options.drop_last = false;
+        options.replica = replica;
+        options.replicas = replicas;
+        options.microbatches = microbatches;
+        options.threads = 3;
+        options.seed = 7;
+        options.augmentation.erase = options.augmentation.mixup = options.augmentation.cutmix = true;
+        options.augmentation.erase_probability = 0.5;
+        Loader loader(data, sampler, options);
+        for (int n = 0; n < 12; ++n) {
+          const LoaderStep& step = loader.next();
+          const Shape sample = data.sample_shape_in(step.epoch);
+          const Mixing expected =
+              random_mixing(sample[2], sample[1], options.augmentation, 7, step.epoch, step.first_position);
+          for (const Batch& batch : step.microbatches) {
+            REQUIRE(batch.mixing);
+            CHECK(batch.mixing->box == expected.box);
+            CHECK(batch.mixing->pixels == expected.pixels);
+            CHECK(batch.mixing->labels == expected.labels);
+            CHECK(batch.input_shape[0] == batch.samples);
+            CHECK(batch.raw_shape()[0] == batch.samples + 1);
+            const auto* bytes = static_cast<const std::uint8_t*>(batch.inputs);
+            for (std::int64_t i = 0; i <= batch.samples; ++i) {
+              std::int64_t position = batch.first_position + i - 1;
+              if (position < step.first_position) position += step.global_samples;
+              const SampleId id{sampler.index(step.epoch, position), step.epoch};
+              CHECK(bytes[i * sample.size()] == id.index);
+              CHECK(batch.labels[i] == id.index % 7);
+              SampleRandom random(7, id, "erase");
+              const PixelBox box = random_erasing(static_cast<int>(sample[2]), static_cast<int>(sample[1]),
+                                                  options.augmentation, random);
+              CHECK(PixelBox{static_cast<int>(batch.erased[4 * i]), static_cast<int>(batch.erased[4 * i + 1]),
+                             static_cast<int>(batch.erased[4 * i + 2]),
+                             static_cast<int>(batch.erased[4 * i + 3])} == box);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("bad options are errors of input") {
   const CountingDataset data(10);
   const Sampler sampler(10, 0, true);

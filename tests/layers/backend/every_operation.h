@@ -5,6 +5,7 @@
 // difference of large numbers: more than two values per channel in batch norm, weights that keep sums near 1.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -207,6 +208,22 @@ inline void call_image_operations(Backend& backend, const Shape& shape) {
     for (const std::int64_t wide : {4, 5}) {
       backend.run(ops::NormalizeImages{data.images(image), data.floats({few}, 0.3, 0.6), data.floats({few}, 0.2, 0.3),
                                        data.output({shape[0], wide, shape[2], shape[3]})});
+    }
+  }
+  for (const std::int64_t channels : {shape[1], std::int64_t{4}}) {
+    const std::int64_t given = std::min<std::int64_t>(shape[1], channels == 4 ? 3 : shape[1]);
+    const Tensor images = data.images({shape[0] + 1, given, shape[2], shape[3]}),
+                 y = data.output({shape[0], channels, shape[2], shape[3]});
+    const Tensor mean = data.floats({given}, 0.3, 0.6), std = data.floats({given}, 0.2, 0.3);
+    const Tensor erased = data.boxes(shape[0] + 1, shape[2], shape[3]);
+    const Tensor weights = data.floats({2}, 0, 1);
+    const std::int64_t left = shape[3] / 2, top = shape[2] / 2;
+    backend.run(ops::NormalizeImages{images.view(0, {shape[0], given, shape[2], shape[3]}), mean, std, y,
+                                     erased.view(0, {shape[0], 4})});
+    for (const Tensor& box :
+         {data.box(0, 0, shape[3], shape[2]), data.box(left, top, shape[3] - left, shape[2] - top)}) {
+      backend.run(ops::NormalizeImages{images, mean, std, y, erased, weights, box});
+      backend.run(ops::NormalizeImages{images, mean, std, y, ops::none(), weights, box});
     }
   }
   const Shape flat{shape[0], shape.sample_size()}, pooled{shape[0], shape[1]};

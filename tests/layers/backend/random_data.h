@@ -3,6 +3,7 @@
 // Random tensors and weights on any backend: the same for the same sequence of requests everywhere.
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -49,6 +50,28 @@ class RandomData {
     const std::uint64_t key = next_key();
     const auto count = static_cast<std::uint64_t>(classes);
     return filled<std::int64_t>({samples}, DType::kI64, [&](std::uint64_t i) { return random_bits(key, i) % count; });
+  }
+  /// Boxes in images of this size, of no pixels to all of them: int64 [count, 4].
+  Tensor boxes(std::int64_t count, std::int64_t height, std::int64_t width) {
+    const std::uint64_t key = next_key();
+    std::vector<std::int64_t> host;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const auto below = [&](std::uint64_t j, std::int64_t limit) {
+        return static_cast<std::int64_t>(random_bits(key, 4 * static_cast<std::uint64_t>(i) + j) %
+                                         static_cast<std::uint64_t>(limit + 1));
+      };
+      const std::int64_t left = below(0, width), top = below(1, height);
+      host.insert(host.end(), {left, top, below(2, width - left), below(3, height - top)});
+    }
+    Tensor x = backend_.tensor({count, 4}, DType::kI64);
+    backend_.copy_from_host(host.data(), x);
+    return x;
+  }
+  Tensor box(std::int64_t left, std::int64_t top, std::int64_t width, std::int64_t height) {
+    const std::array<std::int64_t, 4> host{left, top, width, height};
+    Tensor x = backend_.tensor({1, 4}, DType::kI64);
+    backend_.copy_from_host(host.data(), x);
+    return x;
   }
   /// Of a loss: not zero, since losses are added.
   Tensor totals() {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "layers/backend/onednn/bfloat16.h"
+#include "tests/layers/backend/random_data.h"
 #include "tests/layers/backend/reference.h"
 #include "tests/layers/gradient_check.h"
 
@@ -72,6 +73,55 @@ TEST_CASE("images are normalised per channel, in the bits of torchvision's order
         CHECK(device.get(y).values == expected.values);
         device.backend.run(ops::NormalizeImages{x_tensor, mean_tensor, std_tensor, narrow});
         check_close(device.get(narrow), expected, rounding(DType::kBF16), 0.0, shape.str());  // one rounding
+      }
+    }
+  }
+}
+
+TEST_CASE("boxes are erased, and images mixed with the one before them, in float32") {
+  for (const Shape& given : {Shape{3, 1, 5, 4}, Shape{4, 3, 7, 9}, Shape{2, 2, 1, 1}}) {
+    Device device(2);
+    RandomData data(device.backend);
+    const std::int64_t images = given[0], channels = given[1], height = given[2], width = given[3];
+    Array x = uniform(given, 2, 0.0, 256.0), mean = uniform({channels}, 3, 0.3, 0.6),
+          std = uniform({channels}, 4, 0.2, 0.3);
+    const Tensor x_tensor = device.put(x, DType::kU8), mean_tensor = device.put(mean), std_tensor = device.put(std);
+    const Tensor plain = device.spoiled(given);
+    device.backend.run(ops::NormalizeImages{x_tensor, mean_tensor, std_tensor, plain});
+    const Array normal = device.get(plain);
+    const Tensor erased = data.boxes(images, height, width), box_tensor = data.boxes(1, height, width);
+    const float weights[2] = {0.3F, 0.7F};
+    const Tensor weight_tensor = device.backend.tensor({2}, DType::kF32);
+    device.backend.copy_from_host(weights, weight_tensor);
+    const auto within = [](const Tensor& boxes, std::int64_t n, std::int64_t h, std::int64_t w) {
+      const std::int64_t* box = boxes.data<std::int64_t>() + 4 * n;
+      return w >= box[0] && w < box[0] + box[2] && h >= box[1] && h < box[1] + box[3];
+    };
+    const auto value = [&](std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) {
+      return within(erased, n, h, w) ? 0.0F : static_cast<float>(normal.at(n, c, h, w));
+    };
+    for (const std::int64_t wide : {channels, std::int64_t{4}}) {
+      Array kept({images, wide, height, width}), mixed({images - 1, wide, height, width});
+      for (std::int64_t n = 0; n < images; ++n) {
+        for (std::int64_t c = 0; c < channels; ++c) {
+          for (std::int64_t h = 0; h < height; ++h) {
+            for (std::int64_t w = 0; w < width; ++w) {
+              kept.at(n, c, h, w) = value(n, c, h, w);
+              if (n == 0) continue;
+              const float own = weights[0] * value(n, c, h, w), partner = weights[1] * value(n - 1, c, h, w);
+              mixed.at(n - 1, c, h, w) = within(box_tensor, 0, h, w) ? own + partner : value(n, c, h, w);
+            }
+          }
+        }
+      }
+      for (const DType dtype : {DType::kF32, DType::kBF16}) {
+        const Tensor y = device.spoiled(kept.shape, dtype), pairs = device.spoiled(mixed.shape, dtype);
+        device.backend.run(ops::NormalizeImages{x_tensor, mean_tensor, std_tensor, y, erased});
+        device.backend.run(
+            ops::NormalizeImages{x_tensor, mean_tensor, std_tensor, pairs, erased, weight_tensor, box_tensor});
+        const double once = dtype == DType::kF32 ? 0.0 : rounding(dtype);  // float32: to the bit
+        check_close(device.get(y), kept, once, 0.0, given.str());
+        check_close(device.get(pairs), mixed, once, 0.0, given.str());
       }
     }
   }

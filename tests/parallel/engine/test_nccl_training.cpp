@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -30,10 +31,11 @@ constexpr double kTolerance = 2e-4;
 struct Layout {
   const char* schedule;
   int replicas, stages, microbatches, chunks;
-  bool recorded = false, scaled = false;
+  bool recorded = false, scaled = false, mixed = false;
   [[nodiscard]] std::string str() const {
-    return fmt::format("{}, {} replicas, {} stages, {} microbatches, {} chunks{}{}", schedule, replicas, stages,
-                       microbatches, chunks, recorded ? ", recorded" : "", scaled ? ", scaled" : "");
+    return fmt::format("{}, {} replicas, {} stages, {} microbatches, {} chunks{}{}{}", schedule, replicas, stages,
+                       microbatches, chunks, recorded ? ", recorded" : "", scaled ? ", scaled" : "",
+                       mixed ? ", mixed" : "");
   }
 };
 
@@ -42,10 +44,11 @@ std::vector<Layout> layouts(int ranks) {
   for (const bool recorded : {false, true}) {
     all.push_back({"one_stage", ranks, 1, 2, 1, recorded, false});
     all.push_back({"one_stage", ranks, 1, 2, 1, recorded, true});
+    all.push_back({"one_stage", ranks, 1, 2, 1, recorded, false, true});
   }
   if (ranks == 1) return all;
   all.push_back({"model", 1, ranks, 1, 1});
-  all.push_back({"1f1b", 1, ranks, 4, 1, false, true});
+  all.push_back({"1f1b", 1, ranks, 4, 1, false, true, true});
   all.push_back({"interleaved", 1, ranks, 4, 8 / ranks});
   all.push_back({"zero_bubble", 1, ranks, 4, 1});
   all.push_back({"zb_v", 1, ranks, 4, 2});
@@ -69,30 +72,42 @@ std::vector<Unit> network() {
                            {"last", LinearOptions{.out_features = kClasses}}});
 }
 
-// Images and labels of the microbatches first, first + 1, ... of a step.
+// Images and labels of the microbatches first, first + 1, ... of the `all` of a step; mixed and erased, if they are to
+// be, with the sample before the first in front.
 struct Data {
   std::vector<std::uint8_t> images;
-  std::vector<std::int64_t> labels;
+  std::vector<std::int64_t> labels, erased;
   std::vector<Batch> batches;
 
-  Data(std::int64_t step, int first, int microbatches, std::int64_t samples) {
-    const std::int64_t pixels = 3 * kSize * kSize;
+  Data(std::int64_t step, int first, int microbatches, int all, std::int64_t samples, bool mixed) {
+    const std::int64_t pixels = 3 * kSize * kSize, in_front = mixed ? 1 : 0, count = samples + in_front;
     for (int m = first; m < first + microbatches; ++m) {
-      const auto key = static_cast<std::uint64_t>(100 * step + m);
-      for (std::int64_t i = 0; i < samples * pixels; ++i) {
-        images.push_back(static_cast<std::uint8_t>(random_bits(key, static_cast<std::uint64_t>(i))));
-      }
-      for (std::int64_t i = 0; i < samples; ++i) {
-        labels.push_back(static_cast<std::int64_t>(random_bits(key + 50, static_cast<std::uint64_t>(i)) % kClasses));
+      for (std::int64_t i = -in_front; i < samples; ++i) {
+        const std::int64_t of = (m * samples + i + all * samples) % (all * samples);  // of the step
+        const auto key = static_cast<std::uint64_t>(1000 * step + of);
+        for (std::int64_t p = 0; p < pixels; ++p) {
+          images.push_back(static_cast<std::uint8_t>(random_bits(key, static_cast<std::uint64_t>(p))));
+        }
+        labels.push_back(static_cast<std::int64_t>(random_bits(key + 500, 0) % kClasses));
+        erased.insert(erased.end(), {of % 3, 1, of % 4, 2});
       }
     }
+    const bool cut = step % 2 == 1;  // else mixup
+    Mixing mixing;
+    mixing.box = cut ? std::array<std::int64_t, 4>{1, 2, 4, 3} : std::array<std::int64_t, 4>{0, 0, kSize, kSize};
+    mixing.pixels = cut ? std::array<float, 2>{0, 1} : std::array<float, 2>{0.3F, 0.7F};
+    mixing.labels = {0.4F, 0.6F};
     for (int m = 0; m < microbatches; ++m) {
       Batch batch;
       batch.samples = samples;
       batch.input_shape = {samples, 3, kSize, kSize};
       batch.input_dtype = DType::kU8;
-      batch.inputs = images.data() + m * samples * pixels;
-      batch.labels = labels.data() + m * samples;
+      batch.inputs = images.data() + m * count * pixels;
+      batch.labels = labels.data() + m * count;
+      if (mixed) {
+        batch.erased = erased.data() + 4 * m * count;
+        batch.mixing = mixing;
+      }
       batches.push_back(batch);
     }
   }
@@ -128,19 +143,19 @@ struct Rank {
     return held;
   }
 
-  Parameters train(int replica, int replicas, int microbatches) {
+  Parameters train(int replica, int replicas, int microbatches, bool mixed) {
     for (std::int64_t step = 0; step < kSteps; ++step) {
       const std::int64_t samples = samples_of(step);
-      const Data data(step, replica * microbatches, microbatches, samples);
+      const Data data(step, replica * microbatches, microbatches, replicas * microbatches, samples, mixed);
       executor.train_step(data.batches, samples * microbatches * replicas, kLr, step, {});
     }
     return model.parameters().export_model();
   }
 };
 
-Parameters train_on_cpu(int microbatches) {
+Parameters train_on_cpu(int microbatches, bool mixed) {
   OnednnBackend cpu(1, DType::kF32);
-  return Rank(cpu, {"one_stage", 1, 1, microbatches, 1}, {}, {}).train(0, 1, microbatches);
+  return Rank(cpu, {"one_stage", 1, 1, microbatches, 1}, {}, {}).train(0, 1, microbatches, mixed);
 }
 
 Parameters train_on_gpus(const Layout& layout) {
@@ -156,7 +171,7 @@ Parameters train_on_gpus(const Layout& layout) {
   StepRecording::Record record;
   if (layout.recorded) record = [&](const std::function<void()>& body) { return gpu.record(body); };
   Rank own(gpu, layout, {stage, stages.get(), replicas.get()}, record);
-  return own.train(replica, layout.replicas, layout.microbatches);
+  return own.train(replica, layout.replicas, layout.microbatches, layout.mixed);
 }
 
 // Of float32; counts of batches are equal.
@@ -192,7 +207,7 @@ TEST_CASE("training on GPUs gives the parameters of one CPU, twice with the same
   for (const Layout& layout : layouts(test_world().size())) {
     CAPTURE(layout.str());
     const Parameters first = train_on_gpus(layout);
-    check_parameters(first, train_on_cpu(layout.replicas * layout.microbatches));
+    check_parameters(first, train_on_cpu(layout.replicas * layout.microbatches, layout.mixed));
 #ifndef CONVOY_ADDRESS_SANITIZER  // takes long
     CHECK(same_bits(train_on_gpus(layout), first));
 #endif
