@@ -54,6 +54,9 @@ void check_data(const Config& config, const Dataset& train, const Dataset* valid
     fail_option("train.loss", "cross_entropy needs class labels, but {} has float targets (use mse)",
                 config.data.train);
   }
+  if (train.target_size() > 0 && config.data.sampler == "balanced") {
+    fail_option("data.sampler", "\"balanced\" needs class labels, but {} has targets", config.data.train);
+  }
   if (validation == nullptr) return;
   const Shape seen = validation->sample_shape(), trained = train.sample_shape();
   const bool any_size = !config.data.train_sizes.empty();

@@ -128,10 +128,10 @@ int inspect_data_command(const InspectArguments& arguments) {
   }
   const std::int64_t count = std::min(arguments.images, train->size());
   check_drawable(*train, count);
-  const Sampler sampler(train->size(), config.run.seed, config.data.shuffle);
+  const Sampler sampler = training_sampler(*train, config.data, config.run.seed);
   std::vector<Sample> samples;
   samples.reserve(static_cast<std::size_t>(count));
-  for (std::int64_t i = 0; i < count; ++i) samples.push_back(read_sample(*train, {sampler.index(kEpoch, i), kEpoch}));
+  for (std::int64_t i = 0; i < count; ++i) samples.push_back(read_sample(*train, sampler.at(kEpoch, i)));
   if (train->input_dtype() != DType::kU8) floats_to_bytes(samples);
   const std::vector<std::string> names = train->class_names();
   std::vector<GridTile> tiles;

@@ -48,7 +48,7 @@ class BatchFeed {
 inline std::unique_ptr<Loader> whole_batch_loader(const Run& run) {
   LoaderOptions options = training_loader(run);
   options.drop_last = true;
-  const Sampler sampler(run.train->size(), run.config.run.seed, run.config.data.shuffle);
+  const Sampler sampler = training_sampler(*run.train, run.config.data, run.config.run.seed);
   return std::make_unique<Loader>(*run.train, sampler, options);
 }
 

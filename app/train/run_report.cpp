@@ -38,7 +38,7 @@ RunReport::RunReport(const Run& run, const RunState& state)
       classes_(run.train->target_size() > 0 ? 0 : output_size(run.config, *run.train)),
       log_(in_folder(run.config, "log.txt")),
       metrics_(in_folder(run.config, "metrics.jsonl")),
-      order_(run.train->size(), run.config.run.seed, run.config.data.shuffle) {
+      order_(training_sampler(*run.train, run.config.data, run.config.run.seed)) {
   metrics_.truncate_after(state.source.empty() ? -1 : state.step);  // what lies after it is another past
   if (config_.log.tensorboard) {
     tensorboard_ = std::make_unique<TensorboardWriter>(run_folder(config_), state.step);

@@ -65,7 +65,7 @@ Trainer::Trainer(Run& run, const RunState& state, StopRequest& stop)
     : run_(run), state_(state), stop_(stop), health_(*run.communicator, run.host) {
   agree(
       *run_.communicator, [&] { open_files(); }, "opening the run's files");
-  const Sampler sampler(run_.train->size(), run_.config.run.seed, run_.config.data.shuffle);
+  const Sampler sampler = training_sampler(*run_.train, run_.config.data, run_.config.run.seed);
   if (state_.source == checkpoint_path(checkpoint_folder(run_.config), state_.step)) saved_step_ = state_.step;
   feed_ = std::make_unique<BatchFeed>(std::make_unique<Loader>(*run_.train, sampler, training_options(run_, state_)),
                                       *run_.runner, run_.total_steps - state_.step);

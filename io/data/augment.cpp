@@ -74,7 +74,9 @@ bool Augmentation::*augment_member(std::string_view name) {
 
 SampleRandom::SampleRandom(std::uint64_t seed, const SampleId& sample)
     : key_(random_bits(random_bits(random_key(seed, "augment"), static_cast<std::uint64_t>(sample.epoch)),
-                       static_cast<std::uint64_t>(sample.index))) {}
+                       static_cast<std::uint64_t>(sample.index))) {
+  if (sample.draw > 0) key_ = random_bits(key_, static_cast<std::uint64_t>(sample.draw));
+}
 
 double SampleRandom::uniform(double low, double high) { return low + (high - low) * random_uniform(key_, counter_++); }
 

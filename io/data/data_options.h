@@ -20,6 +20,8 @@ namespace convoy {
 /// The names of data sets.
 [[nodiscard]] std::span<const std::string_view> dataset_names();
 
+inline constexpr std::array<std::string_view, 2> kSamplers{"shuffle", "balanced"};
+
 /// [data]
 struct DataOptions {
   std::string kind = "synthetic";  ///< one of dataset_names()
@@ -45,6 +47,7 @@ struct DataOptions {
   std::int64_t resize = 0;   ///< JPEGs: shorter side before the central crop; 0: image_size * 256 / 224
   double max_broken = 0.01;  ///< JPEGs: share of the files
   bool shuffle = true;
+  std::string sampler = "shuffle";  ///< or "balanced": each class equally often, with replacement
   bool drop_last = true;
   std::int64_t loader_threads = 0;  ///< 0: as many as cores that do not compute, at least 1
 
@@ -107,6 +110,10 @@ struct DataOptions {
           "each sample that is read must have its checksum, which convoy pack has written");
     visit_augmentation(v, d);
     v.key("shuffle", d.shuffle, anything(), "a new order of samples every epoch");
+    v.key("sampler", d.sampler,
+          one_of(kSamplers).only_if(d.shuffle, "is ignored with data.shuffle = false (leave that out)"),
+          "shuffle: every sample once in an epoch; balanced: each draw takes any class, then any sample "
+          "of it, with equal probability");
     v.key("drop_last", d.drop_last, anything(), "leave out an epoch's last samples when they do not fill a batch");
     v.key("loader_threads", d.loader_threads, between(0, 1024),
           "a rank's threads that prepare batches; 0: as many as cores that do not compute, at least 1");

@@ -16,12 +16,14 @@ namespace convoy {
 
 class BrokenFiles;
 
-/// A sample, and in which epoch it is wanted: augmentation differs from epoch to epoch.
+/// A sample, in which epoch it is wanted, and which draw of the epoch that is, where a sample may be drawn several
+/// times: augmentation differs from epoch to epoch and from draw to draw.
 struct SampleId {
-  SampleId(std::int64_t sample, std::int64_t of_epoch = 0)
-      : index(sample), epoch(of_epoch) {}  // NOLINT: an index is one
+  SampleId(std::int64_t sample, std::int64_t of_epoch = 0, std::int64_t of_draw = 0)
+      : index(sample), epoch(of_epoch), draw(of_draw) {}  // NOLINT: an index is one
   std::int64_t index;
   std::int64_t epoch;
+  std::int64_t draw;  ///< from 1; 0: each sample is drawn once
 };
 
 class Dataset {

@@ -61,7 +61,7 @@ class ConcatenatedDataset final : public Concatenated<Dataset> {
   [[nodiscard]] std::int64_t target_size() const override { return first().target_size(); }
   void read(const SampleId& sample, void* input, std::int64_t* label, float* target) const override {
     const auto [part, index] = find(sample.index);
-    part->read({index, sample.epoch}, input, label, target);
+    part->read({index, sample.epoch, sample.draw}, input, label, target);
   }
 };
 

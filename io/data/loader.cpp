@@ -189,8 +189,9 @@ void Loader::work() noexcept {
 void Loader::read_samples(Slot& slot, std::int64_t first, std::int64_t count) const {
   for (std::int64_t i = first; i < first + count; ++i) {
     const std::int64_t position = slot.local.first + i;
-    const std::int64_t index = options_.evaluation ? position : sampler_.index(slot.step.epoch, position);
-    dataset_.read({index, slot.step.epoch}, slot.input_at(i), slot.label_at(i), slot.target_at(i, target_size_));
+    const SampleId sample =
+        options_.evaluation ? SampleId(position, slot.step.epoch) : sampler_.at(slot.step.epoch, position);
+    dataset_.read(sample, slot.input_at(i), slot.label_at(i), slot.target_at(i, target_size_));
   }
 }
 

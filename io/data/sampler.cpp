@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstddef>
+#include <utility>
 
 #include "io/files/crc32c.h"
 #include "layers/base/error.h"
@@ -43,8 +44,48 @@ Sampler::Sampler(std::int64_t size, std::uint64_t seed, bool shuffle) : size_(si
   if (size < 1) fail_usage("a data set without samples cannot be sampled");
 }
 
+Sampler::Sampler(const std::vector<std::int64_t>& labels, std::uint64_t seed)
+    : Sampler(static_cast<std::int64_t>(labels.size()), seed, true) {
+  const auto [least, largest] = std::minmax_element(labels.begin(), labels.end());
+  if (*least < 0) fail_usage("sample {} has the label {} (labels count from 0)", least - labels.begin(), *least);
+  // Counting sort: first how many of each class, then where the next of each goes.
+  std::vector<std::int64_t> next(static_cast<std::size_t>(*largest) + 1);
+  for (const std::int64_t label : labels) ++next[static_cast<std::size_t>(label)];
+  auto classes = std::make_shared<Classes>();
+  std::int64_t end = 0;
+  for (std::int64_t& count : next) {
+    const std::int64_t first = end;
+    end += count;
+    if (count > 0) classes->ends.push_back(end);
+    count = first;
+  }
+  classes->samples.resize(labels.size());
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    classes->samples[static_cast<std::size_t>(next[static_cast<std::size_t>(labels[i])]++)] =
+        static_cast<std::int64_t>(i);
+  }
+  classes_ = std::move(classes);
+}
+
+std::int64_t Sampler::balanced(std::int64_t epoch, std::int64_t position) const {
+  const std::uint64_t key = random_bits(random_key(seed_, "balanced"), static_cast<std::uint64_t>(epoch));
+  const auto below = [&](std::uint64_t draw, std::int64_t count) {
+    const double uniform = random_uniform(key, 2 * static_cast<std::uint64_t>(position) + draw);
+    return static_cast<std::int64_t>(uniform * static_cast<double>(count));
+  };
+  const auto& ends = classes_->ends;
+  const auto label = static_cast<std::size_t>(below(0, static_cast<std::int64_t>(ends.size())));
+  const std::int64_t first = label == 0 ? 0 : ends[label - 1];
+  return classes_->samples[static_cast<std::size_t>(first + below(1, ends[label] - first))];
+}
+
+SampleId Sampler::at(std::int64_t epoch, std::int64_t position) const {
+  return {index(epoch, position), epoch, classes_ ? position + 1 : 0};
+}
+
 std::int64_t Sampler::index(std::int64_t epoch, std::int64_t position) const {
   if (position < 0 || position >= size_) fail("position {} of an epoch of {} samples", position, size_);
+  if (classes_) return balanced(epoch, position);
   if (!shuffle_) return position;
   return order_of(epoch)(position);
 }
@@ -57,12 +98,19 @@ std::uint32_t Sampler::digest(std::int64_t epoch, std::int64_t first, std::int64
   const Permutation order = order_of(epoch);
   std::uint32_t checksum = 0;
   for (std::int64_t position = first; position < first + count; ++position) {
-    const auto sample = static_cast<std::uint64_t>(shuffle_ ? order(position) : index(epoch, position));
+    const auto sample = static_cast<std::uint64_t>(shuffle_ && !classes_ ? order(position) : index(epoch, position));
     std::array<char, 8> bytes{};
     for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(sample >> (8 * i));
     checksum = crc32c({bytes.data(), bytes.size()}, checksum);
   }
   return checksum;
+}
+
+Sampler training_sampler(const Dataset& data, const DataOptions& options, std::uint64_t seed) {
+  if (options.sampler != "balanced") return {data.size(), seed, options.shuffle};
+  std::vector<std::int64_t> labels(static_cast<std::size_t>(data.size()));
+  for (std::size_t i = 0; i < labels.size(); ++i) data.read(static_cast<std::int64_t>(i), nullptr, &labels[i], nullptr);
+  return {labels, seed};
 }
 
 Range part(std::int64_t first, std::int64_t count, std::int64_t parts, std::int64_t p) {

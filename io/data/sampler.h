@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which sample comes when: a pure function of (seed, epoch, position), without a table, so that a billion samples cost
-// nothing and any rank of any mesh finds its own. Relies on mix64. Invariant: for each epoch, index() is a bijection of
-// [0, size); its values never change between versions, since a checkpoint stores a position only.
+// Which sample comes when: a pure function of (seed, epoch, position), so that any rank of any mesh finds its own.
+// Shuffling needs no table, so that a billion samples cost nothing. Relies on mix64. Invariant: values never change
+// between versions, since a checkpoint stores a position only.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "io/data/data_options.h"
+#include "io/data/dataset.h"
 
 namespace convoy {
 
@@ -28,9 +33,15 @@ class Permutation {
 /// The order of samples of a run.
 class Sampler {
  public:
-  /// Without shuffle, every epoch goes 0, 1, 2, ...
+  /// Every epoch is a permutation of all samples; without shuffle it goes 0, 1, 2, ...
   Sampler(std::int64_t size, std::uint64_t seed, bool shuffle);
+  /// Draws with replacement: first one of the classes that have samples, then one of its samples, all equally likely.
+  /// As torch.utils.data.WeightedRandomSampler with weights of 1 / (samples of the class) and as many draws as samples.
+  /// Throws a usage Error unless `labels`, one for each sample, are at least 0.
+  Sampler(const std::vector<std::int64_t>& labels, std::uint64_t seed);
   [[nodiscard]] std::int64_t size() const { return size_; }
+  /// The sample at `position`, with its draw where a sample may come several times in an epoch.
+  [[nodiscard]] SampleId at(std::int64_t epoch, std::int64_t position) const;
   /// The sample at `position` in [0, size) of `epoch`.
   [[nodiscard]] std::int64_t index(std::int64_t epoch, std::int64_t position) const;
   /// A record of what a step saw: the CRC-32C of the indices at `count` positions from `first` on, each as 8 bytes,
@@ -38,12 +49,22 @@ class Sampler {
   [[nodiscard]] std::uint32_t digest(std::int64_t epoch, std::int64_t first, std::int64_t count) const;
 
  private:
+  /// Samples by class; those of class c end at ends[c]. Classes without samples are left out.
+  struct Classes {
+    std::vector<std::int64_t> samples, ends;
+  };
+
   [[nodiscard]] Permutation order_of(std::int64_t epoch) const;
+  [[nodiscard]] std::int64_t balanced(std::int64_t epoch, std::int64_t position) const;
 
   std::int64_t size_;
   std::uint64_t seed_;
   bool shuffle_;
+  std::shared_ptr<const Classes> classes_;  // null: no sample is drawn twice
 };
+
+/// That of a training on `data`: data.shuffle and data.sampler. "balanced" reads all labels.
+[[nodiscard]] Sampler training_sampler(const Dataset& data, const DataOptions& options, std::uint64_t seed);
 
 /// A run of positions of an epoch.
 struct Range {

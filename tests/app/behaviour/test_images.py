@@ -109,6 +109,38 @@ def test_broken_pngs_are_named_once():
     assert folder.run(1) == FAILURE and len(error_lines(folder.stderr)) == 1
 
 
+@pytest.mark.parametrize("parallel", ({"microbatches": 1}, {"mode": "pipeline", "microbatches": 2, "schedule": "1f1b"},
+                                      {"mode": "model"}, {"mode": "scatter"}), ids=str)
+def test_balanced_sampling_is_the_same_in_every_mode(parallel):
+    """Also after a resume on another number of ranks."""
+    def trained(name, ranks, steps, parallel, folder=None):
+        changed = settings(2, 1, steps=steps, sampler="balanced")
+        changed["parallel"] = parallel
+        folder = folder or Folder(name, changed)
+        folder.configure(changed)
+        if not os.path.exists(folder.file("pictures")):
+            pictures(folder, 24)
+            for i in range(3, 24, 3):
+                os.remove(folder.file("pictures", "a", f"{i:03}.jpg"))  # one is left
+        folder.train(ranks)
+        return folder
+    one = trained("one", 1, 6, {"microbatches": 2})
+    samples = {event["step"]: event["samples_crc32c"] for event in one.events("step")}
+    assert len(set(samples.values())) == 6
+    other = trained("other", 2, 3, parallel)
+    trained("other", 1, 6, {"microbatches": 2}, other)
+    assert {event["step"]: event["samples_crc32c"] for event in other.events("step")} == samples
+    close_series(str(parallel), other.losses(), one.losses(), 1e-5)  # sums in another order
+
+
+def test_balanced_sampling_needs_labels():
+    folder = Folder("run", config(model={"name": "toy"}, data={"kind": "synthetic", "train": None, "validation": None,
+                                                             "features": 10, "targets": 5, "sampler": "balanced"},
+                                  train={"steps": 1, "global_batch_size": 4, "loss": "mse"}))
+    assert folder.run(1) == USAGE and len(error_lines(folder.stderr)) == 1
+    assert "data.sampler: \"balanced\" needs class labels" in folder.stderr
+
+
 def empty_class(folder):
     os.makedirs(folder.file("pictures", "d"))
 

@@ -50,6 +50,17 @@ TEST_CASE("image folders: defaults are torchvision's") {
   CHECK(images("").data.augment.empty());
 }
 
+TEST_CASE("the sampler") {
+  CHECK(images("").data.sampler == "shuffle");
+  const Config c = images("sampler = \"balanced\"\n");
+  CHECK(c.data.sampler == "balanced");
+  CHECK(parse_config(resolved_toml(c, false), "a.toml") == c);
+  CHECK(refused("sampler = \"balance\"\n").find("data.sampler") != std::string::npos);
+  CHECK(refused("sampler = \"balanced\"\nshuffle = false\n").find("is ignored with data.shuffle = false") !=
+        std::string::npos);
+  CHECK(images("sampler = \"shuffle\"\nshuffle = false\n").data.sampler == "shuffle");  // a default means nothing
+}
+
 TEST_CASE("augmentation through the printer and back") {
   const Config c = images(
       "augment = [\"jitter\", \"crop\"]\ncrop_area = [0.25, 0.5]\ncrop_ratio = [1, 1]\njitter = [0.1, 0, 0.3]\n"

@@ -92,6 +92,57 @@ TEST_CASE("epochs and seeds have orders of their own; without shuffle there is o
   CHECK(same_seed < 20);
 }
 
+TEST_CASE("balanced: each class equally likely, then each of its samples, drawn anew in every epoch") {
+  // Classes of 1, 0, 9, 90 and 900 samples, mixed.
+  std::vector<std::int64_t> labels;
+  for (std::int64_t i = 0; i < 1000; ++i) {
+    const std::int64_t place = i * 377 % 1000;
+    labels.push_back(place < 1 ? 0 : place < 10 ? 2 : place < 100 ? 3 : 4);
+  }
+  const Sampler sampler(labels, 5), other(labels, 6);
+  CHECK(sampler.size() == 1000);
+  std::vector<std::int64_t> of_class(5), of_sample(1000);
+  constexpr std::int64_t kEpochs = 90;
+  int same_epoch = 0, same_seed = 0;
+  for (std::int64_t epoch = 0; epoch < kEpochs; ++epoch) {
+    for (std::int64_t i = 0; i < 1000; ++i) {
+      const SampleId id = sampler.at(epoch, i);
+      REQUIRE(id.index == sampler.index(epoch, i));
+      CHECK(id.epoch == epoch);
+      CHECK(id.draw == i + 1);
+      ++of_class[static_cast<std::size_t>(labels[static_cast<std::size_t>(id.index)])];
+      ++of_sample[static_cast<std::size_t>(id.index)];
+      same_epoch += id.index == sampler.index(epoch + 1, i) ? 1 : 0;
+      same_seed += id.index == other.index(epoch, i) ? 1 : 0;
+    }
+  }
+  // A quarter of 90,000 draws each: five standard deviations of the binomial distribution are 650.
+  CHECK(of_class[1] == 0);
+  for (const std::size_t label : {0, 2, 3, 4}) CHECK(std::abs(of_class[label] - 22500) < 650);
+  // Within a class: 2500 of each of 9 (five deviations: 247), 250 of 90 (79), 25 of 900 (25).
+  for (std::size_t i = 0; i < 1000; ++i) {
+    if (labels[i] == 2) CHECK(std::abs(of_sample[i] - 2500) < 247);
+    if (labels[i] == 3) CHECK(std::abs(of_sample[i] - 250) < 79);
+    if (labels[i] == 4) CHECK(std::abs(of_sample[i] - 25) < 25);
+  }
+  // By chance two draws are the same sample with a probability of (1 + 1/9 + 1/90 + 1/900) / 16 = 0.07.
+  CHECK(same_epoch < 7000);
+  CHECK(same_seed < 7000);
+  const Sampler copy = sampler;
+  CHECK(copy.digest(3, 10, 50) == sampler.digest(3, 10, 50));
+  CHECK(copy.digest(3, 10, 50) != Sampler(1000, 5, true).digest(3, 10, 50));
+  CHECK(Sampler(1000, 5, true).at(2, 7).draw == 0);
+  CHECK_THROWS_AS(Sampler(std::vector<std::int64_t>{0, -1}, 5), Error);
+  CHECK_THROWS_AS(Sampler(std::vector<std::int64_t>{}, 5), Error);
+}
+
+TEST_CASE("balanced: values stay as they are, since a checkpoint stores a position only") {
+  const Sampler sampler({0, 1, 1, 2, 2, 2, 2, 0}, 42);
+  std::vector<std::int64_t> order;
+  for (std::int64_t i = 0; i < 8; ++i) order.push_back(sampler.index(1, i));
+  CHECK(order == std::vector<std::int64_t>{6, 7, 7, 2, 4, 1, 7, 3});
+}
+
 TEST_CASE("positions out of range are errors") {
   const Sampler sampler(5, 0, true);
   CHECK_THROWS_AS((void)sampler.index(0, 5), Error);
