@@ -72,8 +72,8 @@ struct PackArguments {
   int raw = 0;  ///< 0: no pixels
   bool verify = false;
   bool statistics = false;  ///< mean and deviation of the training pixels
-  double validation = 0;   ///< share of each class
-  std::uint64_t seed = 0;  ///< of the split
+  double validation = 0;    ///< share of each class
+  std::uint64_t seed = 0;   ///< of the split
   std::optional<std::uint64_t> shuffle;
   int shards = 0;   ///< 0: one file, called `output` itself
   int threads = 0;  ///< 0: all cores

@@ -104,7 +104,8 @@ std::unique_ptr<Dataset> with_augmentation(const DatasetRequest& request, std::u
   if (!request.training || d.augment.empty()) return data;
   for (const std::string& name : d.augment) {
     if (data->input_dtype() == DType::kU8 || name == "crop" || name == "flip") continue;
-    fail_option("data.augment", "\"{}\" is for images of bytes, and the samples of {} are {} {} (leave it out; crop and flip work)",
+    fail_option("data.augment",
+                "\"{}\" is for images of bytes, and the samples of {} are {} {} (leave it out; crop and flip work)",
                 name, request.source, dtype_name(data->input_dtype()), data->sample_shape().str());
   }
   return std::make_unique<AugmentedDataset>(std::move(data), d.augmentation(), request.seed);

@@ -14,8 +14,8 @@ namespace {
 
 constexpr float kLargestUint16 = 65535;
 constexpr const char* kNeeded =
-    "needed: images uint8, uint16 or float32 [N, H, W, C] + labels int64 [N], or inputs float32 [N, ...] + targets float32 [N, ...], "
-    "inputs + labels, or jpeg/bytes uint8 + jpeg/offsets int64 [N + 1] + labels";
+    "needed: images uint8, uint16 or float32 [N, H, W, C] or inputs float32 [N, ...], with labels int64 [N], targets "
+    "float32 [N, ...] or targets uint8 [N, classes]; or jpeg/bytes uint8 + jpeg/offsets int64 [N + 1] + labels";
 
 // What the group holds, and what would be right.
 std::string found_instead(const hdf5::File& file, const std::string& group) {
@@ -59,10 +59,9 @@ Hdf5Dataset::Hdf5Dataset(const std::string& source, bool signals, bool verify) :
       fail("{}: {} is a data set; name the group that holds it", source_.path, source_.group);
     const auto has = [&](const char* name) { return file.is_dataset(source_.group + "/" + name); };
     const bool images = has("images"), inputs = has("inputs"), labels = has("labels"), targets = has("targets");
-    if (images == inputs || labels == targets || (images && targets)) {
+    if (images == inputs || labels == targets) {
       const char* problem = images && inputs    ? "both images and inputs: which of them is meant?"
                             : labels && targets ? "both labels and targets: which of them is meant?"
-                            : images && targets ? "images go with labels, not with targets"
                                                 : "not the data sets of a data file";
       fail("{}: {} ({})", source_.name_of(), problem, found_instead(file, source_.group));
     }
@@ -112,17 +111,32 @@ void Hdf5Dataset::open_inputs(const hdf5::File& file, const std::string& name, b
 
 void Hdf5Dataset::open_targets(const hdf5::File& file, const std::string& name) {
   const hdf5::DatasetInfo info = file.info(source_.group + "/" + name);
-  if (info.dims.empty() || !info.type_name.starts_with("float")) {
-    fail("{}: {} {}, but targets are float32 [N, ...]", source_.name_of(name), info.type_name, info.shape_text());
+  const bool several_labels = info.dtype == DType::kU8;
+  if (several_labels ? info.dims.size() != 2 : info.dims.empty() || !info.type_name.starts_with("float")) {
+    fail("{}: {} {}, but targets are float32 [N, ...], or uint8 [N, classes]", source_.name_of(name), info.type_name,
+         info.shape_text());
   }
   if (info.dims[0] != size_) {
     fail("{}: {} targets for {} samples; there must be one each", source_.name_of(name), info.dims[0], size_);
   }
-  targets_ = std::make_unique<RowSource>(file, info.path, DType::kF32);
+  targets_ = std::make_unique<RowSource>(file, info.path, several_labels ? DType::kU8 : DType::kF32);
   target_size_ = targets_->row_elements();
 }
 
-// The checksum is one of the bytes in the file.
+void Hdf5Dataset::read_target(std::int64_t index, float* target) const {
+  if (targets_->dtype() == DType::kF32) return targets_->read(index, target);
+  thread_local std::vector<std::uint8_t> labels;  // grows once per thread
+  labels.resize(static_cast<std::size_t>(target_size_));
+  targets_->read(index, labels.data());
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    if (labels[i] > 1) {
+      fail_usage("{}: sample {} has the value {} for class {} (uint8 targets are 0 or 1; float32 may be anything)",
+                 source_.name_of("targets"), index, labels[i], i);
+    }
+    target[i] = labels[i];
+  }
+}
+
 void Hdf5Dataset::verify(std::int64_t index, const void* input) const {
   const auto count = static_cast<std::size_t>(sample_shape_.size());
   const auto* bytes = static_cast<const std::byte*>(input);
@@ -158,7 +172,7 @@ void Hdf5Dataset::read(const SampleId& sample, void* input, std::int64_t* label,
     for (std::int64_t i = 0; i < sample_shape_.size(); ++i) values[i] /= kLargestUint16;
   }
   if (label != nullptr && labels_) *label = (*labels_)[index];
-  if (target != nullptr && targets_ != nullptr) targets_->read(index, target);
+  if (target != nullptr && targets_ != nullptr) read_target(index, target);
 }
 
 }  // namespace convoy

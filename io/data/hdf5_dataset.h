@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Samples of an HDF5 data file (docs/interface.md): /images + /labels, /inputs + /targets, or /inputs + /labels, at the
+// Samples of an HDF5 data file (docs/interface.md): /images or /inputs with /labels or /targets, at the
 // root or in a group. Images of uint8 stay so; those of uint16 become float32 value / 65535, as torchvision's
-// convert_image_dtype does, and floats stay as they are. Relies on hdf5.h to open, and on pread() for elements that lie in the file as they are, so that
-// loader threads do not wait for HDF5's lock. Invariant: shapes, types and labels have been checked before the first
-// read().
+// convert_image_dtype does, and floats stay as they are. Relies on hdf5.h to open, and on pread() for elements that lie
+// in the file as they are, so that loader threads do not wait for HDF5's lock. Invariant: shapes, types and labels have
+// been checked before the first read().
 #pragma once
 
 #include <cstdint>
@@ -41,6 +41,7 @@ class Hdf5Dataset : public Dataset {
  private:
   void verify(std::int64_t index, const void* input) const;
   void open_inputs(const hdf5::File& file, const std::string& name, bool signals);
+  void read_target(std::int64_t index, float* target) const;
   void open_targets(const hdf5::File& file, const std::string& name);
 
   Hdf5Source source_;

@@ -18,8 +18,8 @@ namespace convoy {
 
 class RowSource {
  public:
-  /// Elements come as `dtype`, converted when the file's type is another (integers keep their value). Data sets up to `memory_limit` bytes that
-  /// cannot be read with pread() are read into memory here.
+  /// Elements come as `dtype`, converted when the file's type is another (integers keep their value). Data sets up to
+  /// `memory_limit` bytes that cannot be read with pread() are read into memory here.
   RowSource(const hdf5::File& file, const std::string& dataset, DType dtype, std::int64_t memory_limit = 256 << 20);
   ~RowSource();
   RowSource(const RowSource&) = delete;

@@ -16,10 +16,10 @@
 namespace convoy {
 
 struct PackImageOptions {
-  int resize = 0;       ///< of encoded images: the shorter side becomes at most this, as JPEG; 0: as it is
-  int quality = 90;     ///< of that encoding
-  int raw = 0;          ///< of encoded images: pixels of raw x raw, as evaluation sees them; 0: they stay encoded
-  bool verify = false;  ///< decode those that are kept
+  int resize = 0;           ///< of encoded images: the shorter side becomes at most this, as JPEG; 0: as it is
+  int quality = 90;         ///< of that encoding
+  int raw = 0;              ///< of encoded images: pixels of raw x raw, as evaluation sees them; 0: they stay encoded
+  bool verify = false;      ///< decode those that are kept
   bool statistics = false;  ///< measure the pixels of training samples
 };
 

@@ -40,9 +40,9 @@ struct PackHooks {
 struct PackResult {
   bool finished = false;  ///< false: stopped
   std::int64_t training = 0, validation = 0, broken = 0;
-  std::int64_t done = 0;         ///< samples of the source, those of earlier packings too
-  std::int64_t packed_here = 0;  ///< samples of this packing alone
-  std::int64_t bytes = 0;        ///< of the files
+  std::int64_t done = 0;                ///< samples of the source, those of earlier packings too
+  std::int64_t packed_here = 0;         ///< samples of this packing alone
+  std::int64_t bytes = 0;               ///< of the files
   std::vector<double> mean, deviation;  ///< of training pixels, if they were measured
 };
 

@@ -140,8 +140,15 @@ def make_hdf5_data():
     def jpeg(file):
         file["jpeg/bytes"], file["labels"] = images.ravel(), labels
 
+    def deep(file):
+        file["images"], file["labels"] = images.astype(np.uint16) * 257, labels
+
+    def several(file):
+        file["images"], file["targets"] = images.astype(np.float32), (images[:, 0, :, 0] > 99).astype(np.uint8)
+
     for name, fill in (("plain", plain), ("chunked", chunked), ("grouped", grouped), ("regression", regression),
-                       ("negative-labels", negative), ("jpeg", jpeg)):
+                       ("negative-labels", negative), ("jpeg", jpeg), ("uint16", deep),
+                       ("several-labels", several)):
         hdf5("hdf5_data", name, fill, libver="v108")
     hdf5("hdf5_data", "old-format", plain)
 

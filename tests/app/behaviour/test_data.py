@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from behaviour import DIGITS, FAILURE, MLP, USAGE, Folder, config, error_lines, h5py
+from behaviour import DIGITS, FAILURE, MLP, USAGE, Folder, close_series, config, error_lines, h5py
 
 numpy = pytest.importorskip("numpy")
 pytestmark = pytest.mark.skipif(h5py is None, reason="needs h5py")
@@ -52,6 +52,70 @@ def test_a_value_that_is_not_finite_ends_the_run(ranks, value, word, what):
         in one_error(folder)
     assert not folder.checkpoints()
     assert folder.events("end")[-1]["reason"] == "error"
+
+
+CONVOLUTION = {"name": "sequential", "layers": [
+    {"type": "conv2d", "name": "conv", "out_channels": 4, "kernel_size": 3}, {"type": "relu"},
+    {"type": "global_avg_pool"}, {"type": "linear", "name": "fc", "out_features": 3}]}
+
+
+def labelled_images(folder, dtype="uint8", targets=None):
+    random = numpy.random.default_rng(4)
+    values = random.integers(0, 256, size=(40, 8, 8, 3))
+    with h5py.File(folder.file("data.h5"), "w") as file:
+        file["images"] = values.astype(dtype)
+        file["targets"] = random.integers(0, 2, size=(40, 3)).astype("uint8") if targets is None else targets
+    return values
+
+
+@pytest.mark.parametrize("parallel", ({"microbatches": 1}, {"mode": "pipeline", "microbatches": 2}), ids=str)
+def test_several_labels_train_as_the_same_floats_do(parallel):
+    """uint8 targets beside images, and float32 ones; on one rank and on two."""
+    changed = regression(data={"augment": ["flip"]}, parallel=parallel)
+    changed["model"] = CONVOLUTION
+    folder = Folder("several", changed)
+    labelled_images(folder)
+    one = Folder("one", {**changed, "parallel": {"microbatches": 2}})
+    labelled_images(one)
+    with h5py.File(one.file("data.h5"), "r+") as file:
+        targets = file["targets"][()]
+        del file["targets"]
+        file["targets"] = targets.astype("float32")
+    folder.train(2)
+    one.train(1)
+    close_series("several labels", folder.losses(), one.losses(), 1e-5)  # sums in another order
+
+
+def test_values_that_are_no_labels_end_the_run():
+    changed = regression()
+    changed["model"] = CONVOLUTION
+    folder = Folder("run", changed)
+    labelled_images(folder, targets=numpy.full((40, 3), 2, "uint8"))
+    assert folder.run(1) == USAGE
+    assert "has the value 2 for class 0 (uint8 targets are 0 or 1" in one_error(folder)
+
+
+@pytest.mark.parametrize("dtype", ("int8", "int16", "uint32", "int64"))
+def test_images_of_other_integers_are_refused(dtype):
+    folder = Folder("run", regression())
+    labelled_images(folder, dtype)
+    assert folder.run(1) == USAGE
+    assert "but images are uint8, uint16 or float32 [N, H, W, C]" in one_error(folder)
+
+
+@pytest.mark.parametrize("value", (numpy.nan, numpy.inf))
+def test_a_float_image_that_is_not_finite_ends_the_run(value):
+    changed = regression()
+    changed["model"] = CONVOLUTION
+    folder = Folder("run", changed)
+    values = labelled_images(folder)
+    values = values.astype("float32")
+    values[7, 0, 1, 2] = value
+    with h5py.File(folder.file("data.h5"), "r+") as file:
+        del file["images"]
+        file["images"] = values
+    assert folder.run(2) == USAGE
+    assert "data.h5: sample 7: inputs [5] is" in one_error(folder)
 
 
 def test_values_that_are_allowed_are_reported_once_and_nan_reaches_the_loss():

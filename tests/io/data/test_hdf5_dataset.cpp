@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 #include <hdf5.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -100,6 +101,46 @@ TEST_CASE("images of uint16 are scaled as torchvision's are, floats stay; of any
             (storage == Storage::kContiguous && H5Tequal(type, H5T_NATIVE_UINT16) > 0));
     }
   }
+}
+
+TEST_CASE("several labels of a sample are float targets of 0 and 1, beside images and beside inputs") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "a.h5";
+  std::vector<std::uint8_t> labels(5 * 7);
+  for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = i * i % 3 == 0 ? 1 : 0;
+  const std::vector<float> inputs(5 * 60, 0.5F);
+  for (const Storage storage : {Storage::kContiguous, Storage::kCompressed}) {
+    for (const bool images : {true, false}) {
+      {
+        RawFile raw(path);
+        if (images) raw.images("images", 5);
+        if (!images) raw.write("inputs", {5, 60}, H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, inputs.data());
+        raw.write("targets", {5, 7}, H5T_STD_U8LE, H5T_NATIVE_UINT8, labels.data(), storage);
+      }
+      const Hdf5Dataset data(path);
+      CHECK(data.target_size() == 7);
+      CHECK(data.classes() == 0);
+      CHECK(data.input_dtype() == (images ? DType::kU8 : DType::kF32));
+      std::vector<float> input(60), target(7);
+      for (const std::int64_t i : {4, 0, 2}) {
+        data.read(i, input.data(), nullptr, target.data());
+        CHECK(std::equal(target.begin(), target.end(), labels.begin() + i * 7));
+      }
+    }
+  }
+  labels[16] = 2;
+  {
+    RawFile raw(path);
+    raw.images("images", 5);
+    raw.write("targets", {5, 7}, H5T_STD_U8LE, H5T_NATIVE_UINT8, labels.data());
+  }
+  const Hdf5Dataset data(path);
+  std::vector<float> target(7);
+  data.read(1, nullptr, nullptr, target.data());
+  ExitCode code{};
+  CHECK(contains(error_of([&] { data.read(2, nullptr, nullptr, target.data()); }, &code),
+                 "/targets: sample 2 has the value 2 for class 2"));
+  CHECK(code == ExitCode::kUsage);
 }
 
 TEST_CASE("a group may be named, and names of classes may hang on the labels") {
@@ -222,9 +263,17 @@ TEST_CASE("bad files are errors of input that say what is wrong and what is need
     raw.write("inputs", {2, 3}, H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, floats.data());
     raw.write("targets", {5, 3}, H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, floats.data());
   });
-  check("images go with labels", [&](RawFile& raw) {
+  check("uint8 [2], but targets are float32 [N, ...], or uint8 [N, classes]", [&](RawFile& raw) {
     raw.images("images", 2);
-    raw.write("targets", {2, 3}, H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, floats.data());
+    raw.write("targets", {2}, H5T_STD_U8LE, H5T_NATIVE_FLOAT, floats.data());
+  });
+  check("int64 [2, 3], but targets are", [&](RawFile& raw) {
+    raw.images("images", 2);
+    raw.write("targets", {2, 3}, H5T_STD_I64LE, H5T_NATIVE_FLOAT, floats.data());
+  });
+  check("3 targets for 2 samples", [&](RawFile& raw) {
+    raw.images("images", 2);
+    raw.write("targets", {3, 2}, H5T_STD_U8LE, H5T_NATIVE_FLOAT, floats.data());
   });
   CHECK(contains(open_error(folder / "none.h5"), "No such file"));
   write_text(path, "text");

@@ -58,7 +58,8 @@ TEST_CASE("statistics of pixels are those of all values together, however they a
     const std::size_t pixel = channels * sizeof values[0];
     PixelStatistics whole, parts, block;
     whole.add(all, channels, type);
-    for (std::size_t first = 0, size = 1; first < 700; first += size, size = std::min<std::size_t>(2 * size, 700 - first)) {
+    for (std::size_t first = 0, size = 1; first < 700;
+         first += size, size = std::min<std::size_t>(2 * size, 700 - first)) {
       block = {};
       block.add(all.subspan(first * pixel, size * pixel), channels, type);
       parts.add(block);
@@ -85,8 +86,10 @@ TEST_CASE("statistics of pixels are those of all values together, however they a
   constant.add(std::as_bytes(std::span(sevens)), 1, PixelType::kUint8);
   CHECK(constant.deviation() == std::vector<double>{0});
   floats[5] = NAN;
-  CHECK(contains(error_of([&] { constant.add(std::as_bytes(std::span(floats)), 1, PixelType::kFloat32); }), "value 5 of its pixels is nan"));
-  CHECK(normalisation_lines({0.5, 1, 1e-7}, {0.25, 2, 1.0 / 3}) == "mean = [0.5, 1.0, 1e-07]\nstd = [0.25, 2.0, 0.333333333]\n");
+  CHECK(contains(error_of([&] { constant.add(std::as_bytes(std::span(floats)), 1, PixelType::kFloat32); }),
+                 "value 5 of its pixels is nan"));
+  CHECK(normalisation_lines({0.5, 1, 1e-7}, {0.25, 2, 1.0 / 3}) ==
+        "mean = [0.5, 1.0, 1e-07]\nstd = [0.25, 2.0, 0.333333333]\n");
 }
 
 TEST_CASE("a split takes its share of each class, whatever the seed") {
