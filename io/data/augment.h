@@ -40,7 +40,9 @@ struct Augmentation {
   std::array<double, 2> erase_ratio{0.3, 3.3};   ///< of the box, height over width
   double mixup_alpha = 0.2, cutmix_alpha = 1.0;  ///< of the beta distributions
 
-  [[nodiscard]] bool any() const { return crop || flip || trivial || rand || jitter || hue; }  ///< of what is done to samples
+  [[nodiscard]] bool any() const {
+    return crop || flip || trivial || rand || jitter || hue;
+  }  ///< of what is done to samples
   [[nodiscard]] bool mixes() const { return mixup || cutmix; }
 };
 

@@ -142,7 +142,8 @@ struct DataOptions {
     v.key(
         "augment", d.augment, in(one_of(augment_names()), {"hdf5", "idx", "cifar10", "image_folder"}),
         "random changes of training images: crop (of JPEGs and PNGs a part of random size, of images of one size moved "
-        "by up to crop_padding), flip (left to right), trivial (TrivialAugment: one operation of random strength), rand "
+        "by up to crop_padding), flip (left to right), trivial (TrivialAugment: one operation of random strength), "
+        "rand "
         "(RandAugment: several of one strength), jitter (of colours), hue (of colours), repeated (an epoch has fewer "
         "samples, each several times), erase (a box of the normalised image), mixup and cutmix (of pairs of images and "
         "their labels)");

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Which sample comes when: a pure function of (seed, epoch, position), so that any rank of any mesh finds its own.
-// Shuffling needs no table, so that a billion samples cost nothing. Relies on mix64. Invariant: for each epoch, sample()
-// is injective, and its values never change between versions, since a checkpoint stores a position only.
+// Shuffling needs no table, so that a billion samples cost nothing. Relies on mix64. Invariant: for each epoch,
+// sample() is injective, and its values never change between versions, since a checkpoint stores a position only.
 #pragma once
 
 #include <array>

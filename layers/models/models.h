@@ -46,10 +46,11 @@ std::vector<Unit> resnet_model(int depth, Stem stem, std::int64_t outputs);
 std::vector<Unit> resnet9_model(std::int64_t outputs);
 
 /// The layers of a sequential model by name.
-using LayerChoice = std::variant<LinearOptions, ReluOptions, TanhOptions, SigmoidOptions, GeluOptions, SiluOptions,
-                                 Conv2dOptions, Conv1dOptions, BatchNorm2dOptions, LayerNormOptions, MaxPool2dOptions,
-                                 MaxPool1dOptions, AvgPool2dOptions, AvgPool1dOptions, GlobalAvgPoolOptions,
-                                 GlobalMaxPoolOptions, FlattenOptions, DropoutOptions, BasicBlockOptions, BottleneckOptions>;
+using LayerChoice =
+    std::variant<LinearOptions, ReluOptions, TanhOptions, SigmoidOptions, GeluOptions, SiluOptions, Conv2dOptions,
+                 Conv1dOptions, BatchNorm2dOptions, LayerNormOptions, MaxPool2dOptions, MaxPool1dOptions,
+                 AvgPool2dOptions, AvgPool1dOptions, GlobalAvgPoolOptions, GlobalMaxPoolOptions, FlattenOptions,
+                 DropoutOptions, BasicBlockOptions, BottleneckOptions>;
 
 /// One layer of a [[model.layers]] list.
 struct LayerOptions {

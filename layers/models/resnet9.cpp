@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ResNet-9, the network of the DAWNBench entries for CIFAR-10 (Page 2018, "How to train your ResNet"): for images of 8 to
-// 127 pixels. 6.6 million parameters with 10 classes.
+// ResNet-9, the network of the DAWNBench entries for CIFAR-10 (Page 2018, "How to train your ResNet"): for images of 8
+// to 127 pixels. 6.6 million parameters with 10 classes.
 #include <cstdint>
 #include <memory>
 #include <string>

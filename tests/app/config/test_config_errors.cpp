@@ -156,7 +156,8 @@ TEST_CASE("values out of range") {
 TEST_CASE("missing keys") {
   check_all({
       {"",
-       "1:1: model.name: missing (must be one of toy, mlp, resnet9, resnet18, resnet34, resnet50, resnet101, resnet152, "
+       "1:1: model.name: missing (must be one of toy, mlp, resnet9, resnet18, resnet34, resnet50, resnet101, "
+       "resnet152, "
        "sequential)"},
       {"\n[model]\nclasses = 3\n",
        "2:1: model.name: missing (must be one of toy, mlp, resnet9, resnet18, resnet34, resnet50, "

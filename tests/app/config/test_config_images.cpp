@@ -100,8 +100,8 @@ TEST_CASE("image keys that are wrong") {
   const std::string line = "a.toml:6:";
   CHECK(refused("augment = [\"crops\"]\n") == line +
                                                   "12: data.augment[0]: unknown name \"crops\" (did you mean \"crop\"? "
-                                                   "must be one of crop, flip, trivial, rand, jitter, hue, repeated, "
-                                                   "erase, mixup, cutmix)");
+                                                  "must be one of crop, flip, trivial, rand, jitter, hue, repeated, "
+                                                  "erase, mixup, cutmix)");
   CHECK(refused("augment = [\"flip\", \"flip\"]\n") ==
         line + "11: data.augment: \"flip\" is there twice (list each once)");
   CHECK(refused("crop_area = [0.1, 1]\n") ==

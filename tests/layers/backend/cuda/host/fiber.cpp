@@ -16,9 +16,9 @@
 #endif
 
 #ifdef __x86_64__
-// swapcontext() calls the kernel to save signal masks, which would take most of the time of the tests. This saves what a
-// function must keep (System V ABI, AMD64, 3.2.1) on the stack, stores its pointer, and does the reverse on the other one.
-// The control words of x87 and SSE are the same in all fibers.
+// swapcontext() calls the kernel to save signal masks, which would take most of the time of the tests. This saves what
+// a function must keep (System V ABI, AMD64, 3.2.1) on the stack, stores its pointer, and does the reverse on the other
+// one. The control words of x87 and SSE are the same in all fibers.
 extern "C" void convoy_switch_stack(void** saved, void* next);
 asm(R"(
 .text
