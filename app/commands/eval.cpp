@@ -17,6 +17,7 @@
 #include "app/base/error_report.h"
 #include "app/base/version.h"
 #include "app/build/build_model.h"
+#include "app/build/run_state.h"
 #include "app/commands/commands.h"
 #include "app/commands/evaluation_run.h"
 #include "app/commands/write_result.h"

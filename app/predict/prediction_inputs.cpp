@@ -36,7 +36,7 @@ std::vector<std::string> images_below(const std::string& folder) {
     const ImageName name = image_name(path);
     std::error_code ignored;
     if (name == ImageName::kNone || at->is_directory(ignored)) continue;
-    if (name == ImageName::kJpeg) {
+    if (name == ImageName::kRead) {
       images.push_back(path);
     } else if (other.empty() || path < other) {
       other = path;
@@ -44,8 +44,8 @@ std::vector<std::string> images_below(const std::string& folder) {
   }
   if (error) fail_system(error.value(), "cannot list the folder {}: {} (see its permissions)", folder, error.message());
   if (!other.empty())
-    fail_usage("{} is not a JPEG (only JPEGs are read: convert it, or move it out of {})", other, folder);
-  if (images.empty()) fail_usage("{}: no .jpg or .jpeg files in it or below it", folder);
+    fail_usage("{} is neither a JPEG nor a PNG (convert it, or move it out of {})", other, folder);
+  if (images.empty()) fail_usage("{}: no .jpg, .jpeg or .png files in it or below it", folder);
   std::sort(images.begin(), images.end());
   return images;
 }
@@ -61,6 +61,7 @@ bool begins_with(const std::string& path, const std::vector<unsigned char>& magi
 }
 
 const std::vector<unsigned char> kJpegMagic{0xff, 0xd8}, kHdf5Magic{0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
+const std::vector<unsigned char> kPngMagic{0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
 
 /// Image files as encoded images without labels.
 class ImageFiles final : public EncodedImages {
@@ -103,7 +104,7 @@ class DecodedInputs final : public Dataset {
       throw Error(fmt::format("{}: {}", images_->name(sample.index), error.what()), error.code());
     }
     try {
-      const JpegHeader header = own.decoder.open(own.bytes);
+      const ImageHeader header = own.decoder.open(own.bytes);
       const int size = static_cast<int>(shape_[1]);
       own.decode_central(header, resize_, {size, size, static_cast<int>(shape_[0]), false},
                          static_cast<std::uint8_t*>(input));
@@ -125,7 +126,7 @@ std::unique_ptr<Dataset> decoded(std::unique_ptr<EncodedImages> images, const st
     fail_usage("{}: the model takes float inputs {}, not images (give an HDF5 file with /inputs)", source, shape.str());
   }
   if (shape[1] != shape[2] || (shape[0] != 1 && shape[0] != 3)) {
-    fail_usage("{}: the model takes images {}, which no JPEG becomes (give an HDF5 file with /images)", source,
+    fail_usage("{}: the model takes images {}, which no JPEG or PNG becomes (give an HDF5 file with /images)", source,
                shape.str());
   }
   return std::make_unique<DecodedInputs>(std::move(images), shape, config.data.resize);
@@ -135,7 +136,7 @@ std::unique_ptr<Dataset> decoded(std::unique_ptr<EncodedImages> images, const st
 
 bool is_hdf5_input(const std::string& source) {
   const std::string path = Hdf5Source(source).path;
-  return image_name(path) != ImageName::kJpeg && (is_shard_pattern(path) || begins_with(path, kHdf5Magic));
+  return image_name(path) != ImageName::kRead && (is_shard_pattern(path) || begins_with(path, kHdf5Magic));
 }
 
 std::vector<std::string> find_prediction_inputs(const std::vector<std::string>& inputs) {
@@ -159,10 +160,10 @@ std::vector<std::string> find_prediction_inputs(const std::vector<std::string>& 
       fail_usage("{}: may not be read by this user (see its permissions)", path);
     } else if (begins_with(path, kHdf5Magic)) {
       sources.push_back(input);
-    } else if (path == input && begins_with(path, kJpegMagic)) {
+    } else if (path == input && (begins_with(path, kJpegMagic) || begins_with(path, kPngMagic))) {
       sources.push_back(input);
     } else {
-      fail_usage("{}: neither a JPEG nor an HDF5 file (images of other formats: convert them to JPEG)", path);
+      fail_usage("{}: neither a JPEG, a PNG nor an HDF5 file (convert images of other formats)", path);
     }
   }
   return sources;

@@ -167,7 +167,7 @@ void RunReport::evaluation(const RunState& state, const EvalResults& results, do
   to_prometheus([&](PrometheusFile& file) {
     file.set("evaluation_step", static_cast<double>(state.step), "Step of the last evaluation.");
     for (const auto& [name, value] : scores) {
-      file.set(std::string("evaluation_") + name, value, "Of the last evaluation.");
+      file.set(fmt::format("evaluation_{}", name), value, "Of the last evaluation.");
     }
   });
   for (const auto& [name, value] : scores) {

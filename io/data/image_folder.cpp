@@ -175,7 +175,7 @@ std::string ImageFolder::name(std::int64_t index) const {
 void ImageFolder::read(std::int64_t index, std::vector<std::byte>& bytes) const { read_image_file(name(index), bytes); }
 
 ImageName image_name(const std::string& path) {
-  return has_ending(path, kJpeg) ? ImageName::kJpeg : has_ending(path, kOther) ? ImageName::kOther : ImageName::kNone;
+  return has_ending(path, kRead) ? ImageName::kRead : has_ending(path, kOther) ? ImageName::kOther : ImageName::kNone;
 }
 
 void read_image_file(const std::string& path, std::vector<std::byte>& bytes) {

@@ -14,8 +14,8 @@
 
 namespace convoy {
 
-/// What the ending of a file's name says that it is: kOther is an image of a format that is not read.
-enum class ImageName { kJpeg, kOther, kNone };
+/// What the ending of a file's name says that it is: kRead is JPEG or PNG, kOther is an image of a format that is not read.
+enum class ImageName { kRead, kOther, kNone };
 [[nodiscard]] ImageName image_name(const std::string& path);
 
 /// Replaces `bytes` by the content of the file, of at most 1 GiB. An Error says what is wrong without the path.

@@ -171,7 +171,7 @@ TEST_CASE("global max pooling") {
       .check({.step = 1e-3, .tolerance = 1e-2, .kink = 1e-2, .skipped_share = 0.3, .entries = 60});
   OnednnBackend backend(1, DType::kF32);
   CHECK_THROWS_WITH(Model(backend, sequential_model({{"g", GlobalMaxPoolOptions{}}}), {1, 3, 16, 4}, 1),
-                    "global_max_pool: an input of 16x4 (at most 15x15: smaller images, or pooling before it)");
+                    "g: global_max_pool: an input of 16x4 (at most 15x15: smaller images, or pooling before it)");
 }
 
 TEST_CASE("residual blocks, with identity and with downsample") {

@@ -156,13 +156,13 @@ def test_regression_prints_the_outputs(digits):
 
 
 @pytest.mark.parametrize("name, content, words", (
-    ("a.txt", b"text", "neither a JPEG nor an HDF5 file"),
-    ("a.png", b"\x89PNG\r\n\x1a\n", "neither a JPEG nor an HDF5 file"),
+    ("a.txt", b"text", "neither a JPEG, a PNG nor an HDF5 file"),
+    ("a.png", b"\x89PNG\r\n\x1a\n", "a.png: broken image: "),
     ("cut.jpg", jpeg(6, 6, [100] * 36)[:60], "cut.jpg: broken image: "),
-    ("empty.jpg", b"", "neither a JPEG nor an HDF5 file"),
+    ("empty.jpg", b"", "neither a JPEG, a PNG nor an HDF5 file"),
     ("missing.jpg", None, "there is no file or folder missing.jpg"),
-    ("folder/a.png", b"\x89PNG\r\n\x1a\n", "folder/a.png is not a JPEG"),
-    ("folder/a.txt", b"text", "folder: no .jpg or .jpeg files"),
+    ("folder/a.bmp", b"BM", "folder/a.bmp is neither a JPEG nor a PNG"),
+    ("folder/a.txt", b"text", "folder: no .jpg, .jpeg or .png files"),
     ("odd.h5", b"\x89HDF\r\n\x1a\n", "odd.h5"),
 ))
 @pytest.mark.parametrize("ranks", (1, 2))
