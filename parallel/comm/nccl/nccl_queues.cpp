@@ -16,7 +16,7 @@ namespace {
 // Of the GPU's many processors, for each of up to four message queues: a kernel that waits for a message must leave
 // capacity for computations.
 constexpr int kMessageBlocks = 8;
-constexpr double kServeSeconds = 0.1;  // of waiting for the GPU before this rank counts as one that waits for others
+constexpr double kWaitingSeconds = 0.1;  // of waiting for the GPU before this rank counts as one that waits for others
 
 }  // namespace
 
@@ -104,7 +104,7 @@ void NcclQueues::check(double seconds) {
   const std::vector<NcclQueue*> queues = all();
   try {
     for (NcclQueue* queue : queues) queue->check();
-    if (seconds > kServeSeconds) take_part(seconds);
+    if (seconds > kWaitingSeconds) take_part(seconds);
     waited_ = seconds;
     if (seconds > options_.timeout) check_late(seconds);
   } catch (...) {
@@ -115,7 +115,7 @@ void NcclQueues::check(double seconds) {
 
 // A host that has waited for a while notes that, and answers questions of other ranks.
 void NcclQueues::take_part(double seconds) {
-  const bool first = waited_ <= kServeSeconds || seconds < waited_;
+  const bool first = waited_ <= kWaitingSeconds || seconds < waited_;
   const NcclWork* flight = first ? oldest() : nullptr;
   if (flight != nullptr) {
     identity_->watched.note(RankState::kWaiting, flight->name);
