@@ -166,6 +166,7 @@ TEST_CASE("configs and names side by side") {
              .config = {},
              .values = {{"run.name", "1"}, {"o.lr", "1"}, {"s", "1"}},
              .config_problem = {},
+             .confusion = {},
              .holder = {}};
   runs[1] = {.name = "r",
              .folder = "/x/b/r",
@@ -173,6 +174,7 @@ TEST_CASE("configs and names side by side") {
              .config = {},
              .values = {{"run.name", "2"}, {"o.lr", "2"}, {"s", "1"}, {"n", "1"}},
              .config_problem = {},
+             .confusion = {},
              .holder = {}};
   runs[2].name = "other";
   runs[2].folder = "/x/other";
