@@ -153,7 +153,7 @@ TEST_CASE("through the printer and back") {
       parse(kMlp, {"run.name=it's \"q\" \\ é", "run.max_time=100:00:01", "optimizer.lr=0.30000000000000004",
                    "optimizer.weight_decay=1e-300", "run.seed=9223372036854775807"}));
   for (const char* name : {"sgd", "lars", "adamw", "lamb"})
-    check_round_trip(parse(kMlp, {std::string("optimizer.name=") + name, "optimizer.no_decay=[norm, bias]"}));
+    check_round_trip(parse(kMlp, {std::string("optimizer.name=") + name, "optimizer.no_decay=['norm', 'bias']"}));
   check_round_trip(parse(kMlp, {"optimizer.clip_norm=0.5", "train.ema_decay=0.999", "train.early_stop_epochs=3",
                                 "train.early_stop_metric=loss"}));
   for (const char* name : {"constant", "cosine", "polynomial"}) {

@@ -275,9 +275,8 @@ TEST_CASE("overrides are as strict as the file, and say where they are from") {
         "--set: train.ema_decay: 1 is out of range (must be a number of at least 0 and below 1)");
   check({"train.early_stop_metric=loss"},
         "--set: train.early_stop_metric: is ignored without train.early_stop_epochs (set it, or leave this out)");
-  check({"optimizer.no_decay=[norms]"},
-        "--set: optimizer.no_decay: unknown name \"norms\" (did you mean \"norm\"? must be a list of strings, each one "
-        "of norm, bias)");
+  check({"optimizer.no_decay=['norms']"},
+        "--set: optimizer.no_decay[0]: unknown name \"norms\" (did you mean \"norm\"? must be one of norm, bias)");
   check({"lr_schedule.warmup_epochs=1", "lr_schedule.warmup_steps=5"},
         "--set: lr_schedule.warmup_steps: given together with lr_schedule.warmup_epochs (give one of the two)");
   check({"train.steps=5", "train.epochs=5"},
