@@ -146,6 +146,10 @@ class Graph:
         self.add("GlobalAveragePool", [self.at])
         self.add("Flatten", [self.at], axis=1)
 
+    def global_max_pool(self):
+        self.add("GlobalMaxPool", [self.at])
+        self.add("Flatten", [self.at], axis=1)
+
     def pool(self, operator, kernel, stride, padding):
         more = {"count_include_pad": 1} if operator == "AveragePool" else {}
         self.add(operator, [self.at], kernel_shape=kernel, strides=stride, pads=padding * 2, **more)
@@ -204,6 +208,25 @@ def build_resnet(graph, model):
     graph.linear("fc")
 
 
+def build_resnet9(graph):
+    def conv(name):
+        graph.conv(name + ".conv", [1, 1], [1, 1], norm=name + ".bn")
+        graph.relu()
+
+    conv("prep")
+    for name, residual in (("layer1", True), ("layer2", False), ("layer3", True)):
+        conv(name)
+        graph.pool("MaxPool", [2, 2], [2, 2], [0, 0])
+        if residual:
+            shortcut = graph.at
+            conv(name + ".residual.res1")
+            conv(name + ".residual.res2")
+            graph.add("Add", [graph.at, shortcut])
+    graph.global_max_pool()
+    graph.linear("fc")
+    graph.add("Mul", [graph.at, graph.constant("scale", graph.np.array(0.125, "float32"))])
+
+
 def build_linear_layers(graph, names, flatten):
     if flatten:
         graph.add("Flatten", [graph.at], axis=1)
@@ -236,7 +259,7 @@ def build_sequential(graph, layers, images):
             graph.batch_norm(name)
         elif kind in ("relu", "tanh", "sigmoid"):
             graph.add({"relu": "Relu", "tanh": "Tanh", "sigmoid": "Sigmoid"}[kind], [graph.at])
-        elif kind in ("gelu", "silu", "global_avg_pool"):
+        elif kind in ("gelu", "silu", "global_avg_pool", "global_max_pool"):
             getattr(graph, kind)()
         elif kind == "flatten":
             graph.add("Flatten", [graph.at], axis=1)
@@ -248,7 +271,7 @@ def build_sequential(graph, layers, images):
             graph.block(kind, name, layer.get("stride", 1))
         elif kind != "dropout":  # which does nothing in evaluation
             raise Problem(f"{graph.path}: layers of type {kind} are not known here")
-        images = images and kind not in ("flatten", "global_avg_pool")
+        images = images and kind not in ("flatten", "global_avg_pool", "global_max_pool")
 
 
 def input_shape(config, tensors, given):
@@ -283,7 +306,9 @@ def export(arguments):
     images = len(shape) == 3
     graph = Graph(arguments.checkpoint, tensors, arguments.fold, np, onnx)
     graph.normalize(data.get("mean", [0]), data.get("std", [1]), images)
-    if model["name"] in RESNETS:
+    if model["name"] == "resnet9":
+        build_resnet9(graph)
+    elif model["name"] in RESNETS:
         build_resnet(graph, model)
     elif model["name"] == "mlp":
         build_linear_layers(graph, [f"fc{i + 1}" for i in range(len(model["hidden"]) + 1)], images)

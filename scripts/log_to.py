@@ -19,7 +19,7 @@ except ImportError:  # before Python 3.11: no parameters
     tomllib = None
 
 FIELDS = {"step": ("train", ("loss", "lr", "images_per_second", "data_wait_s", "grad_norm", "energy_j")),
-          "eval": ("eval", ("loss", "top1", "top5", "mae", "r2", "ema_loss", "ema_top1", "seconds"))}
+          "eval": ("eval", ("loss", "top1", "top5", "accuracy", "exact_match", "mae", "rmse", "r2", "ema_loss", "ema_top1", "seconds"))}
 MOST_PARAMETERS = 100  # that MLflow takes in one call
 
 

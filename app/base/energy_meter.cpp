@@ -148,9 +148,9 @@ double EnergyMeter::take() {
   for (Package& package : packages_) {
     const auto now = read_counter(package.descriptor);
     if (!now) continue;
-    const std::uint64_t wrapped = *now < package.last ? package.range : 0;
-    joules += 1e-6 * static_cast<double>(*now + wrapped - package.last);
-    package.last = *now;
+    const std::uint64_t last = std::exchange(package.last, *now), wrapped = *now < last ? package.range : 0;
+    if (*now + wrapped < last) continue;  // was set back, or has wrapped around an unknown range
+    joules += 1e-6 * static_cast<double>(*now + wrapped - last);
   }
   return joules;
 }

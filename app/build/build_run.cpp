@@ -197,11 +197,14 @@ std::unique_ptr<Run> build_run(const World& world, const RankGroup& ranks, Loade
     run->backend = std::make_unique<ProfileBackend>(*run->device_backend);
   }
   build_communicators(*run, ranks);
+  // eval and predict go over the training data, or what has its shape, where there are no validation data.
+  const bool only_evaluates = loaded.purpose == RunPurpose::kEvaluation;
+  const Dataset* evaluated = run->validation ? run->validation.get() : only_evaluates ? run->train.get() : nullptr;
   const MemoryRequest request{run->config,
                               run->layout,
                               all.rank(),
                               data_shape(run->config, *run->train),
-                              run->validation ? std::optional(data_shape(run->config, *run->validation)) : std::nullopt,
+                              evaluated != nullptr ? std::optional(data_shape(run->config, *evaluated)) : std::nullopt,
                               loaded.purpose,
                               run->device,
                               world.node_count() == 1 && !run->device.on_gpu()};

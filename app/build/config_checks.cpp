@@ -133,6 +133,7 @@ std::string sized_part(const ModelOptions& model) {
   if (model.name == "toy" || model.name == "mlp") return model.name;
   for (const LayerOptions& layer : model.layers) {
     if (std::holds_alternative<GlobalAvgPoolOptions>(layer.layer)) break;
+    if (std::holds_alternative<GlobalMaxPoolOptions>(layer.layer)) break;
     if (std::holds_alternative<LinearOptions>(layer.layer) || std::holds_alternative<FlattenOptions>(layer.layer)) {
       return fmt::format("the layer \"{}\"", layer.name);
     }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/build/find_checkpoint.h"
 
+#include <cerrno>
 #include <charconv>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -13,6 +15,7 @@
 #include "app/base/error_report.h"
 #include "io/log/metrics_reader.h"
 #include "layers/base/error.h"
+#include "layers/base/system_error.h"
 
 namespace convoy {
 
@@ -46,15 +49,22 @@ std::string chosen(const std::string& which, const std::string& run, const std::
   return which == "best" ? best_of(run, checkpoints) : newest_of(checkpoints);
 }
 
-// Calls `use` with the step and the line of each evaluation in metrics.jsonl.
+// Calls `use` with the step and the line of each evaluation in metrics.jsonl, which may not be there.
 template <class Use>
 void for_each_evaluation(const std::string& metrics, const Use& use) {
+  const auto fail_reading = [&] {
+    fail_system(errno, "cannot read {}: {} (see its permissions, and the disk)", metrics, std::strerror(errno));
+  };
+  errno = 0;
   std::ifstream file(metrics);
+  if (!file.is_open() && errno == ENOENT) return;
+  if (!file.is_open()) fail_reading();
   MetricsLine line;
   for (std::string text; std::getline(file, text);) {
     if (!line.parse(text) || line.text("event") != "eval") continue;
     if (const auto step = line.integer("step")) use(*step, line);
   }
+  if (file.bad()) fail_reading();
 }
 
 }  // namespace

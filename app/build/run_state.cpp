@@ -229,7 +229,9 @@ RunState restore_run(Run& run, const std::string& log) {
     const bool evaluates = checkpoint.evaluation_due && run.validation != nullptr &&
                            !was_evaluated(run_folder(run.config), checkpoint.step);
     EarlyStop early_stop(run.config.train.early_stop_epochs, run.config.train.early_stop_metric);
-    early_stop.add_from(run_folder(run.config) + "/metrics.jsonl", checkpoint.step);
+    if (run.config.train.early_stop_epochs > 0) {
+      early_stop.add_from(run_folder(run.config) + "/metrics.jsonl", checkpoint.step);
+    }
     return fmt::format("{} {} {} {} {:d} {:d} {}", checkpoint.step, checkpoint.epoch, checkpoint.samples_seen,
                        checkpoint.loss_scale, evaluates, early_stop.reached(), file);
   };

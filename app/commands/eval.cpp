@@ -67,10 +67,13 @@ void print_classes(const Confusion& confusion) {
   }
 }
 
-std::string eval_json(const std::string& file, const EvalResult& result, const Confusion& confusion) {
+std::string eval_json(const std::string& file, const EvalResult& result, const std::optional<EvalResult>& average,
+                      const Confusion& confusion) {
   Json json{
       {"program_version", program_version()}, {"checkpoint", file}, {"samples", result.samples}, {"loss", result.loss}};
   for (const auto& [name, value] : result.scores) json[std::string(name)] = value;
+  if (average) json["ema_loss"] = average->loss;
+  if (average && has_top1(*average)) json["ema_top1"] = average->score("top1");
   if (!confusion.empty()) {
     Json classes = Json::array(), rows = Json::array();
     for (std::size_t k = 0; k < confusion.classes.size(); ++k) {
@@ -149,7 +152,7 @@ int eval_command(World& world, const EvalArguments& arguments) {
     write_result("--confusion", arguments.confusion, std::as_bytes(std::span(text)));
   }
   if (!arguments.json.empty()) {
-    const std::string text = eval_json(file, result, confusion);
+    const std::string text = eval_json(file, result, average, confusion);
     write_result("--json", arguments.json, std::as_bytes(std::span(text)));
   }
   return 0;

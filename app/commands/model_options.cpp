@@ -37,7 +37,7 @@ CLI::App* add_predict_command(CLI::App& app, PredictArguments& predict) {
   add_config(command, predict.config, predict.overrides);
   command
       ->add_option("INPUT", predict.inputs,
-                   "JPEGs, folders with JPEGs in them or below them, HDF5 data files (FILE, FILE:/GROUP, \"OUT-*.h5\")")
+                   "JPEGs and PNGs, folders with them or below them, HDF5 data files (FILE, FILE:/GROUP, \"OUT-*.h5\")")
       ->required();
   command->add_option("--checkpoint", predict.checkpoint, "as that of eval")->type_name("FILE");
   command->add_option("--top", predict.top, "classes to show of each input")

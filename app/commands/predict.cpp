@@ -167,7 +167,7 @@ int predict_command(World& world, const PredictArguments& arguments) {
   Predictions p;
   p.checkpoint = of.file;
   p.outputs = output_size(run.config, *run.train);
-  p.regression = run.train->target_size() > 0;
+  p.regression = run.config.train.loss.scores(run.train->target_size() > 0) == Scores::kRegression;
   p.kind = score_kind(run.config.train.loss);
   std::unique_ptr<Progress> progress;
   if (run.is_root()) {

@@ -25,31 +25,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The images at any depth below the folder.
-std::vector<std::string> images_below(const std::string& folder) {
-  std::vector<std::string> images;
-  std::string other;
-  std::error_code error;
-  fs::recursive_directory_iterator at(folder, fs::directory_options::follow_directory_symlink, error);
-  for (; !error && at != fs::recursive_directory_iterator(); at.increment(error)) {
-    const std::string path = at->path().string();
-    const ImageName name = image_name(path);
-    std::error_code ignored;
-    if (name == ImageName::kNone || at->is_directory(ignored)) continue;
-    if (name == ImageName::kRead) {
-      images.push_back(path);
-    } else if (other.empty() || path < other) {
-      other = path;
-    }
-  }
-  if (error) fail_system(error.value(), "cannot list the folder {}: {} (see its permissions)", folder, error.message());
-  if (!other.empty())
-    fail_usage("{} is neither a JPEG nor a PNG (convert it, or move it out of {})", other, folder);
-  if (images.empty()) fail_usage("{}: no .jpg, .jpeg or .png files in it or below it", folder);
-  std::sort(images.begin(), images.end());
-  return images;
-}
-
 // What a file begins with.
 bool begins_with(const std::string& path, const std::vector<unsigned char>& magic) {
   std::ifstream file(path, std::ios::binary);
@@ -136,7 +111,7 @@ std::unique_ptr<Dataset> decoded(std::unique_ptr<EncodedImages> images, const st
 
 bool is_hdf5_input(const std::string& source) {
   const std::string path = Hdf5Source(source).path;
-  return image_name(path) != ImageName::kRead && (is_shard_pattern(path) || begins_with(path, kHdf5Magic));
+  return !has_image_name(path) && (is_shard_pattern(path) || begins_with(path, kHdf5Magic));
 }
 
 std::vector<std::string> find_prediction_inputs(const std::vector<std::string>& inputs) {

@@ -17,8 +17,8 @@
 namespace convoy {
 
 /// The inputs as single sources: images and HDF5 sources (FILE, FILE:/GROUP, shards "OUT-*.h5") as they are, a folder
-/// as the JPEGs and PNGs at any depth below it, sorted by path. Throws a usage Error for what is not there, a folder without
-/// images or with images of other formats, and a file that is neither JPEG, PNG nor HDF5.
+/// as the JPEGs and PNGs at any depth below it, sorted by path. Throws a usage Error for what is not there, a folder
+/// without images or with images of other formats, and a file that is neither JPEG, PNG nor HDF5.
 [[nodiscard]] std::vector<std::string> find_prediction_inputs(const std::vector<std::string>& inputs);
 
 /// Whether this source of find_prediction_inputs() is HDF5.

@@ -24,7 +24,8 @@ std::vector<double> column_means(const std::vector<PlotPoint>& points, std::size
     sums[column] += point.y;
     counts[column] += 1;
   }
-  for (std::size_t c = 0; c < width; ++c) sums[c] = counts[c] > 0 ? sums[c] / counts[c] : kNone;
+  for (std::size_t c = 0; c < width; ++c)
+    sums[c] = std::isfinite(sums[c]) && counts[c] > 0 ? sums[c] / counts[c] : kNone;
   return sums;
 }
 
@@ -60,7 +61,7 @@ std::vector<std::string> text_plot(const std::vector<PlotPoint>& all, std::size_
   std::vector<std::string> lines(rows, std::string(width, ' '));
   for (std::size_t c = 0; c < width; ++c) {
     if (std::isnan(means[c])) continue;
-    const double share = high > low ? (high - means[c]) / (high - low) : 0.5;
+    const double share = std::isfinite(high - low) && high > low ? (high - means[c]) / (high - low) : 0.5;
     lines[static_cast<std::size_t>(std::lround(share * static_cast<double>(rows - 1)))][c] = '*';
   }
   for (std::size_t r = 0; r < rows; ++r) {

@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -28,6 +29,8 @@
 namespace convoy {
 
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr std::array<std::string_view, 3> kRead{".jpg", ".jpeg", ".png"};
 constexpr std::array<std::string_view, 6> kOther{".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"};
@@ -174,8 +177,24 @@ std::string ImageFolder::name(std::int64_t index) const {
 
 void ImageFolder::read(std::int64_t index, std::vector<std::byte>& bytes) const { read_image_file(name(index), bytes); }
 
-ImageName image_name(const std::string& path) {
-  return has_ending(path, kRead) ? ImageName::kRead : has_ending(path, kOther) ? ImageName::kOther : ImageName::kNone;
+bool has_image_name(const std::string& path) { return has_ending(path, kRead); }
+
+std::vector<std::string> images_below(const std::string& folder) {
+  const fs::path root = folder;
+  Walk walk{folder, {}, 0, {}};
+  std::vector<FileId> above;
+  walk.visit(".", above);
+  if (walk.others > 0) {
+    fail_usage("{} is neither a JPEG nor a PNG (convert it, or move it out of {})",
+               fs::path(walk.first_other).lexically_normal().string(), folder);
+  }
+  std::vector<std::string> images;
+  for (const auto& [path, files] : walk.folders) {
+    for (const std::string& file : files) images.push_back((root / path / file).lexically_normal().string());
+  }
+  if (images.empty()) fail_usage("{}: no .jpg, .jpeg or .png files in it or below it", folder);
+  std::sort(images.begin(), images.end());
+  return images;
 }
 
 void read_image_file(const std::string& path, std::vector<std::byte>& bytes) {

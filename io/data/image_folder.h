@@ -14,9 +14,12 @@
 
 namespace convoy {
 
-/// What the ending of a file's name says that it is: kRead is JPEG or PNG, kOther is an image of a format that is not read.
-enum class ImageName { kRead, kOther, kNone };
-[[nodiscard]] ImageName image_name(const std::string& path);
+/// Whether the ending of a file's name says that it is a JPEG or PNG.
+[[nodiscard]] bool has_image_name(const std::string& path);
+
+/// The JPEGs and PNGs at any depth below the folder, by the endings of their names, sorted. Throws a usage Error for
+/// images of other formats, for none at all, and for links that lead back up.
+[[nodiscard]] std::vector<std::string> images_below(const std::string& folder);
 
 /// Replaces `bytes` by the content of the file, of at most 1 GiB. An Error says what is wrong without the path.
 void read_image_file(const std::string& path, std::vector<std::byte>& bytes);

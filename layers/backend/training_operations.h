@@ -172,7 +172,8 @@ struct LarsUpdate {
   }
 };
 
-/// You et al. 2020, as Lamb of timm without its own clipping (NVIDIA's FusedLAMB with use_nvlamb for what adapts):
+/// You et al. 2020, as Lamb of timm with always_adapt for weights and without its own clipping (NVIDIA's FusedLAMB with
+/// use_nvlamb for what adapts):
 /// m and v as Adam; u = m / bias1 / (sqrt(v / bias2) + epsilon) + weight_decay * w; per segment r = |w| / |u| where it
 /// adapts and both norms are positive, else 1; w -= lr * r * u; bias_i = 1 - beta_i^t.
 struct LambUpdate {

@@ -79,7 +79,8 @@ struct AdamwOptions {
   bool operator==(const AdamwOptions&) const = default;
 };
 
-/// Adam with layer-wise trust ratios (You et al. 2020), as Lamb of timm without its own clipping.
+/// Adam with layer-wise trust ratios (You et al. 2020), as Lamb of timm with always_adapt for weights,
+/// and without its own clipping.
 struct LambOptions {
   static constexpr std::string_view kName = "lamb";
   static constexpr double kSlots = 2;

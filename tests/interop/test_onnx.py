@@ -45,6 +45,7 @@ SIGNALS = [
 ]
 CASES = (  # model, form of the samples, shape given to the script
     pytest.param(({"name": "resnet18", "stem": "small"}, "images", None), id="resnet18"),
+    pytest.param(({"name": "resnet9"}, "images", None), id="resnet9"),
     pytest.param(({"name": "sequential", "layers": CONVOLUTIONS}, "images", None), id="convolutions"),
     pytest.param(({"name": "sequential", "layers": SIGNALS}, "signals", None), id="signals"),
     pytest.param(({"name": "mlp", "hidden": [30, 20]}, "images", "3,16,16"), id="mlp_images"),

@@ -192,7 +192,7 @@ __global__ void __launch_bounds__(kThreads)
       first += fabs(p - t);
       second += (p - t) * (p - t);
     } else {
-      first += (p > 0.0) == (given > 0.5) ? 1.0 : 0.0;
+      first += !isnan(p) && (p > 0.0) == (given > 0.5) ? 1.0 : 0.0;
     }
     if (dpredictions != nullptr)
       store(static_cast<float>(factor * Function::slope(p, t)), dpredictions + n * outputs + k);

@@ -187,7 +187,7 @@ void pointwise_loss(const ops::PointwiseLoss& op, double* losses) {
           const double p = load(row[k]), t = keep * given + even;
           sum += Function::value(p, t);
           if constexpr (std::is_same_v<Function, BinaryCrossEntropy>) {
-            right += (p > 0.0) == (given > 0.5) ? 1.0 : 0.0;
+            right += !std::isnan(p) && (p > 0.0) == (given > 0.5) ? 1.0 : 0.0;
           } else {
             absolute += std::abs(p - t);
             squares += (p - t) * (p - t);

@@ -47,5 +47,5 @@ def test_every_snippet_of_the_page_runs(tmp_path):
     top1 = re.search(r"top-1 +([\d.]+) %", outputs["$ convoy eval points.toml --checkpoint best"])
     assert float(top1[1]) > 80, "three classes two standard deviations apart"
     assert "top-5" not in outputs["$ convoy eval points.toml --checkpoint best"], "there are three classes"
-    scores = re.findall(r"validation loss ([\d.]+), MAE ([\d.]+), R2 (-?[\d.]+)", outputs["$ convoy train fields.toml"])
+    scores = re.findall(r"validation loss ([\d.]+), MAE ([\d.]+), RMSE [\d.]+, R2 (-?[\d.]+)", outputs["$ convoy train fields.toml"])
     assert len(scores) == 5 and float(scores[-1][2]) > float(scores[0][2]), "R2 rises"

@@ -80,4 +80,4 @@ def test_no_matrix_without_labels(digits):
     assert len(error_lines(folder.stderr)) == 1 and "--confusion: the data have float targets" in folder.stderr
     assert folder.run(1, "eval", "run.toml", "--checkpoint", "newest", "--json", "e.json") == 0
     with open(folder.file("e.json")) as file:
-        assert sorted(json.load(file)) == ["checkpoint", "loss", "mae", "program_version", "r2", "samples"]
+        assert sorted(json.load(file)) == ["checkpoint", "loss", "mae", "program_version", "r2", "rmse", "samples"]

@@ -91,4 +91,4 @@ def test_vectors_are_not_mixed():
         file["inputs"] = digits["train/images"][:100].reshape(100, -1).astype("float32")
         file["labels"] = digits["train/labels"][:100]
     assert folder.run(1) == USAGE
-    assert "only uint8 images can be augmented" in folder.stderr
+    assert "is for images of bytes" in folder.stderr
