@@ -18,14 +18,14 @@ Shape SkipConnection::build(BuildContext& context, const std::string& path, cons
   return output;
 }
 
-Tensor SkipConnection::add(Tensor sum, const Tensor& addend) const {
+Tensor SkipConnection::add(Tensor sum, const Tensor& other) const {
   if (!sum.unshared()) {
     const Tensor own = output(sum.shape());
     backend_->zero(own);
     backend_->run(ops::Add{sum, own});
     sum = own;
   }
-  backend_->run(ops::Add{addend, sum});
+  backend_->run(ops::Add{other, sum});
   return sum;
 }
 

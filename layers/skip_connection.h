@@ -22,8 +22,8 @@ class SkipConnection final : public Layer {
   void skip_input_gradient() override;
 
  private:
-  /// sum + addend, in the memory of `sum` if nobody else holds it.
-  [[nodiscard]] Tensor add(Tensor sum, const Tensor& addend) const;
+  /// sum + other, in the memory of `sum` if nobody else holds it.
+  [[nodiscard]] Tensor add(Tensor sum, const Tensor& other) const;
 
   Sequence layers_;
 };

@@ -21,7 +21,7 @@ void turn_hue(std::uint8_t* image, std::int64_t pixels, int channels, double tur
 void posterize(std::uint8_t* image, std::int64_t pixels, int channels, int bits);
 /// ImageOps.solarize: inverts values of at least `threshold`.
 void solarize(std::uint8_t* image, std::int64_t pixels, int channels, double threshold);
-/// ImageOps.autocontrast: stretches the values of each channel linearly, from its least to its largest, to 0 to 255.
+/// ImageOps.autocontrast: scales the values of each channel linearly, from its least to its largest, to 0 to 255.
 void stretch_contrast(std::uint8_t* image, std::int64_t pixels, int channels);
 /// ImageOps.equalize: makes the histogram of each channel as even as a table of values can.
 void equalize(std::uint8_t* image, std::int64_t pixels, int channels);

@@ -48,15 +48,15 @@ def parameters_of(module):
     return {name: value.detach().clone() for name, value in module.named_parameters()}
 
 
-def reference(case, model, x, truth):
+def reference(case, model, x, labels):
     average, norms = make_average(model, case), []
-    losses, slots = train_torch(model, case, x, truth, average, norms)
+    losses, slots = train_torch(model, case, x, labels, average, norms)
     evaluation = None
     if average is not None:
         averaged = copy.deepcopy(model).eval()  # with the buffers of the model itself
         averaged.load_state_dict(parameters_of(average.module), strict=False)
         with torch.no_grad():
-            evaluation = torch.nn.functional.cross_entropy(averaged(x), truth).item()
+            evaluation = torch.nn.functional.cross_entropy(averaged(x), labels).item()
     return Result(losses, norms, model.state_dict(), parameters_of(average.module) if average else {}, slots, evaluation)
 
 

@@ -96,7 +96,7 @@ struct CrossEntropy {
   GradientScale scale;
 };
 
-// The block of sample n reads its row three times, from the cache after the first.
+// The block of sample n reads its row several times, from the cache after the first.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     cross_entropy_kernel(CrossEntropy loss, const T* logits, Targets targets, T* dlogits, Scores scores) {

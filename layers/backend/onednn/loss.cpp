@@ -90,7 +90,7 @@ struct CrossEntropy {
 };
 
 // One sample: returns its loss, and sets dlogits [classes] unless null. wanted(k): the target of class k, which is not
-// smoothed; total: their sum; hard: sum of target * logit. exps: double [classes].
+// smoothed; total: their sum; hard_logit: sum of target * logit. exps: double [classes].
 template <class T, class Wanted>
 double cross_entropy_sample(const CrossEntropy& loss, const T* logits, Wanted&& wanted, double total, double hard_logit,
                             double* exps, T* dlogits) {
