@@ -25,9 +25,7 @@ Optimizer::Slots slots_of(const Run& run) {
 }
 
 // Whether replicas have different parts of this slot.
-bool is_sharded(const Run& run, const std::string& slot) {
-  return run.optimizer->is_sharded() && slot != kAverageSlot;
-}
+bool is_sharded(const Run& run, const std::string& slot) { return run.optimizer->is_sharded() && slot != kAverageSlot; }
 
 // Calls move(replica, its shard of `whole`) for all replicas but 0.
 template <class Move>
@@ -53,9 +51,8 @@ Tensor gather_shards(Run& run, const Tensor& shard, const std::string& what) {
   }
   const Tensor whole = whole_slot(run);
   run.backend->run(ops::Cast{shard, run.optimizer->of_shard(whole)});
-  for_shards(run, whole, [&](int replica, const Tensor& part) {
-    run.replicas->receive(part, replica, kShardTag, what)->wait();
-  });
+  for_shards(run, whole,
+             [&](int replica, const Tensor& part) { run.replicas->receive(part, replica, kShardTag, what)->wait(); });
   return whole;
 }
 
@@ -66,9 +63,8 @@ void scatter_shards(Run& run, const Tensor& whole, const Tensor& shard, const st
     return;
   }
   run.backend->run(ops::Cast{run.optimizer->of_shard(whole), shard});
-  for_shards(run, whole, [&](int replica, const Tensor& part) {
-    run.replicas->send(part, replica, kShardTag, what)->wait();
-  });
+  for_shards(run, whole,
+             [&](int replica, const Tensor& part) { run.replicas->send(part, replica, kShardTag, what)->wait(); });
 }
 
 // Which stage holds the tensor of that name.

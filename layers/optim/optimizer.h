@@ -128,7 +128,8 @@ struct OptimizerOptions {
   bool operator==(const OptimizerOptions&) const = default;
 };
 
-/// Which part of the elements that learn an optimizer updates: shard `index` of `count` (ZeRO-1, Rajbhandari et al. 2020).
+/// Which part of the elements that learn an optimizer updates: shard `index` of `count` (ZeRO-1, Rajbhandari et al.
+/// 2020).
 struct OptimizerShard {
   int index = 0, count = 1;
 };

@@ -330,8 +330,7 @@ void Executor::optimizer_step() {
 }
 
 void Executor::update_parameters() {
-  replaying() ? replay_->update(lr_, update_, totals_.nonfinite())
-              : optimizer_.step(lr_, update_, totals_.nonfinite());
+  replaying() ? replay_->update(lr_, update_, totals_.nonfinite()) : optimizer_.step(lr_, update_, totals_.nonfinite());
   if (!gather_.enabled()) return;
   gather_.start();
   // A recorded step cannot wait within its forward, and the average reads all parameters.

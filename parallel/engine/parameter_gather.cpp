@@ -17,13 +17,17 @@ ParameterGather::ParameterGather(Communicator* replicas, ParameterStore& store,
   if (shard_bounds.size() != static_cast<std::size_t>(replicas->size()) + 1) {
     fail("the optimizer has {} shards for {} replicas", shard_bounds.size() - 1, replicas->size());
   }
-  const auto elements = static_cast<std::int64_t>(piece_mb * 1024 * 1024 / sizeof(float)) / kParameterAlignment *
-                        kParameterAlignment;
+  const auto elements =
+      static_cast<std::int64_t>(piece_mb * 1024 * 1024 / sizeof(float)) / kParameterAlignment * kParameterAlignment;
   for (std::size_t owner = shard_bounds.size() - 1; owner-- > 0;) {
     for (std::int64_t end = shard_bounds[owner + 1]; end > shard_bounds[owner];) {
       const std::int64_t begin = std::max(shard_bounds[owner], end - std::max(elements, kParameterAlignment));
-      pieces_.push_back({begin, end, static_cast<int>(owner), store.values().view(begin, {end - begin}),
-                         fmt::format("updated parameters {}", pieces_.size()), {}});
+      pieces_.push_back({begin,
+                         end,
+                         static_cast<int>(owner),
+                         store.values().view(begin, {end - begin}),
+                         fmt::format("updated parameters {}", pieces_.size()),
+                         {}});
       end = begin;
     }
   }

@@ -68,8 +68,8 @@ Updated updated(const OptimizerChoice& choice, std::int64_t elements, const std:
   return result;
 }
 
-// The same by `count` optimizers, each with a shard; the slots are put together. None may have more than `largest` times
-// an equal share of the state.
+// The same by `count` optimizers, each with a shard; the slots are put together. None may have more than `largest`
+// times an equal share of the state.
 Updated updated_in_shards(const OptimizerChoice& choice, int count, double largest) {
   Updated result;
   for (int index = 0; index < count; ++index) {

@@ -107,8 +107,7 @@ TEST_CASE_FIXTURE(MpiFixture, "buckets of a sharded optimizer are summed on the 
     CHECK((size == 1 || std::none_of(bounds.begin(), bounds.end(), inside)));
   }
   CHECK(end == kElements);
-  const std::int64_t first = bounds[static_cast<std::size_t>(rank)],
-                     last = bounds[static_cast<std::size_t>(rank) + 1];
+  const std::int64_t first = bounds[static_cast<std::size_t>(rank)], last = bounds[static_cast<std::size_t>(rank) + 1];
   for (int step = 0; step < 3; ++step) {
     fill(gradients, rank, step);
     buckets.begin_step();

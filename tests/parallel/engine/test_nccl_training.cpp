@@ -131,9 +131,9 @@ struct Rank {
   Rank(Backend& backend, const Layout& layout, const Executor::Coordinates& at, const StepRecording::Record& record)
       : schedule(make_schedule(layout.schedule, layout.stages, layout.microbatches, layout.chunks)),
         model(backend, network(), {kPart, 3, kSize, kSize}, 7, nullptr, chunks(at.stage)),
-        optimizer(make_optimizer(SgdOptions{.weight_decay = 1e-3}, backend, model.parameters(), {},
-                                 layout.sharded ? OptimizerShard{at.replicas->rank(), at.replicas->size()}
-                                                : OptimizerShard{})),
+        optimizer(make_optimizer(
+            SgdOptions{.weight_decay = 1e-3}, backend, model.parameters(), {},
+            layout.sharded ? OptimizerShard{at.replicas->rank(), at.replicas->size()} : OptimizerShard{})),
         scaler(layout.scaled),
         executor(model, *optimizer, Loss{}, {{0.5F}, {0.25F}}, schedule, at, {1e-4, 5e-4}, scaler, record) {}
 
