@@ -120,6 +120,11 @@ class Model {
   /// last chunk comes first.
   [[nodiscard]] std::int64_t chunk_begin(int chunk) const;
   [[nodiscard]] std::int64_t chunk_end(int chunk) const { return final_elements_[first_unit(chunk)]; }
+  /// The first element of the parameters of a unit of that chunk which learn: they, and those of the units of the chunk
+  /// before it, lie from there on.
+  [[nodiscard]] std::int64_t unit_begin(std::size_t unit, int chunk) const {
+    return unit < last_unit(chunk) ? final_elements_[unit + 1] : chunk_begin(chunk);
+  }
   Backend& backend() { return backend_; }
   ParameterStore& parameters() { return store_; }
 

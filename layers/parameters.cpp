@@ -167,15 +167,16 @@ void ParameterStore::average_statistics(const Tensor& running) {
   backend_.run(ops::Axpy{kMomentum, statistics_, learned});
 }
 
-void ParameterStore::refresh_learned() {
+void ParameterStore::refresh_learned(std::int64_t begin, std::int64_t end) {
   if (mirror_) {
-    if (mirror_.dtype() != DType::kF32 && learned_values_.size() > 0) {
-      backend_.run(ops::Cast{learned_values_, mirror_.view(0, learned_values_.shape())});
+    if (mirror_.dtype() != DType::kF32 && end > begin) {
+      backend_.run(ops::Cast{values_.view(begin, {end - begin}), mirror_.view(begin, {end - begin})});
     }
     return;
   }
   for (auto& parameter : parameters_) {
-    if (!parameter->frozen) backend_.refresh_compute(parameter->weight);
+    const bool within = parameter->offset >= begin && parameter->offset < end;
+    if (within && !parameter->frozen) backend_.refresh_compute(parameter->weight);
   }
 }
 

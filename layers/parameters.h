@@ -81,8 +81,10 @@ class ParameterStore {
   void update_running_statistics();
   /// The same update of `running`, as long as running(), in place of them; no batch is counted.
   void average_statistics(const Tensor& running);
-  /// After the optimizer: the compute-type copies of the weights that learn.
-  void refresh_learned();
+  /// After the optimizer: the compute-type copies of the weights that learn, or of those that begin at the elements
+  /// [begin, end).
+  void refresh_learned() { refresh_learned(0, learned_values_.size()); }
+  void refresh_learned(std::int64_t begin, std::int64_t end);
   /// The compute-type copies of all weights.
   void refresh_compute();
 

@@ -151,7 +151,8 @@ void place_gradients(Run& run) {
 
 void build_runner(Run& run, RunPurpose purpose) {
   const Config& c = run.config;
-  run.optimizer = make_optimizer(c.optimizer.update, *run.backend, run.model->parameters(), c.optimizer.no_decay);
+  run.optimizer = make_optimizer(c.optimizer.update, *run.backend, run.model->parameters(), c.optimizer.no_decay,
+                                 optimizer_shard(c, *run.replicas));
   if (purpose != RunPurpose::kEvaluation) run.average = make_average(c, *run.model);
   run.loss_scaler = LossScaler(run.backend->compute_type() == DType::kF16);
   run.replay = make_replay(c, *run.model, *run.optimizer, *run.communicator, run.stage());
@@ -245,6 +246,10 @@ std::unique_ptr<StepRunner> make_runner(const Config& config, const Layout& layo
   const Executor::Buckets buckets{config.parallel.first_bucket_mb, config.parallel.bucket_mb};
   return std::make_unique<Executor>(model, optimizer, config.train.loss, normalization(config.data), layout.schedule,
                                     coordinates, buckets, scaler, std::move(record), replay, update);
+}
+
+OptimizerShard optimizer_shard(const Config& config, const Communicator& replicas) {
+  return config.parallel.shard_optimizer ? OptimizerShard{replicas.rank(), replicas.size()} : OptimizerShard{};
 }
 
 std::unique_ptr<WeightAverage> make_average(const Config& config, Model& model) {

@@ -91,6 +91,9 @@ std::unique_ptr<Run> build_run(const World& world, const RankGroup& ranks, Loade
                                                       WeightAverage* average = nullptr);
 
 /// For train.ema_decay; null without it.
+/// What of the optimizer a replica keeps.
+[[nodiscard]] OptimizerShard optimizer_shard(const Config& config, const Communicator& replicas);
+
 [[nodiscard]] std::unique_ptr<WeightAverage> make_average(const Config& config, Model& model);
 
 /// For run.replay_every; null without it.

@@ -253,6 +253,10 @@ void check_replay(const Config& c, bool on_gpu) {
   refuse_if(c.parallel.mode == ParallelMode::kScatter, "run.replay_every",
             "{} does not work with parallel.mode = \"scatter\" (use \"data\", or 0)", c.run.replay_every);
   refuse_if(
+      c.parallel.shard_optimizer, "run.replay_every",
+      "{} does not work with parallel.shard_optimizer = true (replicas compare states that all of them have; use 0)",
+      c.run.replay_every);
+  refuse_if(
       on_gpu && !c.device.deterministic, "run.replay_every",
       "{} on a GPU needs device.deterministic = true: without it equal inputs need not give equal bits (set it, or "
       "0)",

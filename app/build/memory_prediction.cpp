@@ -119,10 +119,12 @@ MemoryPrediction predict_memory(const MemoryRequest& request) {
   const Optimizer& optimizer = rank.make_optimizer();
   if (const auto slots = static_cast<double>(optimizer.slots().size()); slots > 0) {
     const bool averages = c.train.ema_decay > 0 && request.purpose != RunPurpose::kEvaluation;
-    const double buffers = slots + (prediction.gradients > 0 ? 1 : 2) + (averages ? 1 : 0);  // values, gradients
+    // Beside the slots, which are as long unless they are sharded: values, gradients.
+    const double others = optimizer.is_sharded() ? 0 : (prediction.gradients > 0 ? 1 : 2) + (averages ? 1 : 0);
     const double added =
         static_cast<double>(backend->pool().bytes_held()) - held - static_cast<double>(optimizer.no_decay().bytes());
-    prediction.untouched = buffers * (added / slots - gradients);
+    const auto slot = static_cast<double>(optimizer.slots().front().second.bytes());
+    prediction.untouched = (slots + others) * (added / slots - slot);
   }
   rank.make_runner();
   if (request.purpose != RunPurpose::kEvaluation) {
@@ -137,6 +139,9 @@ MemoryPrediction predict_memory(const MemoryRequest& request) {
   prediction.start = start_bytes(store);
   prediction.loader = loaders_bytes(request);
   prediction.checkpoint = checkpoint_bytes(request, rank.model().units());
+  // Replica 0 puts the shards of a slot together before it copies them to the host.
+  const bool gathers = optimizer.is_sharded() && mesh.replica(request.rank) == 0;
+  if (gathers && request.purpose == RunPurpose::kTraining) prediction.checkpoint += gradients;
   return prediction;
 }
 

@@ -15,12 +15,56 @@ namespace convoy {
 namespace {
 
 constexpr const char* kStageState = "state of a stage";
+constexpr int kShardTag = 0;
 
 // The optimizer's slots, and the average.
 Optimizer::Slots slots_of(const Run& run) {
   Optimizer::Slots slots = run.optimizer->slots();
   if (run.average) slots.emplace_back(kAverageSlot, run.average->tensor());
   return slots;
+}
+
+// Whether replicas have different parts of this slot.
+bool is_sharded(const Run& run, const std::string& slot) { return run.optimizer->is_sharded() && slot != kAverageSlot; }
+
+// Calls move(replica, its shard of `whole`) for all replicas but 0.
+template <class Move>
+void for_shards(Run& run, const Tensor& whole, const Move& move) {
+  const std::vector<std::int64_t>& bounds = run.optimizer->shard_bounds();
+  for (int replica = 1; replica < run.replicas->size(); ++replica) {
+    const auto i = static_cast<std::size_t>(replica);
+    if (bounds[i] < bounds[i + 1]) move(replica, whole.view(bounds[i], {bounds[i + 1] - bounds[i]}));
+  }
+}
+
+Tensor whole_slot(Run& run) {
+  Tensor whole = run.backend->tensor(run.model->parameters().learned_values().shape(), DType::kF32);
+  run.backend->zero(whole);
+  return whole;
+}
+
+// The whole slot on replica 0, from the shards of all; collective over the replicas.
+Tensor gather_shards(Run& run, const Tensor& shard, const std::string& what) {
+  if (run.replica() != 0) {
+    if (shard.size() > 0) run.replicas->send(shard, 0, kShardTag, what)->wait();
+    return {};
+  }
+  const Tensor whole = whole_slot(run);
+  run.backend->run(ops::Cast{shard, run.optimizer->of_shard(whole)});
+  for_shards(run, whole,
+             [&](int replica, const Tensor& part) { run.replicas->receive(part, replica, kShardTag, what)->wait(); });
+  return whole;
+}
+
+// The other way: the shards of all replicas, from a whole slot on replica 0.
+void scatter_shards(Run& run, const Tensor& whole, const Tensor& shard, const std::string& what) {
+  if (run.replica() != 0) {
+    if (shard.size() > 0) run.replicas->receive(shard, 0, kShardTag, what)->wait();
+    return;
+  }
+  run.backend->run(ops::Cast{run.optimizer->of_shard(whole), shard});
+  for_shards(run, whole,
+             [&](int replica, const Tensor& part) { run.replicas->send(part, replica, kShardTag, what)->wait(); });
 }
 
 // Which stage holds the tensor of that name.
@@ -85,8 +129,23 @@ void import_part(Run& run, const StateTensors& part, const std::string& source, 
   store.import_model(part.model, source, skip);
   for (const auto& [name, flat] : slots_of(run)) {
     for (const auto& [slot, tensors] : part.optimizer) {
-      if (slot == name) store.import_slot(tensors, flat, source);
+      if (slot == name && !is_sharded(run, name)) store.import_slot(tensors, flat, source);
     }
+  }
+}
+
+// The optimizer's slots that replica 0 has in `part`; without any, all replicas' are unchanged.
+void scatter_sharded_slots(Run& run, const StateTensors& part, const std::string& source) {
+  if (!run.optimizer->is_sharded()) return;
+  const std::string come = run.replicas->broadcast(part.optimizer.empty() ? "" : "slots", 0, "optimizer state");
+  if (come.empty()) return;
+  for (const auto& [name, shard] : run.optimizer->slots()) {
+    Tensor whole;
+    if (run.replica() == 0) whole = whole_slot(run);
+    for (const auto& [slot, tensors] : part.optimizer) {
+      if (slot == name) run.model->parameters().import_slot(tensors, whole, source);
+    }
+    scatter_shards(run, whole, shard, "optimizer " + name);
   }
 }
 
@@ -99,7 +158,9 @@ void broadcast_part(Run& run) {
   };
   broadcast(store.values(), "parameters");
   broadcast(store.running(), "running statistics");
-  for (const auto& [name, slot] : slots_of(run)) broadcast(slot, "optimizer " + name);
+  for (const auto& [name, slot] : slots_of(run)) {
+    if (!is_sharded(run, name)) broadcast(slot, "optimizer " + name);
+  }
   std::vector<std::int64_t> counts = store.batch_counts();
   if (!counts.empty()) {
     const Tensor tensor = run.backend->tensor({static_cast<std::int64_t>(counts.size())}, DType::kI64);
@@ -115,15 +176,18 @@ void broadcast_part(Run& run) {
 
 StateTensors gather_state(Run& run, StateTensors reuse) {
   StateTensors state;
-  if (run.replica() != 0) return state;
+  const bool writes = run.replica() == 0;
+  if (!writes && !run.optimizer->is_sharded()) return state;
   const ParameterStore& store = run.model->parameters();
-  state.model = store.export_model(std::move(reuse.model));
+  if (writes) state.model = store.export_model(std::move(reuse.model));
   reuse.optimizer.resize(slots_of(run).size());
   for (const auto& [name, flat] : slots_of(run)) {
+    const Tensor whole = is_sharded(run, name) ? gather_shards(run, flat, "optimizer " + name) : flat;
+    if (!writes) continue;
     auto& earlier = reuse.optimizer[state.optimizer.size()].second;
-    state.optimizer.emplace_back(name, store.export_slot(flat, std::move(earlier)));
+    state.optimizer.emplace_back(name, store.export_slot(whole, std::move(earlier)));
   }
-  if (!run.stages) return state;
+  if (!writes || !run.stages) return state;
   if (!run.is_root()) {
     send_part(run, state, 0);
     return state;
@@ -140,20 +204,24 @@ StateTensors gather_state(Run& run, StateTensors reuse) {
 }
 
 void scatter_state(Run& run, const StateTensors& state, const std::string& source, const std::string& skip) {
+  StateTensors own;  // of this stage
+  const StateTensors* part = &own;
   if (run.replica() == 0) {
     if (!run.stages) {
-      import_part(run, state, source, skip);
+      part = &state;
     } else if (run.is_root()) {
       const std::map<std::string, int> stages = stages_by_name(run);
       for (int stage = 1; stage < run.stages->size(); ++stage) {
         send_part(run, part_of(run, state, stages, stage), stage);
       }
-      import_part(run, part_of(run, state, stages, 0), source, skip);
+      own = part_of(run, state, stages, 0);
     } else {
-      import_part(run, receive_part(run, 0), source, skip);
+      own = receive_part(run, 0);
     }
+    import_part(run, *part, source, skip);
   }
   broadcast_part(run);
+  scatter_sharded_slots(run, *part, source);
 }
 
 }  // namespace convoy

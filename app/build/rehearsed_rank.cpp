@@ -53,7 +53,8 @@ std::int64_t RehearsedRank::microbatch() const {
 
 Optimizer& RehearsedRank::make_optimizer() {
   const OptimizerOptions& options = request_.config.optimizer;
-  optimizer_ = convoy::make_optimizer(options.update, model_.backend(), model_.parameters(), options.no_decay);
+  optimizer_ = convoy::make_optimizer(options.update, model_.backend(), model_.parameters(), options.no_decay,
+                                      optimizer_shard(request_.config, replicas_));
   return *optimizer_;
 }
 

@@ -176,6 +176,7 @@ bool is_finished(const Config& config, const RunState& state) { return state.ear
 
 Checkpoint capture_checkpoint(Run& run, const RunState& state, Checkpoint reuse) {
   Checkpoint checkpoint;
+  run.runner->share_state();
   if (run.average) reuse.optimizer.emplace_back(kAverageSlot, std::move(reuse.average));
   StateTensors tensors = gather_state(run, {std::move(reuse.model), std::move(reuse.optimizer)});
   if (run.average && !tensors.optimizer.empty()) {

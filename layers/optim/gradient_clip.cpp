@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers/optim/gradient_clip.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <string>
 
 namespace convoy {
 
-GradientClip::GradientClip(double clip_norm, Model& model) : clip_norm_(clip_norm), model_(model) {
+GradientClip::GradientClip(double clip_norm, Model& model, std::int64_t begin, std::int64_t end)
+    : clip_norm_(clip_norm), model_(model) {
   if (!enabled()) return;
   std::map<std::string, Segment> held;
   for (const auto& p : model.parameters().parameters()) {
-    if (!p->frozen) held[p->name] = {p->offset, p->layout->elements(), true};
+    if (p->frozen) continue;
+    const std::int64_t first = std::max(begin, p->offset), last = std::min(end, p->offset + p->layout->elements());
+    if (first < last) held[p->name] = {first, last - first, true};
   }
   for (const TensorEntry& entry : only_parameters(model.manifest())) {
     const auto found = held.find(entry.name);

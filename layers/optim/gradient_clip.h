@@ -6,6 +6,8 @@
 // waits for the norm.
 #pragma once
 
+#include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "layers/backend/backend.h"
@@ -16,10 +18,13 @@ namespace convoy {
 class GradientClip {
  public:
   /// clip_norm: the largest norm; 0: gradients are not clipped, and nothing else may be called. `model` outlives this.
-  GradientClip(double clip_norm, Model& model);
+  /// Of gradients only the elements [begin, end) are sums, if a range is given: measure() counts these alone, so that
+  /// the squares of all shards add up to those of the model.
+  GradientClip(double clip_norm, Model& model, std::int64_t begin = 0,
+               std::int64_t end = std::numeric_limits<std::int64_t>::max());
   [[nodiscard]] bool enabled() const { return clip_norm_ > 0; }
 
-  /// Sets the sums of squares, float64: one for each parameter of the whole model, 0 for those that are not held here.
+  /// Sets the sums of squares, float64: one for each parameter of the whole model, 0 for what is not held here.
   /// Gradients are those of the global batch, not scaled.
   const Tensor& measure();
   /// Sets norm (float64 [1]) from them, and the factor of scale().

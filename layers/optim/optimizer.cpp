@@ -8,10 +8,15 @@
 
 namespace convoy {
 
-void Optimizer::add_slot(const std::string& name) {
-  Tensor slot = backend_.tensor(store_.gradients().shape(), DType::kF32);
-  backend_.zero(slot);
-  slots_.emplace_back(name, slot);
+void Optimizer::allocate(const OptimizerShard& shard) {
+  const std::int64_t total = store_.learned_values().size();
+  for (int i = 0; i < shard.count; ++i) shard_bounds_.push_back(cut_from(total * i / shard.count));
+  shard_bounds_.push_back(total);
+  shard_ = static_cast<std::size_t>(shard.index);
+  for (auto& [name, slot] : slots_) {
+    slot = backend_.tensor({shard_end() - shard_begin()}, DType::kF32);
+    backend_.zero(slot);
+  }
 }
 
 void Optimizer::exclude_from_decay(const std::vector<std::string>& names) {
@@ -29,22 +34,23 @@ void Optimizer::exclude_from_decay(const std::vector<std::string>& names) {
   backend_.copy_from_host(flags.data(), no_decay_);
 }
 
-std::vector<std::int64_t> Optimizer::bounds(std::int64_t elements) const {
-  std::vector<std::int64_t> bounds;
-  const std::int64_t total = store_.learned_values().size();
-  for (std::int64_t at = 0; at < total; at += elements) bounds.push_back(at);
-  bounds.push_back(total);
-  return bounds;
+std::int64_t Optimizer::cut_from(std::int64_t element) const {
+  const std::int64_t aligned = (element + kParameterAlignment - 1) / kParameterAlignment * kParameterAlignment;
+  return std::min(aligned, store_.learned_values().size());
 }
 
-std::vector<std::int64_t> Optimizer::segment_bounds(std::int64_t elements) const {
-  std::vector<std::int64_t> starts, bounds{0};
-  for (const Segment& segment : segments_) starts.push_back(segment.offset);
-  std::sort(starts.begin(), starts.end());
-  for (const std::int64_t start : starts) {
-    if (start >= bounds.back() + elements) bounds.push_back(start);
+std::int64_t Optimizer::segment_from(std::int64_t element) const {
+  std::int64_t first = element == 0 ? 0 : store_.learned_values().size();
+  for (const Segment& segment : segments_) {
+    if (segment.offset >= element) first = std::min(first, segment.offset);
   }
-  bounds.push_back(store_.learned_values().size());
+  return first;
+}
+
+std::vector<std::int64_t> Optimizer::bounds(std::int64_t elements) const {
+  std::vector<std::int64_t> bounds{0};
+  const std::int64_t total = store_.learned_values().size();
+  while (bounds.back() < total) bounds.push_back(cut_from(bounds.back() + elements));
   return bounds;
 }
 
@@ -126,9 +132,7 @@ class Lars final : public Optimizer {
         nonfinite});
   }
   // At segments, which have a norm each.
-  [[nodiscard]] std::vector<std::int64_t> bounds(std::int64_t elements) const override {
-    return segment_bounds(elements);
-  }
+  [[nodiscard]] std::int64_t cut_from(std::int64_t element) const override { return segment_from(element); }
 
  private:
   LarsOptions options_;
@@ -147,9 +151,7 @@ class Lamb final : public Optimizer {
                                  values, gradients_of(begin, values), slots[0].second, slots[1].second, nonfinite,
                                  no_decay_of(begin, values)});
   }
-  [[nodiscard]] std::vector<std::int64_t> bounds(std::int64_t elements) const override {
-    return segment_bounds(elements);
-  }
+  [[nodiscard]] std::int64_t cut_from(std::int64_t element) const override { return segment_from(element); }
 
  private:
   LambOptions options_;
@@ -174,8 +176,9 @@ std::unique_ptr<Optimizer> LambOptions::make(Backend& backend, ParameterStore& s
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerChoice& choice, Backend& backend, ParameterStore& store,
-                                          const std::vector<std::string>& no_decay) {
+                                          const std::vector<std::string>& no_decay, const OptimizerShard& shard) {
   auto optimizer = std::visit([&](const auto& options) { return options.make(backend, store); }, choice);
+  optimizer->allocate(shard);
   optimizer->exclude_from_decay(no_decay);
   return optimizer;
 }

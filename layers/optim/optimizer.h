@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Optimizers and their options. An optimizer updates the flat buffers of the parameters that learn, with one backend
-// call a step. Its state lies in slots: flat buffers of the same layout as the parameters, which checkpoints store
-// under the parameters' names.
+// call a step. Its state lies in slots: flat buffers of the same layout as the parameters, or as a shard of them, which
+// checkpoints store under the parameters' names.
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -127,27 +128,48 @@ struct OptimizerOptions {
   bool operator==(const OptimizerOptions&) const = default;
 };
 
+/// Which part of the elements that learn an optimizer updates: shard `index` of `count` (ZeRO-1, Rajbhandari et al.
+/// 2020).
+struct OptimizerShard {
+  int index = 0, count = 1;
+};
+
 class Optimizer {
  public:
   using Slots = std::vector<std::pair<std::string, Tensor>>;
 
   virtual ~Optimizer() = default;
+  /// Allocates the state for this shard, zeros. Called once, before all else.
+  void allocate(const OptimizerShard& shard);
   /// From now on weight decay leaves alone what these name: of kNoDecayNames (torchvision's set_weight_decay with
   /// norm_weight_decay and bias_weight_decay 0).
   void exclude_from_decay(const std::vector<std::string>& names);
-  /// Updates the parameters from their gradients. update: how many updates came before (0 for the first).
+  /// Updates the parameters of the shard from their gradients. update: how many updates came before (0 for the first).
   /// nonfinite: float64 [1], set to 1 if a parameter becomes infinite or NaN; may be empty.
   void step(double lr, std::int64_t update, const Tensor& nonfinite) {
-    apply(lr, update, 0, store_.learned_values(), slots_, nonfinite);
+    if (shard_end() > shard_begin()) {
+      apply(lr, update, shard_begin(), of_shard(store_.learned_values()), slots_, nonfinite);
+    }
   }
   /// The same update of a part in other buffers: `values` are those from element `begin` on, `slots` the state for
   /// them. The part begins and ends at bounds().
   virtual void apply(double lr, std::int64_t update, std::int64_t begin, const Tensor& values, const Slots& slots,
                      const Tensor& nonfinite) = 0;
-  /// 0, ..., the number of elements that learn: where the update may be cut, into parts of about `elements`, a multiple
-  /// of 16. The parts have the bits of the whole.
-  [[nodiscard]] virtual std::vector<std::int64_t> bounds(std::int64_t elements) const;
-  /// Name and buffer of each piece of state.
+  /// The first place from `element` on where the update may be cut: the parts have the bits of the whole. The number of
+  /// elements that learn if there is none before.
+  [[nodiscard]] virtual std::int64_t cut_from(std::int64_t element) const;
+  /// 0, ..., the number of elements that learn: where parts of about `elements` begin and end.
+  [[nodiscard]] std::vector<std::int64_t> bounds(std::int64_t elements) const;
+  /// Where the shards begin, and the end of the last. Shards may be empty.
+  [[nodiscard]] const std::vector<std::int64_t>& shard_bounds() const { return shard_bounds_; }
+  [[nodiscard]] bool is_sharded() const { return shard_bounds_.size() > 2; }
+  [[nodiscard]] std::int64_t shard_begin() const { return shard_bounds_[shard_]; }
+  [[nodiscard]] std::int64_t shard_end() const { return shard_bounds_[shard_ + 1]; }
+  /// The shard's part of a buffer that is as long as the elements that learn.
+  [[nodiscard]] Tensor of_shard(const Tensor& flat) const {
+    return flat.view(shard_begin(), {shard_end() - shard_begin()});
+  }
+  /// Name and buffer of each piece of state, of the shard.
   [[nodiscard]] const Slots& slots() const { return slots_; }
   /// See training_operations.h; as long as all that learns, or empty.
   [[nodiscard]] const Tensor& no_decay() const { return no_decay_; }
@@ -155,9 +177,9 @@ class Optimizer {
  protected:
   explicit Optimizer(Backend& backend, ParameterStore& store)
       : backend_(backend), store_(store), segments_(store.segments()) {}
-  void add_slot(const std::string& name);
-  /// bounds() where a segment is updated as a whole.
-  [[nodiscard]] std::vector<std::int64_t> segment_bounds(std::int64_t elements) const;
+  void add_slot(const std::string& name) { slots_.emplace_back(name, Tensor()); }
+  /// cut_from() where a segment is updated as a whole.
+  [[nodiscard]] std::int64_t segment_from(std::int64_t element) const;
   /// The segments between these elements, counted from the first one.
   [[nodiscard]] std::vector<Segment> segments_of(std::int64_t begin, std::int64_t end) const;
   /// The gradients of the part that begins there and is as long as `values`.
@@ -171,12 +193,15 @@ class Optimizer {
 
   Backend& backend_;
   ParameterStore& store_;
+  std::vector<std::int64_t> shard_bounds_;
+  std::size_t shard_ = 0;
   std::vector<Segment> segments_;
   Slots slots_;
   Tensor no_decay_;
 };
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerChoice& choice, Backend& backend, ParameterStore& store,
-                                          const std::vector<std::string>& no_decay = {});
+                                          const std::vector<std::string>& no_decay = {},
+                                          const OptimizerShard& shard = {});
 
 }  // namespace convoy

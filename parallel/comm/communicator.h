@@ -45,7 +45,7 @@ class Communicator {
   /// In place over `buffer`. `what` names the operation in reports ("gradient bucket 3").
   virtual Pending all_reduce(const Tensor& buffer, ReduceOp op, const std::string& what) = 0;
   virtual Pending broadcast(const Tensor& buffer, int root, const std::string& what) = 0;
-  /// In place on the root; other members' buffers are inputs only.
+  /// In place on the root; what other members' buffers hold afterwards is undefined.
   virtual Pending reduce(const Tensor& buffer, ReduceOp op, int root, const std::string& what) = 0;
   /// Root's `whole` in size() equal parts along the first axis <-> each member's `part`.
   virtual Pending scatter(const Tensor& whole, const Tensor& part, int root, const std::string& what) = 0;

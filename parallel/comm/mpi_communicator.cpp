@@ -122,15 +122,18 @@ Tensor MpiCommunicator::reduction_memory(std::int64_t elements) {
   return shared_sum_ ? shared_sum_->memory() : Tensor();
 }
 
+bool MpiCommunicator::start_shared_sum(const Tensor& buffer, MpiOperation& operation) {
+  if (!shared_sum_ || !shared_sum_->holds(buffer)) return false;
+  operation.until([sum = shared_sum_.get(), number = shared_sum_->start(buffer)] { return sum->finished(number); });
+  return true;
+}
+
 Pending MpiCommunicator::all_reduce(const Tensor& buffer, ReduceOp op, const std::string& what) {
   auto operation = start_collective("all_reduce", what);
   check_reducible(buffer, *operation);
   if (size() == 1) return operation;
   operation->keep(buffer);
-  if (op == ReduceOp::kSum && shared_sum_ && shared_sum_->holds(buffer)) {
-    operation->until([sum = shared_sum_.get(), number = shared_sum_->start(buffer)] { return sum->finished(number); });
-    return operation;
-  }
+  if (op == ReduceOp::kSum && start_shared_sum(buffer, *operation)) return operation;
   in_pieces(buffer, [&](void* data, int count) {
     CONVOY_MPI_CHECK(MPI_Iallreduce(MPI_IN_PLACE, data, count, mpi_type(buffer.dtype()), mpi_op(op), comm_,
                                     operation->add_request()));
@@ -156,6 +159,7 @@ Pending MpiCommunicator::reduce(const Tensor& buffer, ReduceOp op, int root, con
   check_root(root, *operation);
   if (size() == 1) return operation;
   operation->keep(buffer);
+  if (op == ReduceOp::kSum && start_shared_sum(buffer, *operation)) return operation;  // on all ranks, as fast
   in_pieces(buffer, [&](void* data, int count) {
     const void* input = rank() == root ? MPI_IN_PLACE : data;
     void* result = rank() == root ? data : nullptr;

@@ -58,6 +58,8 @@ class MpiCommunicator final : public Communicator {
   void in_pieces(const Tensor& buffer, const Start& start) const;
   int part_count(const Tensor& whole, const Tensor& part, int root, const MpiOperation& operation) const;
   void check_root(int root, const MpiOperation& operation) const;
+  /// Where the buffer is in shared memory: its sum, on all ranks, is what the operation waits for.
+  bool start_shared_sum(const Tensor& buffer, MpiOperation& operation);
 
   MPI_Comm comm_;
   std::shared_ptr<CommunicatorIdentity> identity_;

@@ -53,14 +53,16 @@ Executor::Executor(Model& model, Optimizer& optimizer, const Loss& loss, const N
       schedule_(std::move(schedule)),
       evaluation_(forward_only(schedule_)),
       coordinates_{coordinates.stage, several(coordinates.stages), several(coordinates.replicas)},
-      buckets_(coordinates_.replicas, model.parameters().gradients(), buckets.first_mb, buckets.mb),
+      buckets_(coordinates_.replicas, model.parameters().gradients(), buckets.first_mb, buckets.mb,
+               optimizer.shard_bounds()),
+      gather_(coordinates_.replicas, model.parameters(), optimizer.shard_bounds(), buckets.mb),
       link_(coordinates_.stages, schedule_, coordinates.stage, model),
       evaluation_link_(coordinates_.stages, evaluation_, coordinates.stage, model),
       scaler_(scaler),
       loss_scale_(backend_, scaler.enabled()),
       recording_(schedule_.virtual_stages() == 1 ? std::move(record) : StepRecording::Record()),
       replay_(replay),
-      clip_(update.clip_norm, model),
+      clip_(update.clip_norm, model, optimizer.shard_begin(), optimizer.shard_end()),
       average_(update.average),
       totals_(backend_) {
   check_schedule(schedule_);
@@ -189,13 +191,14 @@ void Executor::run(const Action& action) {
 
 // Time spent waiting for messages within an action is counted apart from its work.
 void Executor::lap(Phase phase) {
-  const double waited = link_.take_waited();
+  const double waited = link_.take_waited() + gather_.take_waited();
   phases_[Phase::kCommunicationWait] += waited;
   phases_[phase] += watch_.lap() - waited;
 }
 
 void Executor::progress() {
   link_.progress();
+  gather_.progress();
   buckets_.progress();
   if (statistics_) statistics_->test();
 }
@@ -206,7 +209,11 @@ void Executor::forward(const Action& action, const Batch& batch) {
   const Tensor x = link_.is_first(action.chunk) ? inputs(action.microbatch, batch)
                                                 : link_.take_input(action.microbatch, action.chunk);
   if (replaying() && !link_.is_first(action.chunk)) replay_->received(at("the input", action), x);
+  const auto end = static_cast<std::size_t>(model_.chunks()[static_cast<std::size_t>(action.chunk)].end);
+  const auto await_parameters = [&](std::size_t unit) { gather_.ready_from(model_.unit_begin(unit, action.chunk)); };
+  await_parameters(static_cast<std::size_t>(model_.chunks()[static_cast<std::size_t>(action.chunk)].first));
   Tensor y = model_.forward(x, kept, Mode::kTraining, action.chunk, [&](std::size_t unit, const Tensor& output) {
+    if (unit + 1 < end) await_parameters(unit + 1);
     if (replaying()) replay_->computed(at("the output of " + model_.units()[unit].name, action), output);
     progress();
   });
@@ -285,32 +292,49 @@ void Executor::reduce_gradients() {
   }
 }
 
-// Replicas have equal gradients, so only stages add to the norm.
+// Those of the shard that this replica updates, else all.
+Tensor Executor::reduced_gradients() { return optimizer_.of_shard(model_.parameters().gradients()); }
+
+// Replicas have equal gradients, so only stages add to the norm, and shards.
 void Executor::clip_gradients() {
   if (!clip_.enabled()) return;
   const Tensor& squares = replaying() ? replay_->measure(clip_) : clip_.measure();
+  if (gather_.enabled()) {
+    coordinates_.replicas->all_reduce(squares, ReduceOp::kSum, "norm of the gradients")->wait();
+  }
   if (coordinates_.stages != nullptr) {
     coordinates_.stages->all_reduce(squares, ReduceOp::kSum, "norm of the gradients")->wait();
   }
   clip_.find_factor(totals_.gradient_norm());
-  replaying() ? replay_->scale(clip_) : clip_.scale(model_.parameters().gradients());
+  replaying() ? replay_->scale(clip_) : clip_.scale(reduced_gradients());
 }
 
 void Executor::optimizer_step() {
-  std::array<double, 1> finite{scaler_.unscale(backend_, model_.parameters().gradients()) ? 1.0 : 0.0};
-  if (scaler_.enabled() && coordinates_.stages != nullptr) {  // replicas have equal gradients, stages have not
-    coordinates_.stages->all_reduce(std::span<double>(finite), ReduceOp::kMin, "overflow of gradients");
+  std::array<double, 1> finite{scaler_.unscale(backend_, reduced_gradients()) ? 1.0 : 0.0};
+  if (scaler_.enabled()) {  // replicas have equal gradients, shards and stages have not
+    const std::string what = "overflow of gradients";
+    if (gather_.enabled()) coordinates_.replicas->all_reduce(std::span<double>(finite), ReduceOp::kMin, what);
+    if (coordinates_.stages != nullptr) {
+      coordinates_.stages->all_reduce(std::span<double>(finite), ReduceOp::kMin, what);
+    }
   }
   totals_.set_gradient_norm_found(clip_.enabled() && finite[0] > 0);
   if (finite[0] > 0) {
     clip_gradients();
-    replaying() ? replay_->update(lr_, update_, totals_.nonfinite())
-                : optimizer_.step(lr_, update_, totals_.nonfinite());
+    update_parameters();
   }
   scaler_.finish(finite[0] > 0, update_);
   if (average_ != nullptr) replaying() ? replay_->update_average(*average_, update_) : average_->update(update_);
   replaying() ? replay_->update_running_statistics() : model_.parameters().update_running_statistics();
-  model_.parameters().refresh_learned();
+  if (!gather_.enabled()) model_.parameters().refresh_learned();
+}
+
+void Executor::update_parameters() {
+  replaying() ? replay_->update(lr_, update_, totals_.nonfinite()) : optimizer_.step(lr_, update_, totals_.nonfinite());
+  if (!gather_.enabled()) return;
+  gather_.start();
+  // A recorded step cannot wait within its forward, and the average reads all parameters.
+  if (recording_.enabled() || average_ != nullptr) gather_.finish();
 }
 
 void Executor::predict(std::span<const Batch> microbatches, const TakeOutputs& take) {

@@ -20,6 +20,7 @@
 #include "parallel/comm/communicator.h"
 #include "parallel/engine/batch_transfer.h"
 #include "parallel/engine/gradient_buckets.h"
+#include "parallel/engine/parameter_gather.h"
 #include "parallel/engine/replay.h"
 #include "parallel/engine/stage_link.h"
 #include "parallel/engine/step_recording.h"
@@ -51,6 +52,8 @@ class Executor final : public StepRunner {
   void preload(std::span<const Batch> microbatches) override;
   void predict(std::span<const Batch> microbatches, const TakeOutputs& take) override;
   LossTotals evaluate(std::span<const Batch> microbatches, const TakeOutputs& take) override;
+  /// Replicas with a sharded optimizer may still be gathering the parameters of the last update.
+  void share_state() override { gather_.finish(); }
   [[nodiscard]] const Phases& phases() const override { return phases_; }
 
  private:
@@ -73,6 +76,8 @@ class Executor final : public StepRunner {
   void reduce_gradients();
   void clip_gradients();
   void optimizer_step();
+  void update_parameters();
+  [[nodiscard]] Tensor reduced_gradients();
   void progress();
   void lap(Phase phase);
   Cache& cache(int microbatch) { return caches_[static_cast<std::size_t>(microbatch)]; }
@@ -85,6 +90,7 @@ class Executor final : public StepRunner {
   Schedule schedule_, evaluation_;
   Coordinates coordinates_;
   GradientBuckets buckets_;
+  ParameterGather gather_;
   StageLink link_, evaluation_link_;
   LossScaler& scaler_;
   DeviceLossScale loss_scale_;

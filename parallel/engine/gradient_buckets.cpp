@@ -33,19 +33,40 @@ std::vector<BucketRange> bucket_ranges(std::int64_t total_elements, std::int64_t
 }
 
 GradientBuckets::GradientBuckets(Communicator* replicas, const Tensor& flat_gradients, double first_bucket_mb,
-                                 double bucket_mb)
+                                 double bucket_mb, const std::vector<std::int64_t>& shard_bounds)
     : replicas_(replicas != nullptr && replicas->size() > 1 ? replicas : nullptr),
       elements_(flat_gradients ? flat_gradients.size() : 0) {
   if (flat_gradients && flat_gradients.dtype() != DType::kF32) {
     fail("gradients are reduced in float32, not in {}", dtype_name(flat_gradients.dtype()));
   }
   ranges_ = bucket_ranges(elements_, bytes_of(first_bucket_mb, "first_bucket_mb"), bytes_of(bucket_mb, "bucket_mb"));
+  if (shard_bounds.size() > 2) divide_among(shard_bounds);
   for (const BucketRange& range : ranges_) {
     views_.push_back(flat_gradients.view(range.begin, {range.size()}));
     names_.push_back(fmt::format("gradient bucket {}", names_.size()));
   }
   pending_.resize(ranges_.size());
   start_.resize(ranges_.size());
+}
+
+void GradientBuckets::divide_among(const std::vector<std::int64_t>& shard_bounds) {
+  std::vector<BucketRange> divided;
+  int owner = 0;
+  for (const BucketRange& range : ranges_) {
+    for (std::int64_t begin = range.begin; begin < range.end;) {
+      while (shard_bounds[static_cast<std::size_t>(owner) + 1] <= begin) ++owner;
+      const std::int64_t end = std::min(range.end, shard_bounds[static_cast<std::size_t>(owner) + 1]);
+      divided.push_back({begin, end});
+      owners_.push_back(owner);
+      begin = end;
+    }
+  }
+  ranges_ = std::move(divided);
+}
+
+Pending GradientBuckets::reduce(std::size_t bucket) {
+  if (owners_.empty()) return replicas_->all_reduce(views_[bucket], ReduceOp::kSum, names_[bucket]);
+  return replicas_->reduce(views_[bucket], ReduceOp::kSum, owners_[bucket], names_[bucket]);
 }
 
 void GradientBuckets::begin_step() {
@@ -62,7 +83,7 @@ void GradientBuckets::ready_up_to(std::int64_t elements) {
   while (started_ < ranges_.size() && ranges_[started_].end <= elements) {
     if (before_reduce_) before_reduce_(ranges_[started_].begin, ranges_[started_].end);
     start_[started_] = trace::now();
-    pending_[started_] = replicas_->all_reduce(views_[started_], ReduceOp::kSum, names_[started_]);
+    pending_[started_] = reduce(started_);
     ++started_;
   }
   progress();

@@ -2,8 +2,9 @@
 //
 // All-reduce of gradients over the replicas, overlapped with the backward: the flat gradient buffer, in the order in
 // which the backward completes it, is split into buckets, and the all-reduce of each starts as soon as it is complete
-// (Li et al. 2020, PyTorch DDP). The first bucket is small, so that communication starts early. Invariant: every
-// replica starts the same buckets in the same order, whatever the sizes of its ready_up_to() calls.
+// (Li et al. 2020, PyTorch DDP). The first bucket is small, so that communication starts early. With a sharded
+// optimizer buckets end where shards do, and each is reduced to the replica that updates it. Invariant: every replica
+// starts the same buckets in the same order, whatever the sizes of its ready_up_to() calls.
 #pragma once
 
 #include <cstddef>
@@ -33,8 +34,10 @@ struct BucketRange {
 class GradientBuckets {
  public:
   /// `replicas` outlives this; with nullptr or one rank there is nothing to do. `flat_gradients`: float32
-  /// [elements], already scaled by the global batch, so that the sum is the mean. Sizes in MiB.
-  GradientBuckets(Communicator* replicas, const Tensor& flat_gradients, double first_bucket_mb, double bucket_mb);
+  /// [elements], already scaled by the global batch, so that the sum is the mean. Sizes in MiB. shard_bounds: see
+  /// Optimizer; of one shard every replica gets all sums, of several each replica those of its shard.
+  GradientBuckets(Communicator* replicas, const Tensor& flat_gradients, double first_bucket_mb, double bucket_mb,
+                  const std::vector<std::int64_t>& shard_bounds = {});
 
   /// Called with the elements [begin, end) of each bucket of a step before its all-reduce. Empty: nothing is called.
   using BeforeReduce = std::function<void(std::int64_t begin, std::int64_t end)>;
@@ -47,7 +50,7 @@ class GradientBuckets {
   void ready_up_to(std::int64_t elements);
   /// Progresses the all-reduces in flight. Cheap; for long parts of the backward without ready_up_to().
   void progress();
-  /// Starts the remaining buckets and waits for all: the buffer then holds sums.
+  /// Starts the remaining buckets and waits for all: the buffer then holds sums, or the shard of this replica does.
   void finish();
 
   [[nodiscard]] const std::vector<BucketRange>& buckets() const { return ranges_; }
@@ -56,10 +59,14 @@ class GradientBuckets {
 
  private:
   void complete();
+  /// Cuts the buckets at the shards' bounds, and finds the owner of each.
+  void divide_among(const std::vector<std::int64_t>& shard_bounds);
+  [[nodiscard]] Pending reduce(std::size_t bucket);
 
   Communicator* replicas_;  // nullptr: nothing to do
   std::int64_t elements_;
   std::vector<BucketRange> ranges_;
+  std::vector<int> owners_;  // by bucket: the replica that updates it; empty: all do
   std::vector<Tensor> views_;
   std::vector<std::string> names_;
   std::vector<Pending> pending_;  // by bucket; empty where not under way

@@ -36,6 +36,7 @@ struct ParallelOptions {
   double bucket_mb = 25.0;
   double first_bucket_mb = 1.0;
   bool sync_batch_norm = false;
+  bool shard_optimizer = false;
   double timeout = 600.0;  ///< seconds
 
   template <class Visitor, class Self>
@@ -66,6 +67,8 @@ struct ParallelOptions {
           "the same for the first bucket");
     v.key("sync_batch_norm", p.sync_batch_norm, in(anything(), {kData, kModel, kPipeline}),
           "batch norm over the microbatch of all replicas");
+    v.key("shard_optimizer", p.shard_optimizer, in(anything(), {kData, kModel, kPipeline}),
+          "each replica keeps the optimizer state of, and updates, its share of the parameters");
     v.key("timeout", p.timeout, above(0), "seconds to wait for another rank before the job is ended");
   }
   bool operator==(const ParallelOptions&) const = default;

@@ -68,7 +68,51 @@ Updated updated(const OptimizerChoice& choice, std::int64_t elements, const std:
   return result;
 }
 
+// The same by `count` optimizers, each with a shard; the slots are put together. None may have more than `largest`
+// times an equal share of the state.
+Updated updated_in_shards(const OptimizerChoice& choice, int count, double largest) {
+  Updated result;
+  for (int index = 0; index < count; ++index) {
+    OnednnBackend backend(2, DType::kF32);
+    Model model(backend, resnet_model(18, Stem::kSmall, 10), {4, 3, 8, 8}, 42);
+    ParameterStore& store = model.parameters();
+    const auto optimizer = make_optimizer(choice, backend, store, {"norm"}, {index, count});
+    RandomData data(backend);
+    for (int update = 0; update < kUpdates; ++update) {
+      backend.run(ops::Cast{data.floats(store.gradients().shape()), store.gradients()});
+      optimizer->step(0.1, update, Tensor());
+    }
+    std::vector<Tensor> parts{optimizer->of_shard(store.learned_values())};
+    for (const auto& [name, slot] : optimizer->slots()) parts.push_back(slot);
+    result.buffers.resize(parts.size());
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const std::vector<std::byte> bytes = host_bytes(backend, parts[i]);
+      result.buffers[i].insert(result.buffers[i].end(), bytes.begin(), bytes.end());
+      CHECK(static_cast<double>(parts[i].size()) * count <=
+            largest * static_cast<double>(store.learned_values().size()) + 16 * count);  // cut at multiples of 16
+    }
+  }
+  return result;
+}
+
 }  // namespace
+
+TEST_CASE("shards have the bits of the whole, and their share of the state") {
+  SgdOptions sgd;
+  sgd.weight_decay = 1e-3;
+  for (const int count : {2, 3, 8}) {
+    CAPTURE(count);
+    // LARS and LAMB update layers as a whole: the largest is a fifth of this network.
+    const double by_layers = 1 + 0.21 * count;
+    for (const auto& [choice, largest] : {std::pair{OptimizerChoice(sgd), 1.0},
+                                          {OptimizerChoice(AdamwOptions{.weight_decay = 1e-2}), 1.0},
+                                          {OptimizerChoice(LarsOptions{.weight_decay = 1e-3}), by_layers},
+                                          {OptimizerChoice(LambOptions{.weight_decay = 1e-2}), by_layers}}) {
+      CAPTURE(choice_name(choice));
+      CHECK((updated_in_shards(choice, count, largest).buffers == updated(choice, 0, {"norm"}).buffers));
+    }
+  }
+}
 
 TEST_CASE("an update in parts has the bits of the whole") {
   SgdOptions nesterov;

@@ -92,6 +92,35 @@ TEST_CASE_FIXTURE(MpiFixture, "finish() alone reduces everything") {
   }
 }
 
+TEST_CASE_FIXTURE(MpiFixture, "buckets of a sharded optimizer are summed on the replica that updates them") {
+  constexpr std::int64_t kElements = 5000;
+  const Tensor gradients = tensors.tensor({kElements}, DType::kF32);
+  std::vector<std::int64_t> bounds{0};  // the second shard is empty, the last has the rest
+  for (int shard = 1; shard < size; ++shard) bounds.push_back(shard <= 2 ? 1600 : 1600 + 480 * shard);
+  bounds.push_back(kElements);
+  GradientBuckets buckets(comm.get(), gradients, mib(64), mib(1000), bounds);
+  std::int64_t end = 0;
+  for (const BucketRange& bucket : buckets.buckets()) {
+    CHECK(bucket.begin == end);
+    end = bucket.end;
+    const auto inside = [&](std::int64_t bound) { return bucket.begin < bound && bound < bucket.end; };
+    CHECK((size == 1 || std::none_of(bounds.begin(), bounds.end(), inside)));
+  }
+  CHECK(end == kElements);
+  const std::int64_t first = bounds[static_cast<std::size_t>(rank)], last = bounds[static_cast<std::size_t>(rank) + 1];
+  for (int step = 0; step < 3; ++step) {
+    fill(gradients, rank, step);
+    buckets.begin_step();
+    buckets.ready_up_to(kElements / 2);
+    buckets.finish();
+    for (std::int64_t i = first; i < last; ++i) {
+      int sum = 0;
+      for (int other = 0; other < size; ++other) sum += sample_value(other + step, i);
+      REQUIRE(gradients.data<float>()[i] == static_cast<float>(sum));
+    }
+  }
+}
+
 TEST_CASE_FIXTURE(MpiFixture, "other collectives may pass between the buckets, as synchronised batch norm's do") {
   const Tensor gradients = tensors.tensor({5000}, DType::kF32);
   GradientBuckets buckets(comm.get(), gradients, mib(1000), mib(1000));

@@ -31,11 +31,11 @@ constexpr double kTolerance = 2e-4;
 struct Layout {
   const char* schedule;
   int replicas, stages, microbatches, chunks;
-  bool recorded = false, scaled = false, mixed = false;
+  bool recorded = false, scaled = false, mixed = false, sharded = false;
   [[nodiscard]] std::string str() const {
-    return fmt::format("{}, {} replicas, {} stages, {} microbatches, {} chunks{}{}{}", schedule, replicas, stages,
+    return fmt::format("{}, {} replicas, {} stages, {} microbatches, {} chunks{}{}{}{}", schedule, replicas, stages,
                        microbatches, chunks, recorded ? ", recorded" : "", scaled ? ", scaled" : "",
-                       mixed ? ", mixed" : "");
+                       mixed ? ", mixed" : "", sharded ? ", sharded optimizer" : "");
   }
 };
 
@@ -45,6 +45,7 @@ std::vector<Layout> layouts(int ranks) {
     all.push_back({"one_stage", ranks, 1, 2, 1, recorded, false});
     all.push_back({"one_stage", ranks, 1, 2, 1, recorded, true});
     all.push_back({"one_stage", ranks, 1, 2, 1, recorded, false, true});
+    if (ranks > 1) all.push_back({"one_stage", ranks, 1, 2, 1, recorded, true, false, true});
   }
   if (ranks == 1) return all;
   all.push_back({"model", 1, ranks, 1, 1});
@@ -56,6 +57,7 @@ std::vector<Layout> layouts(int ranks) {
   all.push_back({"model", ranks / 2, 2, 1, 1});
   all.push_back({"1f1b", ranks / 2, 2, 4, 1});
   all.push_back({"zero_bubble", ranks / 2, 2, 3, 1, false, true});
+  all.push_back({"interleaved", ranks / 2, 2, 4, 2, false, false, false, true});
   return all;
 }
 
@@ -129,7 +131,9 @@ struct Rank {
   Rank(Backend& backend, const Layout& layout, const Executor::Coordinates& at, const StepRecording::Record& record)
       : schedule(make_schedule(layout.schedule, layout.stages, layout.microbatches, layout.chunks)),
         model(backend, network(), {kPart, 3, kSize, kSize}, 7, nullptr, chunks(at.stage)),
-        optimizer(make_optimizer(SgdOptions{.weight_decay = 1e-3}, backend, model.parameters())),
+        optimizer(make_optimizer(
+            SgdOptions{.weight_decay = 1e-3}, backend, model.parameters(), {},
+            layout.sharded ? OptimizerShard{at.replicas->rank(), at.replicas->size()} : OptimizerShard{})),
         scaler(layout.scaled),
         executor(model, *optimizer, Loss{}, {{0.5F}, {0.25F}}, schedule, at, {1e-4, 5e-4}, scaler, record) {}
 
@@ -149,6 +153,7 @@ struct Rank {
       const Data data(step, replica * microbatches, microbatches, replicas * microbatches, samples, mixed);
       executor.train_step(data.batches, samples * microbatches * replicas, kLr, step, {});
     }
+    executor.share_state();
     return model.parameters().export_model();
   }
 };
