@@ -24,7 +24,7 @@ Everything of this run is in $run:
   config      $run/config.toml
   metrics     $run/metrics.jsonl  (one JSON object a line)
   TensorBoard $run/events.out.tfevents.*
-  checkpoint  $checkpoint  (HDF5, torchvision's names)
+  checkpoint  $checkpoint  (HDF5)
 What next:
   evaluate    build/app/convoy eval $config --checkpoint $checkpoint
   look inside build/app/convoy inspect $checkpoint

@@ -42,7 +42,7 @@ class ConvoyLearns(ConvoyTest):
 
 @rfm.simple_test
 class ConvoySpeed(ConvoyTest):
-    """Training speed of ResNet-18 on small images, the batch growing with the ranks. No reference: ReFrame records it, and
+    """Training speed of ResNet-9 on small images, the batch growing with the ranks. No reference: ReFrame records it, and
     a site sets its own with `reference`."""
     executable_opts = ["bench", "quickstart", "--steps", "10", "--warmup", "3", "--json", "bench.json"]
 
