@@ -71,9 +71,9 @@ void RehearsedRank::train_step() {
   const bool scatters = request_.config.parallel.mode == ParallelMode::kScatter;
   const Augmentation augmentation = request_.config.data.augmentation();
   const bool weighted = !request_.config.data.class_weights.empty();
-  const std::vector<Batch> batches =
-      scatters ? batches_of(request_.train, augmentation, weighted, whole, 1)
-               : batches_of(request_.train, augmentation, weighted, microbatch(), request_.layout.schedule.microbatches);
+  const std::vector<Batch> batches = scatters ? batches_of(request_.train, augmentation, weighted, whole, 1)
+                                              : batches_of(request_.train, augmentation, weighted, microbatch(),
+                                                           request_.layout.schedule.microbatches);
   static_cast<void>(runner_->train_step(batches, whole, 0, 0, {}));
 }
 

@@ -76,7 +76,8 @@ std::vector<ShownScore> shown_scores(const EvalResult& result, std::int64_t outp
   for (const auto& [name, value] : result.scores) {
     if (name == "top5" && outputs <= 5) continue;
     const std::string_view key = name;
-    const auto form = std::find_if(kScoreForms.begin(), kScoreForms.end(), [&](const auto& f) { return f.name == key; });
+    const auto form =
+        std::find_if(kScoreForms.begin(), kScoreForms.end(), [&](const auto& f) { return f.name == key; });
     const std::string_view format = digits == Digits::kLine ? form->line : form->result;
     const double number = std::isnan(value) ? std::abs(value) : value;  // without a sign
     shown.push_back({form->label, fmt::format(fmt::runtime(format), form->percent ? 100 * number : number)});

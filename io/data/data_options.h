@@ -55,7 +55,7 @@ struct DataOptions {
   std::int64_t resize = 0;   ///< JPEGs: shorter side before the central crop; 0: image_size * 256 / 224
   double max_broken = 0.01;  ///< JPEGs: share of the files
   bool shuffle = true;
-  std::string sampler = "shuffle";  ///< or "balanced": each class equally often, with replacement
+  std::string sampler = "shuffle";    ///< or "balanced": each class equally often, with replacement
   std::vector<double> class_weights;  ///< of the training loss, one of each class; empty: all 1
   bool drop_last = true;
   std::int64_t loader_threads = 0;  ///< 0: as many as cores that do not compute, at least 1

@@ -55,7 +55,7 @@ class BatchTransfer {
   Backend& backend_;
   Shape largest_;
   std::int64_t channels_;
-  Tensor mean_, std_;                 // float32 [C], of uint8 images
+  Tensor mean_, std_;  // float32 [C], of uint8 images
   double label_smoothing_;
   std::vector<float> probabilities_;  // of a batch that is mixed or has class weights
 };

@@ -39,10 +39,8 @@ class CountingDataset : public Dataset {
     if (index == bad_sample) fail("sample {} is bad", index);
     if (delay.count() > 0) std::this_thread::sleep_for(delay);
     while (hangs) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    if (input != nullptr) {
-      static_cast<float*>(input)[0] = static_cast<float>(index);
-      static_cast<float*>(input)[1] = -static_cast<float>(index);
-    }
+    static_cast<float*>(input)[0] = static_cast<float>(index);
+    static_cast<float*>(input)[1] = -static_cast<float>(index);
     if (label != nullptr) *label = index % 7;
     if (target != nullptr) *target = 2 * static_cast<float>(index);
   }
@@ -324,58 +322,6 @@ TEST_CASE("mixed batches begin with the sample before them in the global batch, 
         }
       }
     }
-  }
-}
-
-TEST_CASE("class weights come with the same scale to every replica: samples over the sum of their labels' weights") {
-  const CountingDataset data(103);
-  std::vector<std::int64_t> labels;
-  for (std::int64_t i = 0; i < data.size(); ++i) labels.push_back(i % 7);
-  LoaderOptions options;
-  options.global_batch = 24;
-  options.drop_last = false;
-  options.class_weights = {0.25, 0.5, 1, 2, 3, 5, 7};
-  options.threads = 3;
-  for (const Sampler& sampler : {Sampler(103, 11, true), Sampler(103, 11, true, 3), Sampler(labels, 11)}) {
-    for (const int replicas : {1, 3}) {
-      for (int replica = 0; replica < replicas; ++replica) {
-        options.replicas = replicas;
-        options.replica = replica;
-        options.microbatches = replicas == 1 ? 2 : 1;
-        Loader loader(data, sampler, options);
-        for (int n = 0; n < 7; ++n) {  // the fifth is the rest of the epoch
-          const LoaderStep& step = loader.next();
-          double sum = 0;
-          for (std::int64_t i = 0; i < step.global_samples; ++i) {
-            const std::int64_t label = sampler.index(step.epoch, step.first_position + i) % 7;
-            sum += options.class_weights[static_cast<std::size_t>(label)];  // exact, in any order
-          }
-          for (const Batch& batch : step.microbatches) {
-            REQUIRE(batch.class_weights);
-            CHECK(batch.class_weights->scale == static_cast<double>(step.global_samples) / sum);
-            CHECK(std::equal(options.class_weights.begin(), options.class_weights.end(),
-                             batch.class_weights->of_class.begin(), batch.class_weights->of_class.end()));
-          }
-        }
-      }
-    }
-  }
-  options.replicas = 1;
-  options.replica = 0;
-  const Sampler sampler(103, 11, true);
-  SUBCASE("mixed labels are not weighted in the mean") {
-    const GrowingDataset images(103);
-    options.augmentation.mixup = true;
-    CHECK(Loader(images, sampler, options).next().microbatches.front().class_weights->scale == 1);
-  }
-  SUBCASE("a rank that needs no labels") {
-    options.targets = false;
-    CHECK(!Loader(data, sampler, options).next().microbatches.front().class_weights);
-  }
-  SUBCASE("a label without a weight") {
-    options.class_weights.pop_back();
-    CHECK_THROWS_WITH_AS((void)Loader(data, sampler, options).next(),
-                         doctest::Contains("has the label 6, and there are weights of 6 classes"), Error);
   }
 }
 
