@@ -200,20 +200,18 @@ def test_early_stop(ranks, metric):
 
 
 def test_evaluations_of_another_past_do_not_count_for_an_early_stop():
-    """The run goes on from another run's checkpoint: it has two evaluations of its own steps and none of that past."""
+    """A run goes on from a checkpoint of another one. Its own evaluations, of the same steps, are of another past: that of
+    the checkpoint's step is made again, and is the first."""
     train = {"steps": None, "early_stop_epochs": 2, "early_stop_metric": "loss", "global_batch_size": 256}
-    folders = [Folder(name, config(MLP, train={**train, "epochs": 2}, optimizer=STUCK)) for name in ("own", "other")]
-    for folder in folders:
-        folder.train()
-    own, other = folders
-    resumed = {"resume": other.checkpoints()[-1]}
-    own.configure(config(MLP, train={**train, "epochs": 4}, optimizer=STUCK, checkpoint=resumed))
+    own, other = (Folder(name, config(MLP, train={**train, "epochs": 2}, optimizer=STUCK)) for name in ("own", "other"))
     own.train()
-    assert own.events("end")[-1]["reason"] == "finished"  # after one evaluation and one without improvement
-    own.configure(config(MLP, train={**train, "epochs": 20}, optimizer=STUCK, checkpoint=resumed))
-    own.train()  # from its own checkpoint
-    assert own.events("end")[-1]["reason"] == "early_stop"
-    assert [e["epoch"] for e in own.events("eval")] == [1, 2, 3, 4, 5]
+    other.train()
+    resumed = {"resume": other.checkpoints()[-1]}
+    for epochs, reason in ((3, "finished"), (20, "early_stop")):  # the second from its own checkpoint
+        own.configure(config(MLP, train={**train, "epochs": epochs}, optimizer=STUCK, checkpoint=resumed))
+        own.train()
+        assert own.events("end")[-1]["reason"] == reason
+    assert [e["step"] for e in own.events("eval")] == [5, 10, 10, 15, 20]
     assert [e["continues"] for e in own.events("start")] == [False, False, True]
 
 
