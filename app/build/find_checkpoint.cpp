@@ -10,7 +10,6 @@
 #include <limits>
 #include <map>
 #include <system_error>
-#include <utility>
 
 #include "app/base/error_report.h"
 #include "io/log/metrics_reader.h"

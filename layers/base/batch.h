@@ -22,7 +22,7 @@ struct Mixing {
   std::array<float, 2> labels{1, 0};  ///< the same of the one-hot labels
 };
 
-/// Weights of the classes in the loss (`weight` of torch.nn.CrossEntropyLoss), all at least 0.
+/// Weights of the classes in the loss (`weight` of torch.nn.CrossEntropyLoss), all above 0.
 struct ClassWeights {
   std::span<const double> of_class;  ///< [K]
   /// Another factor of all of them. The sum of the losses of the global batch over its samples is then PyTorch's mean:
