@@ -282,7 +282,8 @@ TEST_CASE("overrides are as strict as the file, and say where they are from") {
   const std::string weights = "--set: data.class_weights";
   const std::string wanted = " (must be a list of numbers, each from 1e-06 to 1000000)";
   check({"data.class_weights=[1, 0]"}, weights + "[1]: 0 is out of range (must be a number from 1e-06 to 1000000)");
-  check({"data.class_weights=[1, -2.5]"}, weights + "[1]: -2.5 is out of range (must be a number from 1e-06 to 1000000)");
+  check({"data.class_weights=[1, -2.5]"},
+        weights + "[1]: -2.5 is out of range (must be a number from 1e-06 to 1000000)");
   check({"data.class_weights=[nan]"}, weights + "[0]: nan is not finite (must be a number from 1e-06 to 1000000)");
   check({"data.class_weights=[inf]"}, weights + "[0]: inf is not finite (must be a number from 1e-06 to 1000000)");
   check({"data.class_weights=2"}, weights + ": is an integer" + wanted);
