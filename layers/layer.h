@@ -6,8 +6,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "layers/backend/backend.h"
 #include "layers/cache.h"
@@ -90,6 +92,16 @@ class Layer {
   Backend* backend_ = nullptr;
   int id_ = -1;
   bool needs_input_gradient_ = true;
+};
+
+/// The options of a layer that has none; L::kName is its type in configs.
+template <class L>
+struct NoOptions {
+  static constexpr std::string_view kName = L::kName;
+  template <class Visitor, class Self>
+  static void visit(Visitor& /*v*/, Self& /*o*/) {}
+  [[nodiscard]] std::unique_ptr<Layer> make() const { return std::make_unique<L>(); }
+  bool operator==(const NoOptions&) const = default;
 };
 
 /// "a" + "b" -> "a.b"; an empty side is left out.

@@ -45,11 +45,12 @@ struct Loss {
 
   /// outputs [n, K]; targets: int64 [n] labels or float32 [n, K] targets; totals float64 [3], see Backend.
   /// doutputs (set): gradient of loss_scale * sum / global_samples; empty in evaluation. loss_scale: float32 [1],
-  /// empty: 1.
+  /// empty: 1. smoothed: whether the targets are smoothed already.
   void apply(Backend& backend, const Tensor& outputs, const Tensor& targets, std::int64_t global_samples,
-             const Tensor& doutputs, const Tensor& totals, const Tensor& loss_scale = ops::none()) const {
+             const Tensor& doutputs, const Tensor& totals, const Tensor& loss_scale = ops::none(),
+             bool smoothed = false) const {
     const float scale = 1.0F / static_cast<float>(global_samples);
-    const float smoothing = doutputs ? static_cast<float>(label_smoothing) : 0.0F;
+    const float smoothing = doutputs && !smoothed ? static_cast<float>(label_smoothing) : 0.0F;
     if (kind == Kind::kCrossEntropy) {
       backend.run(ops::SoftmaxCrossEntropy{outputs, targets, loss_scale, smoothing, scale, doutputs, totals});
     } else {

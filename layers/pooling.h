@@ -51,6 +51,7 @@ class AvgPool2d final : public WindowPool {
 /// [N, C, H, W] -> [N, C], the mean over H and W.
 class GlobalAvgPool final : public Layer {
  public:
+  static constexpr std::string_view kName = "global_avg_pool";
   Shape build(BuildContext& context, const std::string& path, const Shape& input) override;
   [[nodiscard]] Shape output_shape(const Shape& input) const override;
   Tensor forward(const Tensor& x, Cache& cache, Mode mode) override;
@@ -60,6 +61,7 @@ class GlobalAvgPool final : public Layer {
 /// [N, C, H, W] -> [N, C], the maximum over H and W, which are at most 15.
 class GlobalMaxPool final : public Layer {
  public:
+  static constexpr std::string_view kName = "global_max_pool";
   Shape build(BuildContext& context, const std::string& path, const Shape& input) override;
   [[nodiscard]] Shape output_shape(const Shape& input) const override;
   Tensor forward(const Tensor& x, Cache& cache, Mode mode) override;
@@ -69,6 +71,7 @@ class GlobalMaxPool final : public Layer {
 /// [N, C, H, W] -> [N, C * H * W] in that order (torch.nn.Flatten); [N, F] passes through.
 class Flatten final : public Layer {
  public:
+  static constexpr std::string_view kName = "flatten";
   Shape build(BuildContext& context, const std::string& path, const Shape& input) override;
   [[nodiscard]] Shape output_shape(const Shape& input) const override;
   Tensor forward(const Tensor& x, Cache& cache, Mode mode) override;
@@ -102,28 +105,8 @@ using AvgPool2dOptions = PoolOptions<AvgPool2d, Size2d>;
 using MaxPool1dOptions = PoolOptions<MaxPool2d, std::int64_t>;
 using AvgPool1dOptions = PoolOptions<AvgPool2d, std::int64_t>;
 
-struct GlobalAvgPoolOptions {
-  static constexpr std::string_view kName = "global_avg_pool";
-  template <class Visitor, class Self>
-  static void visit(Visitor& /*v*/, Self& /*o*/) {}
-  [[nodiscard]] std::unique_ptr<Layer> make() const { return std::make_unique<GlobalAvgPool>(); }
-  bool operator==(const GlobalAvgPoolOptions&) const = default;
-};
-
-struct GlobalMaxPoolOptions {
-  static constexpr std::string_view kName = "global_max_pool";
-  template <class Visitor, class Self>
-  static void visit(Visitor& /*v*/, Self& /*o*/) {}
-  [[nodiscard]] std::unique_ptr<Layer> make() const { return std::make_unique<GlobalMaxPool>(); }
-  bool operator==(const GlobalMaxPoolOptions&) const = default;
-};
-
-struct FlattenOptions {
-  static constexpr std::string_view kName = "flatten";
-  template <class Visitor, class Self>
-  static void visit(Visitor& /*v*/, Self& /*o*/) {}
-  [[nodiscard]] std::unique_ptr<Layer> make() const { return std::make_unique<Flatten>(); }
-  bool operator==(const FlattenOptions&) const = default;
-};
+using GlobalAvgPoolOptions = NoOptions<GlobalAvgPool>;
+using GlobalMaxPoolOptions = NoOptions<GlobalMaxPool>;
+using FlattenOptions = NoOptions<Flatten>;
 
 }  // namespace convoy

@@ -3,7 +3,6 @@
 // y = max(0, x), any shape. No parameters.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <string_view>
 
@@ -13,18 +12,13 @@ namespace convoy {
 
 class Relu final : public Layer {
  public:
+  static constexpr std::string_view kName = "relu";
   Shape build(BuildContext& context, const std::string& path, const Shape& input) override;
   [[nodiscard]] Shape output_shape(const Shape& input) const override { return input; }
   Tensor forward(const Tensor& x, Cache& cache, Mode mode) override;
   Tensor backward_input(const Tensor& dy, Cache& cache) override;
 };
 
-struct ReluOptions {
-  static constexpr std::string_view kName = "relu";
-  template <class Visitor, class Self>
-  static void visit(Visitor& /*v*/, Self& /*o*/) {}
-  [[nodiscard]] std::unique_ptr<Layer> make() const { return std::make_unique<Relu>(); }
-  bool operator==(const ReluOptions&) const = default;
-};
+using ReluOptions = NoOptions<Relu>;
 
 }  // namespace convoy

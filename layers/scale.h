@@ -23,10 +23,8 @@ class Scale final : public Layer {
 
  private:
   [[nodiscard]] Tensor scaled(const Tensor& x) const {
-    const Tensor y = output(x.shape());
-    backend_->zero(y);
-    backend_->run(ops::Add{x, y});
-    backend_->run(ops::Scale{factor_, y});
+    Tensor y = output(x.shape());
+    backend_->run(ops::Scale{factor_, x, y});
     return y;
   }
 

@@ -9,7 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "app/build/build_model.h"
 #include "io/data/datasets.h"
+#include "layers/base/counted.h"
 #include "layers/base/error.h"
 #include "layers/base/option_error.h"
 #include "layers/base/system_error.h"
@@ -45,6 +47,19 @@ void check_float_targets(const Config& config, const Dataset& train) {
   if (loss.kind == Loss::Kind::kBce && loss.label_smoothing > 0) {
     fail_option("train.label_smoothing", "with bce is for class labels, but {} has float targets (leave it out)",
                 config.data.train);
+  }
+}
+
+void check_class_weights(const Config& config, const Dataset& train) {
+  const std::size_t given = config.data.class_weights.size();
+  if (given == 0) return;
+  if (train.target_size() > 0) {
+    fail_option("data.class_weights", "needs class labels, but {} has float targets (leave it out)", config.data.train);
+  }
+  const std::int64_t classes = output_size(config, train);
+  if (static_cast<std::int64_t>(given) != classes) {
+    fail_option("data.class_weights", "{} for {} (give one for each class)", counted(given, "weight"),
+                counted(classes, "class"));
   }
 }
 
@@ -85,6 +100,7 @@ void check_data(const Config& config, const Dataset& train, const Dataset* valid
   if (train.target_size() > 0 && config.data.sampler == "balanced") {
     fail_option("data.sampler", "\"balanced\" needs class labels, but {} has targets", config.data.train);
   }
+  check_class_weights(config, train);
   if (validation == nullptr) return;
   const Shape seen = validation->sample_shape(), trained = train.sample_shape();
   const bool any_size = !config.data.train_sizes.empty();

@@ -274,6 +274,7 @@ LoaderOptions loader_options(const Config& config, const Layout& layout, int rep
   options.microbatches = layout.schedule.microbatches;
   options.threads = threads;
   if (!evaluation) options.augmentation = config.data.augmentation();
+  if (!evaluation) options.class_weights = config.data.class_weights;
   options.seed = config.run.seed;
   if (config.parallel.mode == ParallelMode::kScatter) {
     if (evaluation) return options;                   // each rank evaluates its share

@@ -195,6 +195,9 @@ void check_augmentation(const Config& c) {
     refuse_if(c.train.global_batch_size < 2, "data.augment",
               "\"{}\" with a batch of one: there is no other sample (set train.global_batch_size to 2 or more)", mixes);
   }
+  refuse_if(!d.class_weights.empty() && c.train.loss.kind != Loss::Kind::kCrossEntropy, "data.class_weights",
+            "weighs classes in train.loss = \"cross_entropy\", not in \"{}\" (leave it out)",
+            to_string(c.train.loss.kind));
   refuse_if(d.jitter.size() != 3, "data.jitter", "has {} items (three: brightness, contrast, saturation)",
             d.jitter.size());
   refuse_if(d.kind == "image_folder" && d.channels == 2, "data.channels", "2 (3: RGB, or 1: grey)");

@@ -10,7 +10,6 @@
 #include <limits>
 #include <map>
 #include <system_error>
-#include <utility>
 
 #include "app/base/error_report.h"
 #include "io/log/metrics_reader.h"
@@ -49,22 +48,31 @@ std::string chosen(const std::string& which, const std::string& run, const std::
   return which == "best" ? best_of(run, checkpoints) : newest_of(checkpoints);
 }
 
-// Calls `use` with the step and the line of each evaluation in metrics.jsonl, which may not be there.
-template <class Use>
-void for_each_evaluation(const std::string& metrics, const Use& use) {
+struct Evaluation {
+  double top1, loss;
+};
+
+// The evaluations in metrics.jsonl, which may not be there, by step: of each step the last one, and none from before a
+// start that went on from elsewhere.
+std::map<std::int64_t, Evaluation> read_evaluations(const std::string& metrics) {
   const auto fail_reading = [&] {
     fail_system(errno, "cannot read {}: {} (see its permissions, and the disk)", metrics, std::strerror(errno));
   };
+  std::map<std::int64_t, Evaluation> evaluations;
   errno = 0;
   std::ifstream file(metrics);
-  if (!file.is_open() && errno == ENOENT) return;
+  if (!file.is_open() && errno == ENOENT) return evaluations;
   if (!file.is_open()) fail_reading();
   MetricsLine line;
   for (std::string text; std::getline(file, text);) {
-    if (!line.parse(text) || line.text("event") != "eval") continue;
-    if (const auto step = line.integer("step")) use(*step, line);
+    if (!line.parse(text)) continue;
+    const std::string_view event = line.text("event");
+    if (event == "start" && line.number("continues") == 0) evaluations.clear();
+    const auto step = line.integer("step");
+    if (event == "eval" && step) evaluations[*step] = {line.number("top1"), line.number("loss")};
   }
   if (file.bad()) fail_reading();
+  return evaluations;
 }
 
 }  // namespace
@@ -91,21 +99,16 @@ double evaluation_score(std::string_view by, double top1, double loss) {
 
 StepScores evaluation_scores(const std::string& metrics, std::string_view by) {
   StepScores scores;
-  for_each_evaluation(metrics, [&](std::int64_t step, const MetricsLine& line) {
-    const double top1 = line.number("top1");
-    const bool labels = by.empty() ? !std::isnan(top1) : by == "top1";
-    const double score = evaluation_score(labels ? "top1" : "loss", top1, line.number("loss"));
-    scores.erase(step);
+  for (const auto& [step, evaluation] : read_evaluations(metrics)) {
+    const bool labels = by.empty() ? !std::isnan(evaluation.top1) : by == "top1";
+    const double score = evaluation_score(labels ? "top1" : "loss", evaluation.top1, evaluation.loss);
     if (std::isfinite(score)) scores[step] = score;
-  });
+  }
   return scores;
 }
 
 bool was_evaluated(const std::string& run, std::int64_t step) {
-  bool found = false;
-  for_each_evaluation(run + "/metrics.jsonl",
-                      [&](std::int64_t at, const MetricsLine&) { found = found || at == step; });
-  return found;
+  return read_evaluations(run + "/metrics.jsonl").contains(step);
 }
 
 void EarlyStop::add(double top1, double loss) {
@@ -116,11 +119,9 @@ void EarlyStop::add(double top1, double loss) {
 }
 
 void EarlyStop::add_from(const std::string& metrics, std::int64_t last_step) {
-  std::map<std::int64_t, std::pair<double, double>> evaluations;
-  for_each_evaluation(metrics, [&](std::int64_t step, const MetricsLine& line) {
-    if (step <= last_step) evaluations[step] = {line.number("top1"), line.number("loss")};
-  });
-  for (const auto& [step, scores] : evaluations) add(scores.first, scores.second);
+  for (const auto& [step, evaluation] : read_evaluations(metrics)) {
+    if (step <= last_step) add(evaluation.top1, evaluation.loss);
+  }
 }
 
 bool is_run_folder(const std::string& path) {

@@ -21,6 +21,8 @@ namespace convoy {
 [[nodiscard]] std::string find_checkpoint(const std::string& named, const std::string& run,
                                           const std::string& checkpoints);
 
+// Evaluations of another past do not count: those before a start that did not go on from the run's own checkpoints.
+
 /// Whether the metrics of the run folder `run` have an evaluation of this step.
 [[nodiscard]] bool was_evaluated(const std::string& run, std::int64_t step);
 

@@ -11,8 +11,8 @@ namespace convoy {
 namespace {
 
 // As many batches as a step has. Nothing reads what they point to.
-std::vector<Batch> batches_of(const DataShape& data, const Augmentation& augmentation, std::int64_t samples,
-                              int count) {
+std::vector<Batch> batches_of(const DataShape& data, const Augmentation& augmentation, bool weighted,
+                              std::int64_t samples, int count) {
   static constexpr std::int64_t kLabel = 0;
   static constexpr float kTarget = 0;
   Batch batch;
@@ -25,6 +25,7 @@ std::vector<Batch> batches_of(const DataShape& data, const Augmentation& augment
   batch.target_size = data.target_size;
   if (augmentation.erase) batch.erased = &kLabel;
   if (augmentation.mixes()) batch.mixing = Mixing{};
+  if (weighted) batch.class_weights = ClassWeights{};
   return std::vector<Batch>(static_cast<std::size_t>(count), batch);
 }
 
@@ -70,15 +71,17 @@ void RehearsedRank::train_step() {
   const std::int64_t whole = request_.config.train.global_batch_size;
   const bool scatters = request_.config.parallel.mode == ParallelMode::kScatter;
   const Augmentation augmentation = request_.config.data.augmentation();
-  const std::vector<Batch> batches =
-      scatters ? batches_of(request_.train, augmentation, whole, 1)
-               : batches_of(request_.train, augmentation, microbatch(), request_.layout.schedule.microbatches);
+  const bool weighted = !request_.config.data.class_weights.empty();
+  const std::vector<Batch> batches = scatters ? batches_of(request_.train, augmentation, weighted, whole, 1)
+                                              : batches_of(request_.train, augmentation, weighted, microbatch(),
+                                                           request_.layout.schedule.microbatches);
   static_cast<void>(runner_->train_step(batches, whole, 0, 0, {}));
 }
 
 void RehearsedRank::evaluate() {
-  static_cast<void>(
-      runner_->evaluate(batches_of(*request_.validation, {}, microbatch(), request_.layout.schedule.microbatches), {}));
+  const std::vector<Batch> batches =
+      batches_of(*request_.validation, {}, false, microbatch(), request_.layout.schedule.microbatches);
+  static_cast<void>(runner_->evaluate(batches, {}));
 }
 
 }  // namespace convoy

@@ -228,9 +228,9 @@ RunState restore_run(Run& run, const std::string& log) {
     if (run.average) tensors.optimizer.emplace_back(kAverageSlot, std::move(average));
     // The log says what has happened since: the checkpoint was written before the evaluation.
     const bool evaluates = checkpoint.evaluation_due && run.validation != nullptr &&
-                           !was_evaluated(run_folder(run.config), checkpoint.step);
+                           !(state.in_folder && was_evaluated(run_folder(run.config), checkpoint.step));
     EarlyStop early_stop(run.config.train.early_stop_epochs, run.config.train.early_stop_metric);
-    if (run.config.train.early_stop_epochs > 0) {
+    if (run.config.train.early_stop_epochs > 0 && state.in_folder) {
       early_stop.add_from(run_folder(run.config) + "/metrics.jsonl", checkpoint.step);
     }
     return fmt::format("{} {} {} {} {:d} {:d} {}", checkpoint.step, checkpoint.epoch, checkpoint.samples_seen,

@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -35,9 +36,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string number_line(const char* name, double value) {
-  return std::isnan(value) ? fmt::format("{:<6} nan\n", name) : fmt::format("{:<6} {:.9g}\n", name, value);
-}
+std::string line(std::string_view label, std::string_view value) { return fmt::format("{:<5}  {}\n", label, value); }
+
+std::string loss_line(double loss) { return line("loss", std::isnan(loss) ? "nan" : fmt::format("{:.9g}", loss)); }
 
 constexpr std::size_t kListedClasses = 20, kWorstClasses = 10;
 
@@ -127,21 +128,15 @@ int eval_command(World& world, const EvalArguments& arguments) {
   for (const std::string& warning : result.warnings) print_warning(warning);
   std::cout << fmt::format("{} on {} of {}\n", name_text(file), counted(result.samples, "sample"),
                            held_out ? "data.validation" : "data.train (no data.validation in the config)")
-            << number_line("loss", result.loss);
-  for (const auto& [name, value] : result.scores) {
-    if (name == "top1") std::cout << fmt::format("top-1  {:.4f} %\n", 100 * value);
-    if (name == "top5" && output_size(run->config, *run->train) > 5) {
-      std::cout << fmt::format("top-5  {:.4f} %\n", 100 * value);
-    }
-    if (name == "accuracy") std::cout << fmt::format("accuracy  {:.4f} %\n", 100 * value);
-    if (name == "exact_match") std::cout << fmt::format("exact match  {:.4f} %\n", 100 * value);
-    if (name == "mae") std::cout << number_line("MAE", value);
-    if (name == "rmse") std::cout << number_line("RMSE", value);
-    if (name == "r2") std::cout << number_line("R2", value);
-  }
+            << loss_line(result.loss);
+  const std::int64_t outputs = output_size(run->config, *run->train);
+  for (const auto& [label, value] : shown_scores(result, outputs, Digits::kResult)) std::cout << line(label, value);
   if (average) {
-    std::cout << "of the average of the weights (train.ema_decay)\n" << number_line("loss", average->loss);
-    if (has_top1(*average)) std::cout << fmt::format("top-1  {:.4f} %\n", 100 * average->score("top1"));
+    std::cout << "of the average of the weights (train.ema_decay)\n" << loss_line(average->loss);
+    if (has_top1(*average)) {
+      const ShownScore top1 = shown_scores(*average, outputs, Digits::kResult).front();
+      std::cout << line(top1.label, top1.value);
+    }
   }
   Confusion confusion;
   if (classes > 0) confusion = {class_names_or_numbers(run->train->class_names(), classes), result.confusion};

@@ -2,6 +2,7 @@
 #include "app/train/evaluate.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -42,6 +43,21 @@ void add_targets(const Batch& batch, const std::vector<float>& pivot, std::span<
   }
 }
 
+struct ScoreForm {
+  std::string_view name, label;
+  bool percent;
+  std::string_view line, result;  // formats
+};
+constexpr auto kScoreForms = std::to_array<ScoreForm>({
+    {"top1", "top-1", true, "{:.2f} %", "{:.4f} %"},
+    {"top5", "top-5", true, "{:.2f} %", "{:.4f} %"},
+    {"accuracy", "accuracy", true, "{:.2f} %", "{:.4f} %"},
+    {"exact_match", "exact match", true, "{:.2f} %", "{:.4f} %"},
+    {"mae", "MAE", false, "{:.4g}", "{:.9g}"},
+    {"rmse", "RMSE", false, "{:.4g}", "{:.9g}"},
+    {"r2", "R2", false, "{:.4f}", "{:.9g}"},
+});
+
 double squared_distances(std::span<const double> sums, double samples) {
   double total = 0;
   for (std::size_t k = 0; k + 1 < sums.size(); k += 2) total += sums[k + 1] - sums[k] * sums[k] / samples;
@@ -53,6 +69,20 @@ double squared_distances(std::span<const double> sums, double samples) {
 double EvalResult::score(std::string_view name) const {
   const auto at = std::find_if(scores.begin(), scores.end(), [&](const auto& score) { return score.first == name; });
   return at == scores.end() ? std::numeric_limits<double>::quiet_NaN() : at->second;
+}
+
+std::vector<ShownScore> shown_scores(const EvalResult& result, std::int64_t outputs, Digits digits) {
+  std::vector<ShownScore> shown;
+  for (const auto& [name, value] : result.scores) {
+    if (name == "top5" && outputs <= 5) continue;
+    const std::string_view key = name;
+    const auto form =
+        std::find_if(kScoreForms.begin(), kScoreForms.end(), [&](const auto& f) { return f.name == key; });
+    const std::string_view format = digits == Digits::kLine ? form->line : form->result;
+    const double number = std::isnan(value) ? std::abs(value) : value;  // without a sign
+    shown.push_back({form->label, fmt::format(fmt::runtime(format), form->percent ? 100 * number : number)});
+  }
+  return shown;
 }
 
 std::vector<float> host_floats(Backend& backend, const Tensor& values) {

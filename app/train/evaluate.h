@@ -33,6 +33,17 @@ struct EvalResult {
 
 [[nodiscard]] inline bool has_top1(const EvalResult& result) { return !std::isnan(result.score("top1")); }
 
+/// A score for people: "top-1", "93.41 %".
+struct ShownScore {
+  std::string_view label;
+  std::string value;
+};
+
+/// The scores of `result` in their order; top-5 only of a network with more than five outputs. digits: as many as the
+/// lines of a training have, or those that a result has.
+enum class Digits { kLine, kResult };
+[[nodiscard]] std::vector<ShownScore> shown_scores(const EvalResult& result, std::int64_t outputs, Digits digits);
+
 /// Of a model, and of the average of its weights (train.ema_decay).
 struct EvalResults {
   EvalResult model;

@@ -30,20 +30,6 @@ std::string in_folder(const Config& config, const char* name) {
   return (std::filesystem::path(run_folder(config)) / name).string();
 }
 
-std::string scores_text(const EvalResult& result, std::int64_t outputs) {
-  std::string text;
-  for (const auto& [name, value] : result.scores) {
-    if (name == "top1") text += fmt::format(", top-1 {:.2f} %", 100 * value);
-    if (name == "top5" && outputs > 5) text += fmt::format(", top-5 {:.2f} %", 100 * value);
-    if (name == "accuracy") text += fmt::format(", accuracy {:.2f} %", 100 * value);
-    if (name == "exact_match") text += fmt::format(", exact match {:.2f} %", 100 * value);
-    if (name == "mae") text += fmt::format(", MAE {:.4g}", value);
-    if (name == "rmse") text += fmt::format(", RMSE {:.4g}", value);
-    if (name == "r2") text += fmt::format(", R2 {:.4f}", value);
-  }
-  return text;
-}
-
 std::vector<double> listed(const MinMedianMax& s) { return {s.min, s.median, s.max}; }
 
 }  // namespace
@@ -82,6 +68,7 @@ RunReport::RunReport(const Run& run, const RunState& state)
                   {"parameters", run.model->parameter_count()},
                   {"total_steps", run.total_steps},
                   {"resumed_from", state.source},
+                  {"continues", state.in_folder},
                   {"run", state.record.id},
                   {"changes", state.changes}});
   log_.info(fmt::format("start on {} ({} x {}), {}, {}, {}", counted(run.communicator->size(), "rank"),
@@ -173,11 +160,16 @@ void RunReport::evaluation(const RunState& state, const EvalResults& results, do
   for (const auto& [name, value] : scores) {
     if (tensorboard_) tensorboard_->scalar(fmt::format("eval/{}", name), state.step, value);
   }
-  std::string line = fmt::format("epoch {}: validation loss {:.4f}{}", state.epoch, plain_nan(result.loss),
-                                 scores_text(result, outputs_));
+  std::string line = fmt::format("epoch {}: validation loss {:.4f}", state.epoch, plain_nan(result.loss));
+  for (const auto& [label, value] : shown_scores(result, outputs_, Digits::kLine)) {
+    line += fmt::format(", {} {}", label, value);
+  }
   if (results.average) {
     line += fmt::format("; of the average of the weights {:.4f}", plain_nan(results.average->loss));
-    if (has_top1(*results.average)) line += fmt::format(", top-1 {:.2f} %", 100 * results.average->score("top1"));
+    if (has_top1(*results.average)) {
+      const ShownScore top1 = shown_scores(*results.average, outputs_, Digits::kLine).front();
+      line += fmt::format(", {} {}", top1.label, top1.value);
+    }
   }
   message(line);
 }

@@ -55,7 +55,8 @@ struct DataOptions {
   std::int64_t resize = 0;   ///< JPEGs: shorter side before the central crop; 0: image_size * 256 / 224
   double max_broken = 0.01;  ///< JPEGs: share of the files
   bool shuffle = true;
-  std::string sampler = "shuffle";  ///< or "balanced": each class equally often, with replacement
+  std::string sampler = "shuffle";    ///< or "balanced": each class equally often, with replacement
+  std::vector<double> class_weights;  ///< of the training loss, one of each class; empty: all 1
   bool drop_last = true;
   std::int64_t loader_threads = 0;  ///< 0: as many as cores that do not compute, at least 1
 
@@ -124,6 +125,8 @@ struct DataOptions {
           one_of(kSamplers).only_if(d.shuffle, "is ignored with data.shuffle = false (leave that out)"),
           "shuffle: every sample once in an epoch; balanced: each draw takes any class, then any sample "
           "of it, with equal probability");
+    v.key("class_weights", d.class_weights, between(1e-6, 1e6),
+          "cross_entropy: weight of each class in the training loss; []: all equal");
     v.key("drop_last", d.drop_last, anything(), "leave out an epoch's last samples when they do not fill a batch");
     v.key("loader_threads", d.loader_threads, between(0, 1024),
           "a rank's threads that prepare batches; 0: as many as cores that do not compute, at least 1");

@@ -205,11 +205,34 @@ std::int64_t Loader::position_of(const Slot& slot, std::int64_t i) const {
   return position < first ? position + slot.step.global_samples : position;
 }
 
+SampleId Loader::sample_at(std::int64_t epoch, std::int64_t position) const {
+  return options_.evaluation ? SampleId(position, epoch) : sampler_.sample(epoch, position);
+}
+
+// Reads the labels of all replicas, so that each finds the same scale. Called for one chunk of a step.
+void Loader::weigh_classes(LoaderStep& step) const {
+  double scale = 1;
+  if (partners_ == 0) {
+    double sum = 0;
+    for (std::int64_t i = 0; i < step.global_samples; ++i) {
+      std::int64_t label = 0;
+      const SampleId sample = sample_at(step.epoch, step.first_position + i);
+      dataset_.read(sample, nullptr, &label, nullptr);
+      if (label < 0 || label >= static_cast<std::int64_t>(options_.class_weights.size())) {
+        fail("sample {} has the label {}, and there are weights of {} classes", sample.index, label,
+             options_.class_weights.size());
+      }
+      sum += options_.class_weights[static_cast<std::size_t>(label)];
+    }
+    scale = static_cast<double>(step.global_samples) / sum;
+  }
+  for (Batch& batch : step.microbatches) batch.class_weights = ClassWeights{options_.class_weights, scale};
+}
+
 void Loader::read_samples(Slot& slot, std::int64_t first, std::int64_t count) const {
+  if (first == 0 && options_.targets && !options_.class_weights.empty()) weigh_classes(slot.step);
   for (std::int64_t i = first; i < first + count; ++i) {
-    const std::int64_t position = position_of(slot, i);
-    const SampleId sample =
-        options_.evaluation ? SampleId(position, slot.step.epoch) : sampler_.sample(slot.step.epoch, position);
+    const SampleId sample = sample_at(slot.step.epoch, position_of(slot, i));
     dataset_.read(sample, slot.input_at(i), slot.label_at(i), slot.target_at(i, target_size_));
     if (!slot.erased.empty()) {
       const Shape shape = dataset_.sample_shape_in(sample.epoch);

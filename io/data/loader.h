@@ -38,6 +38,7 @@ struct LoaderOptions {
   bool targets = true;                              ///< and labels or targets are wanted: a stage may need none
   Augmentation augmentation{};                      ///< of batches: erase, mixup, cutmix; data sets do the rest
   std::uint64_t seed = 0;                           ///< of that
+  std::vector<double> class_weights;                ///< one of each class; empty: none
   double timeout = 600;                             ///< seconds that next() waits for data
   std::function<void(const std::string&)> on_late;  ///< see next()
   bool evaluation = false;  ///< one pass in the data set's own order, the last partial batch included
@@ -107,7 +108,9 @@ class Loader {
   void work() noexcept;
   [[nodiscard]] std::int64_t reads(const Slot& slot) const { return slot.local.count + partners_; }
   [[nodiscard]] std::int64_t position_of(const Slot& slot, std::int64_t i) const;
+  [[nodiscard]] SampleId sample_at(std::int64_t epoch, std::int64_t position) const;
   void read_samples(Slot& slot, std::int64_t first, std::int64_t count) const;
+  void weigh_classes(LoaderStep& step) const;
 
   const Dataset& dataset_;
   const Sampler sampler_;

@@ -117,14 +117,15 @@ struct Add {
   }
 };
 
-/// x *= factor.
+/// y = factor * x. y may be x.
 struct Scale {
   static constexpr const char* kName = "scale";
   float factor = 1;
-  InOut x;
+  In x;
+  Out y;
   template <class V>
   Scale visit(V& v) const {
-    return {factor, v.in_out("x", x)};
+    return {factor, v.in(x), v.out("y", y)};
   }
 };
 

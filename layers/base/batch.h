@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "layers/base/shape.h"
@@ -19,6 +20,14 @@ struct Mixing {
   std::array<std::int64_t, 4> box{};  ///< left, top, width, height: of mixup the whole image
   std::array<float, 2> pixels{1, 0};  ///< own, partner
   std::array<float, 2> labels{1, 0};  ///< the same of the one-hot labels
+};
+
+/// Weights of the classes in the loss (`weight` of torch.nn.CrossEntropyLoss), all above 0.
+struct ClassWeights {
+  std::span<const double> of_class;  ///< [K]
+  /// Another factor of all of them. The sum of the losses of the global batch over its samples is then PyTorch's mean:
+  /// of labels weighted (samples / sum of their weights), of class probabilities over the samples (1).
+  double scale = 1;
 };
 
 struct Batch {
@@ -34,6 +43,7 @@ struct Batch {
                                          ///< after normalisation, or null
   /// With it, inputs, labels and erased have one sample more, in front: the partner of the first.
   std::optional<Mixing> mixing;
+  std::optional<ClassWeights> class_weights;
 
   /// Of what `inputs` points to.
   [[nodiscard]] Shape raw_shape() const { return input_shape.with_batch(samples + (mixing ? 1 : 0)); }

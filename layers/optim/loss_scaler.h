@@ -32,7 +32,7 @@ class LossScaler {
   bool unscale(Backend& backend, const Tensor& gradients) const {
     if (!enabled_) return true;
     if (!backend.all_finite(gradients)) return false;
-    backend.run(ops::Scale{static_cast<float>(1 / scale_), gradients});
+    backend.run(ops::Scale{static_cast<float>(1 / scale_), gradients, gradients});
     return true;
   }
 

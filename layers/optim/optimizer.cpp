@@ -167,10 +167,12 @@ std::unique_ptr<Optimizer> LarsOptions::make(Backend& backend, ParameterStore& s
   return std::make_unique<Lars>(*this, backend, store);
 }
 
+template <>
 std::unique_ptr<Optimizer> AdamwOptions::make(Backend& backend, ParameterStore& store) const {
   return std::make_unique<Adamw>(*this, backend, store);
 }
 
+template <>
 std::unique_ptr<Optimizer> LambOptions::make(Backend& backend, ParameterStore& store) const {
   return std::make_unique<Lamb>(*this, backend, store);
 }

@@ -62,13 +62,14 @@ struct LarsOptions {
   bool operator==(const LarsOptions&) const = default;
 };
 
-/// Adam with decoupled weight decay (torch.optim.AdamW).
-struct AdamwOptions {
-  static constexpr std::string_view kName = "adamw";
+/// What AdamW and LAMB have in common. Update: the name, and the default of epsilon.
+template <class Update>
+struct AdamOptions {
+  static constexpr std::string_view kName = Update::kName;
   static constexpr double kSlots = 2;
   double weight_decay = 0;
   std::array<double, 2> betas = {0.9, 0.999};
-  double epsilon = 1e-8;
+  double epsilon = Update::kEpsilon;
 
   template <class Visitor, class Self>
   static void visit(Visitor& v, Self& o) {
@@ -77,27 +78,27 @@ struct AdamwOptions {
     v.key("epsilon", o.epsilon, above(0), kEpsilonHelp);
   }
   [[nodiscard]] std::unique_ptr<Optimizer> make(Backend& backend, ParameterStore& store) const;
-  bool operator==(const AdamwOptions&) const = default;
+  bool operator==(const AdamOptions&) const = default;
 };
+
+/// Adam with decoupled weight decay (torch.optim.AdamW).
+struct AdamwName {
+  static constexpr std::string_view kName = "adamw";
+  static constexpr double kEpsilon = 1e-8;
+};
+using AdamwOptions = AdamOptions<AdamwName>;
+template <>
+std::unique_ptr<Optimizer> AdamwOptions::make(Backend& backend, ParameterStore& store) const;
 
 /// Adam with layer-wise trust ratios (You et al. 2020), as Lamb of timm with always_adapt for weights,
 /// and without its own clipping.
-struct LambOptions {
+struct LambName {
   static constexpr std::string_view kName = "lamb";
-  static constexpr double kSlots = 2;
-  double weight_decay = 0;
-  std::array<double, 2> betas = {0.9, 0.999};
-  double epsilon = 1e-6;
-
-  template <class Visitor, class Self>
-  static void visit(Visitor& v, Self& o) {
-    v.key("weight_decay", o.weight_decay, at_least(0), "pull of the weights to zero");
-    v.key("betas", o.betas, below(0, 1), "decay of the first and second moment");
-    v.key("epsilon", o.epsilon, above(0), kEpsilonHelp);
-  }
-  [[nodiscard]] std::unique_ptr<Optimizer> make(Backend& backend, ParameterStore& store) const;
-  bool operator==(const LambOptions&) const = default;
+  static constexpr double kEpsilon = 1e-6;
 };
+using LambOptions = AdamOptions<LambName>;
+template <>
+std::unique_ptr<Optimizer> LambOptions::make(Backend& backend, ParameterStore& store) const;
 
 /// What optimizer.no_decay may name: the weights and biases of norms, and all biases.
 inline constexpr auto kNoDecayNames = std::to_array<std::string_view>({"norm", "bias"});

@@ -24,11 +24,14 @@ Tensor channel_values(Backend& backend, const std::vector<float>& values, std::i
   return tensor;
 }
 
+// Whether labels become class probabilities.
+bool has_probabilities(const Batch& batch) { return batch.mixing || batch.class_weights; }
+
 }  // namespace
 
 BatchTransfer::BatchTransfer(Backend& backend, const Shape& largest, std::int64_t channels,
-                             const Normalization& normalization)
-    : backend_(backend), largest_(largest), channels_(channels) {
+                             const Normalization& normalization, double label_smoothing)
+    : backend_(backend), largest_(largest), channels_(channels), label_smoothing_(label_smoothing) {
   if (largest.rank() != 4) return;
   mean_ = channel_values(backend_, normalization.mean, largest[1], "mean");
   std_ = channel_values(backend_, normalization.std, largest[1], "std");
@@ -72,7 +75,7 @@ void BatchTransfer::load_changes(const Batch& batch, std::int64_t first, std::in
 }
 
 void BatchTransfer::load(const Batch& batch, const Shape& outputs, LoadedBatch& loaded) {
-  const bool labels = batch.labels != nullptr && !batch.mixing;
+  const bool labels = batch.labels != nullptr && !has_probabilities(batch);
   const Shape targets = labels ? Shape{batch.samples} : outputs.with_batch(batch.samples);
   RawInputs& inputs = loaded.inputs;
   const Shape raw = batch.raw_shape();
@@ -91,30 +94,45 @@ void BatchTransfer::load(const Batch& batch, const Shape& outputs, LoadedBatch& 
 }
 
 Tensor BatchTransfer::targets(const Batch& batch, const Shape& outputs) {
-  const bool labels = batch.labels != nullptr && !batch.mixing;
+  const bool labels = batch.labels != nullptr && !has_probabilities(batch);
   Tensor targets = labels ? backend_.tensor({batch.samples}, DType::kI64) : backend_.tensor(outputs, DType::kF32);
   copy_targets(batch, targets);
   return targets;
 }
 
 void BatchTransfer::copy_targets(const Batch& batch, const Tensor& targets) {
-  if (!batch.mixing || rehearsing()) {
+  if (has_probabilities(batch) && !rehearsing()) {
+    set_probabilities(batch, targets.shape()[1]);
+    if (batch.class_weights) weigh_probabilities(*batch.class_weights);
+    backend_.copy_from_host(probabilities_.data(), targets);
+  } else {
     backend_.copy_from_host(batch.labels != nullptr ? static_cast<const void*>(batch.labels) : batch.targets, targets);
-    return;
   }
-  const std::int64_t classes = targets.shape()[1];
-  const auto [own, partner] = batch.mixing->labels;
-  probabilities_.assign(static_cast<std::size_t>(targets.size()), 0.0F);
-  for (std::int64_t n = 0; n <= batch.samples; ++n) {
+}
+
+// Those of the labels, [samples, classes].
+void BatchTransfer::set_probabilities(const Batch& batch, std::int64_t classes) {
+  const std::int64_t partners = batch.mixing ? 1 : 0;
+  const auto [own, partner] = batch.mixing.value_or(Mixing()).labels;
+  probabilities_.assign(static_cast<std::size_t>(batch.samples * classes), 0.0F);
+  for (std::int64_t n = 0; n < batch.samples + partners; ++n) {
     const std::int64_t label = batch.labels[n];
     if (label < 0 || label >= classes) fail("label {} is outside 0 to {}", label, classes - 1);
     const auto at = [&](std::int64_t sample) -> float& {
       return probabilities_[static_cast<std::size_t>(sample * classes + label)];
     };
-    if (n > 0) at(n - 1) += own;
-    if (n < batch.samples) at(n) += partner;
+    if (n >= partners) at(n - partners) += own;
+    if (partners > 0 && n < batch.samples) at(n) += partner;
   }
-  backend_.copy_from_host(probabilities_.data(), targets);
+}
+
+void BatchTransfer::weigh_probabilities(const ClassWeights& weights) {
+  const std::size_t classes = weights.of_class.size();
+  const double even = label_smoothing_ / static_cast<double>(classes);
+  for (std::size_t i = 0; i < probabilities_.size(); ++i) {
+    const double smoothed = (1 - label_smoothing_) * static_cast<double>(probabilities_[i]) + even;
+    probabilities_[i] = static_cast<float>(smoothed * weights.of_class[i % classes] * weights.scale);
+  }
 }
 
 }  // namespace convoy

@@ -27,8 +27,10 @@ struct LoadedBatch {
 class BatchTransfer {
  public:
   /// largest: the shape of the largest batch, [n, C, H, W] or [n, F]; channels: of normalised images, at least C.
-  /// Throws a usage Error when the normalization does not fit the images.
-  BatchTransfer(Backend& backend, const Shape& largest, std::int64_t channels, const Normalization& normalization);
+  /// label_smoothing: of batches with class weights. Throws a usage Error when the normalization does not fit the
+  /// images.
+  BatchTransfer(Backend& backend, const Shape& largest, std::int64_t channels, const Normalization& normalization,
+                double label_smoothing = 0);
 
   /// The inputs in the compute type; uint8 images are normalised, and the channels that they lack are 0.
   [[nodiscard]] Tensor inputs(const Batch& batch);
@@ -40,17 +42,22 @@ class BatchTransfer {
   /// Copies a batch into `loaded`, whose memory is allocated once for the largest batch, so that recorded work finds
   /// every batch at the same address. outputs: shape of the network's output.
   void load(const Batch& batch, const Shape& outputs, LoadedBatch& loaded);
-  /// int64 [n] labels, or float32 targets of the shape of `outputs`: of a mixed batch class probabilities.
+  /// int64 [n] labels, or float32 targets of the shape of `outputs`: of a mixed batch class probabilities. With class
+  /// weights w the targets t are smoothed, as (1 - s) * t + s / K, and target k is t_k * w_k * scale: so the
+  /// cross-entropy against them is the weighted one, and its gradient too.
   [[nodiscard]] Tensor targets(const Batch& batch, const Shape& outputs);
 
  private:
   void copy_targets(const Batch& batch, const Tensor& targets);
+  void set_probabilities(const Batch& batch, std::int64_t classes);
+  void weigh_probabilities(const ClassWeights& weights);
 
   Backend& backend_;
   Shape largest_;
   std::int64_t channels_;
-  Tensor mean_, std_;                 // float32 [C], of uint8 images
-  std::vector<float> probabilities_;  // of a mixed batch
+  Tensor mean_, std_;  // float32 [C], of uint8 images
+  double label_smoothing_;
+  std::vector<float> probabilities_;  // of a batch that is mixed or has class weights
 };
 
 }  // namespace convoy

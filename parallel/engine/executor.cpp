@@ -49,7 +49,7 @@ Executor::Executor(Model& model, Optimizer& optimizer, const Loss& loss, const N
       backend_(model.backend()),
       optimizer_(optimizer),
       loss_(loss),
-      transfer_(backend_, model.input_shape(), model.input_channels(), normalization),
+      transfer_(backend_, model.input_shape(), model.input_channels(), normalization, loss.label_smoothing),
       schedule_(std::move(schedule)),
       evaluation_(forward_only(schedule_)),
       coordinates_{coordinates.stage, several(coordinates.stages), several(coordinates.replicas)},
@@ -237,7 +237,7 @@ Tensor Executor::targets(int microbatch, const Batch& batch, const Shape& output
 void Executor::apply_loss(const Action& action, const Batch& batch, const Tensor& outputs) {
   const Tensor doutputs = backend_.tensor(outputs.shape(), outputs.dtype());
   loss_.apply(backend_, outputs, targets(action.microbatch, batch, outputs.shape()), global_samples_, doutputs,
-              totals_.losses(), loss_scale_.tensor());
+              totals_.losses(), loss_scale_.tensor(), batch.class_weights.has_value());
   link_.put_output_gradient(action.microbatch, action.chunk, doutputs);
 }
 

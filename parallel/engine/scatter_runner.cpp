@@ -18,7 +18,7 @@ ScatterRunner::ScatterRunner(Model& model, Optimizer& optimizer, const Loss& los
       backend_(model.backend()),
       optimizer_(optimizer),
       loss_(loss),
-      transfer_(backend_, model.input_shape(), model.input_channels(), normalization),
+      transfer_(backend_, model.input_shape(), model.input_channels(), normalization, loss.label_smoothing),
       all_(all),
       scaler_(scaler),
       loss_scale_(backend_, scaler.enabled()),
@@ -69,7 +69,7 @@ Tensor ScatterRunner::loss_gradient(const Batch& batch, const Tensor& outputs) {
   Tensor doutputs = backend_.tensor(outputs.shape(), outputs.dtype());
   loss_scale_.set(scaler_.scale());
   loss_.apply(backend_, outputs, transfer_.targets(batch, outputs.shape()), batch.samples, doutputs, totals_.losses(),
-              loss_scale_.tensor());
+              loss_scale_.tensor(), batch.class_weights.has_value());
   return doutputs;
 }
 

@@ -19,7 +19,7 @@ import torch_models  # noqa: E402
 STEPS = 10
 DEFAULTS = dict(model="mlp", hidden=[64, 32], size=8, channels=1, batch=16, optimizer="sgd", lr=0.01, momentum=0.9,
                 weight_decay=1e-4, nesterov=False, microbatches=1, loss="cross_entropy", smoothing=0.0, slots=1e-3,
-                freeze=[], no_decay=[], clip_norm=0, ema_decay=0)
+                freeze=[], no_decay=[], clip_norm=0, ema_decay=0, class_weights=[])
 # Rectangular kernels, strides and paddings; groups; depthwise.
 GROUPED = [
     {"type": "conv2d", "name": "tall", "out_channels": 16, "kernel_size": [3, 1], "padding": [1, 0]},
@@ -230,7 +230,8 @@ def make_data(case):
 
 def make_loss(case):
     if case["loss"] == "cross_entropy":
-        return torch.nn.CrossEntropyLoss(label_smoothing=case["smoothing"])
+        weight = torch.tensor(case["class_weights"]) if case["class_weights"] else None
+        return torch.nn.CrossEntropyLoss(weight=weight, label_smoothing=case["smoothing"])
     pointwise = {"mse": torch.nn.MSELoss(), "l1": torch.nn.L1Loss(), "bce": torch.nn.BCEWithLogitsLoss()}[case["loss"]]
 
     def of_labels(output, labels):  # smoothed as timm.loss.BinaryCrossEntropy does
@@ -238,6 +239,14 @@ def make_loss(case):
         return pointwise(output, (1 - case["smoothing"]) * one_hot + case["smoothing"] / 10)
 
     return pointwise if case["model"] == "toy" else of_labels
+
+
+def share_of(case, part, batch):
+    """Of the loss of a microbatch with these targets in that of the batch: means are weighted by the classes."""
+    if not case["class_weights"]:
+        return len(part) / len(batch)
+    weights = torch.tensor(case["class_weights"])
+    return weights[part].sum() / weights[batch].sum()
 
 
 class StepStatistics:
@@ -279,14 +288,15 @@ def train_torch(model, case, inputs, targets, average=None, norms=None):
     for step in range(STEPS):
         optimizer.zero_grad()
         x = inputs[step * case["batch"]:(step + 1) * case["batch"]].chunk(parts)
-        t = targets[step * case["batch"]:(step + 1) * case["batch"]].chunk(parts)
+        whole = targets[step * case["batch"]:(step + 1) * case["batch"]]
+        t = whole.chunk(parts)
         if statistics:
             statistics.begin()
         total = 0.0
         for i in range(parts):
             for dropout in (module for module in model.modules() if isinstance(module, CounterDropout)):
                 dropout.update, dropout.first = step, step * case["batch"] + i * case["batch"] // parts
-            loss = loss_of(model(x[i]), t[i]) / parts
+            loss = loss_of(model(x[i]), t[i]) * share_of(case, t[i], whole)
             loss.backward()
             total += loss.item()
             if statistics:
@@ -335,6 +345,8 @@ def train_convoy(folder, case, model, inputs, targets):
     if "stem" in case:
         model_keys["stem"] = case["stem"]
     train = {"steps": STEPS, "global_batch_size": case["batch"], "loss": case["loss"]}
+    if case["class_weights"]:
+        data["class_weights"] = case["class_weights"]
     if case["smoothing"]:
         train["label_smoothing"] = case["smoothing"]
     optimizer = {"name": case["optimizer"], "lr": case["lr"], "weight_decay": case["weight_decay"]}

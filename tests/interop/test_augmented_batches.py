@@ -93,9 +93,10 @@ def mix(x, t, position, names, mixup_alpha, cutmix_alpha):
     return x, t * share + t.roll(1, 0) * (1 - share)
 
 
-def make_loss(name, smoothing):
+def make_loss(name, smoothing, class_weights):
     if name == "cross_entropy":
-        return torch.nn.CrossEntropyLoss(label_smoothing=smoothing)
+        weight = torch.tensor(class_weights) if class_weights else None
+        return torch.nn.CrossEntropyLoss(weight=weight, label_smoothing=smoothing)
     loss = torch.nn.BCEWithLogitsLoss()
     return lambda output, t: loss(output, (1 - smoothing) * t + smoothing / CLASSES)
 
@@ -107,13 +108,15 @@ CASES = {
     "all": dict(names=["erase", "mixup", "cutmix"], erase_probability=0.5, mixup_alpha=0.4, cutmix_alpha=0.7),
     "microbatches": dict(names=["erase", "mixup", "cutmix"], erase_probability=0.5, microbatches=4),
     "bce": dict(names=["mixup", "cutmix"], loss="bce"),
+    "class_weights": dict(names=["mixup", "cutmix"], microbatches=2,
+                          class_weights=[0.1, 0.5, 1.0, 2.0, 5.0, 0.2, 3.0, 0.7, 1.5, 10.0]),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_ten_steps_are_those_of_pytorch(name):
     case = {"erase_probability": 0.1, "mixup_alpha": 0.2, "cutmix_alpha": 1.0, "loss": "cross_entropy", "microbatches": 1,
-            **CASES[name]}
+            "class_weights": [], **CASES[name]}
     names = case["names"]
     images, labels = make_images(STEPS * BATCH, SIZE, 3)
     torch.manual_seed(11)
@@ -123,7 +126,8 @@ def test_ten_steps_are_those_of_pytorch(name):
         write_weights(os.path.join(folder, "weights.h5"), model.state_dict())
         data = {"kind": "hdf5", "train": "data.h5", "shuffle": False, "mean": [0.45], "std": [0.25], "augment": names,
                 **{key: case[key] for key, of in (("erase_probability", "erase"), ("mixup_alpha", "mixup"),
-                                                  ("cutmix_alpha", "cutmix")) if of in names}}
+                                                  ("cutmix_alpha", "cutmix")) if of in names},
+                "class_weights": case["class_weights"]}
         train = {"steps": STEPS, "global_batch_size": BATCH, "loss": case["loss"], "label_smoothing": 0.1}
         config = base_config({"name": "mlp", "hidden": [32], "classes": CLASSES, "weights": "weights.h5"}, data, train,
                              {"name": "sgd", "lr": 0.05, "momentum": 0.9})
@@ -139,7 +143,7 @@ def test_ten_steps_are_those_of_pytorch(name):
             if box is not None:
                 x[index] = torchvision.transforms.functional.erase(x[index], *box, torch.zeros(1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-    loss_of, expected = make_loss(case["loss"], 0.1), []
+    loss_of, expected = make_loss(case["loss"], 0.1, case["class_weights"]), []
     for first in range(0, STEPS * BATCH, BATCH):
         images_of, targets = x[first:first + BATCH], t[first:first + BATCH]
         if "mixup" in names or "cutmix" in names:

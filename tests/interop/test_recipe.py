@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a recipe adds to the optimizer, ten steps against PyTorch: weight decay without norms and biases, clipping by the
-global norm, LAMB, the average of the weights; each of them with convolution, batch norm, layer norm and biases.
+"""What a recipe adds to the optimizer and the loss, ten steps against PyTorch: weight decay without norms and biases,
+clipping by the global norm, LAMB, the average of the weights, class weights; each of them with convolution, batch norm,
+layer norm and biases.
 
 Losses agree to 1e-5 and parameters to 1e-4 (relative; norm of the difference over the norm): float32 rounds at 6e-8, and
 the net is small, so that ten steps amplify that a few dozen times.
@@ -39,6 +40,9 @@ CASES = {
     "ema": dict(ema_decay=0.9, lr=0.05),
     "ema_frozen": dict(**ADAMW, ema_decay=0.8, freeze=["conv"], no_decay=["norm"]),
 }
+CLASS_WEIGHTS = [0.1, 0.5, 1.0, 2.0, 5.0, 0.2, 3.0, 0.7, 1.5, 10.0]
+CASES["class_weights"] = dict(class_weights=CLASS_WEIGHTS, lr=0.05)
+CASES["class_weights_smoothed"] = dict(class_weights=CLASS_WEIGHTS, smoothing=0.1, lr=0.05, microbatches=2)
 LOSS, WEIGHTS = 1e-5, 1e-4
 Pair = collections.namedtuple("Pair", ("case", "actual", "expected"))
 Result = collections.namedtuple("Result", ("losses", "norms", "values", "average", "slots", "evaluation"))

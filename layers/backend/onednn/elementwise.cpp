@@ -258,9 +258,11 @@ void OnednnBackend::run(const ops::Add& op) {
 
 void OnednnBackend::run(const ops::Scale& op) {
   dispatch_activation(op.x.dtype(), [&](auto type) {
-    auto* values = op.x.data<decltype(type)>();
+    using T = decltype(type);
+    const T* source = op.x.data<T>();
+    T* target = op.y.data<T>();
     parallel_ranges(op.x.size(), kGrain, [=, factor = op.factor](std::int64_t first, std::int64_t last, int) {
-      for (std::int64_t i = first; i < last; ++i) store(load(values[i]) * factor, values + i);
+      for (std::int64_t i = first; i < last; ++i) store(load(source[i]) * factor, target + i);
     });
   });
 }

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a recipe adds to the optimizer, in every mode and after a resume: weight decay without norms and biases, clipping by
-the global norm, LAMB, the average of the weights, early stops."""
+"""What a recipe adds to the optimizer and the loss, in every mode and after a resume: weight decay without norms and
+biases, clipping by the global norm, LAMB, the average of the weights, class weights, early stops."""
 import functools
 import os
 import re
@@ -118,6 +118,62 @@ def test_average_is_evaluated_and_starts_from_weights():
     assert "of the average" not in folder.stdout
 
 
+WEIGHTED_STEPS = 47  # two more than an epoch, whose last batch is smaller
+
+
+def weighted(name, ranks, steps=WEIGHTED_STEPS, data=None, **parallel):
+    data = {"drop_last": False, "class_weights": [0.5 + k for k in range(10)], **(data or {})}
+    train = {"steps": steps, "label_smoothing": 0.1, "eval_every_epochs": 0}
+    folder = Folder(name, config(MLP, data=data, train=train, parallel=parallel, checkpoint={"every_epochs": 0}))
+    folder.train(ranks)
+    return folder
+
+
+def same_weighted(actual, expected):
+    same_series("losses", actual.losses(str), expected.losses(str))
+    same_checkpoint("weights", actual.checkpoints()[-1], expected.checkpoints()[-1])
+
+
+@pytest.mark.parametrize("data", ({}, {"sampler": "balanced"}, {"augment": ["flip", "repeated"]}),
+                         ids=("shuffle", "balanced", "repeated"))
+def test_class_weights_give_the_same_bits_on_two_ranks(data):
+    same_weighted(weighted("two", 2, data=data), weighted("one", 1, data=data, microbatches=2))
+
+
+def test_class_weights_give_the_same_bits_in_every_mode():
+    one = weighted("one", 1, microbatches=4)
+    same_weighted(weighted("pipeline", 2, mode="pipeline", microbatches=4), one)
+    assert weighted("plain", 1, data={"class_weights": []}, microbatches=4).losses() != one.losses()
+    full = {"drop_last": True}
+    same_weighted(weighted("scatter", 2, mode="scatter", data=full), weighted("data", 2, data=full))
+    begun = weighted("begun", 1, steps=20, microbatches=4)
+    begun.configure(config(MLP, data={"drop_last": False, "class_weights": [0.5 + k for k in range(10)]},
+                           train={"steps": WEIGHTED_STEPS, "label_smoothing": 0.1, "eval_every_epochs": 0},
+                           parallel={"microbatches": 4}))
+    begun.train()
+    same_weighted(begun, one)
+
+
+def test_evaluations_are_not_weighted():
+    folder = weighted("plain", 1, steps=2, data={"class_weights": []})
+    shown = []
+    for weights in ("[]", "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]"):
+        code = folder.run(1, "eval", "run.toml", "--checkpoint", "newest", "--set", f"data.class_weights={weights}")
+        assert code == 0, folder.stderr
+        shown.append(folder.stdout)
+    assert shown[0] == shown[1] and "loss" in shown[0]
+
+
+@pytest.mark.skipif(h5py is None, reason="needs h5py")
+def test_class_weights_need_class_labels():
+    folder = Folder("targets", config(MLP, data={"train": "data.h5", "validation": None, "class_weights": [1.0, 2.0]}))
+    with h5py.File(folder.file("data.h5"), "w") as file:
+        file["inputs"], file["targets"] = [[0.0] * 4] * 40, [[0.25, 0.75]] * 40
+    assert folder.run(1) == USAGE
+    assert error_lines(folder.stderr)[0].endswith(
+        "data.class_weights: needs class labels, but data.h5 has float targets (leave it out)"), folder.stderr
+
+
 STUCK = {"lr": 1e-30}  # nothing improves
 
 
@@ -143,6 +199,22 @@ def test_early_stop(ranks, metric):
     assert [e["epoch"] for e in folder.events("eval")] == [1, 2, 3, 4]
 
 
+def test_evaluations_of_another_past_do_not_count_for_an_early_stop():
+    """A run goes on from a checkpoint of another one. Its own evaluations, of the same steps, are of another past: that of
+    the checkpoint's step is made again, and is the first."""
+    train = {"steps": None, "early_stop_epochs": 2, "early_stop_metric": "loss", "global_batch_size": 256}
+    own, other = (Folder(name, config(MLP, train={**train, "epochs": 2}, optimizer=STUCK)) for name in ("own", "other"))
+    own.train()
+    other.train()
+    resumed = {"resume": other.checkpoints()[-1]}
+    for epochs, reason in ((3, "finished"), (20, "early_stop")):  # the second from its own checkpoint
+        own.configure(config(MLP, train={**train, "epochs": epochs}, optimizer=STUCK, checkpoint=resumed))
+        own.train()
+        assert own.events("end")[-1]["reason"] == reason
+    assert [e["step"] for e in own.events("eval")] == [5, 10, 10, 15, 20]
+    assert [e["continues"] for e in own.events("start")] == [False, False, True]
+
+
 def test_no_early_stop_while_it_improves():
     folder = Folder("improves", config(MLP, train={"steps": None, "epochs": 4, "early_stop_epochs": 1,
                                                    "early_stop_metric": "loss"}, optimizer={"lr": 0.01}))
@@ -155,6 +227,8 @@ def test_no_early_stop_while_it_improves():
      "train.early_stop_epochs: needs an evaluation (set data.validation)"),
     ({"train": {"early_stop_epochs": 2, "eval_every_epochs": 0}},
      "train.early_stop_epochs: needs evaluations before the end (set train.eval_every_epochs above 0)"),
+    ({"data": {"class_weights": [1.0, 2.0]}},
+     "data.class_weights: 2 weights for 10 classes (give one for each class)"),
     ({"optimizer": {"clip_norm": -0.5}}, "optimizer.clip_norm: -0.5 is out of range"),
     ({"lr_schedule": {"warmup_epochs": 1, "warmup_steps": 1}},
      "lr_schedule.warmup_steps: given together with lr_schedule.warmup_epochs (give one of the two)")))

@@ -124,6 +124,11 @@ type = "linear"
 out_features = 10
 )";
 
+Config weighted(Config c) {
+  c.data.class_weights = std::vector<double>(10, 0.5);
+  return c;
+}
+
 Config mixed(Config c) {
   c.data.augment = {"erase", "mixup", "cutmix"};
   return c;
@@ -145,6 +150,7 @@ TEST_CASE("a rehearsal asks for the memory of real steps, to the byte") {
                      "[optimizer]\nname = \"lamb\"\nclip_norm = 1\nno_decay = [\"norm\", \"bias\"]\n"));
   }
   SUBCASE("mixed") { check_exact(mixed(read(kResnet, ""))); }
+  SUBCASE("class weights") { check_exact(weighted(read(kLayers, ""))); }
   SUBCASE("mixed microbatches") { check_exact(mixed(read(kLayers, "", "[parallel]\nmicrobatches = 3\n"))); }
   SUBCASE("bottlenecks") { check_exact(read("name = \"resnet50\"\nclasses = 10", "")); }
   SUBCASE("layers of all kinds") { check_exact(read(kLayers, "label_smoothing = 0.1")); }

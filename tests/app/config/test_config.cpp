@@ -162,6 +162,7 @@ TEST_CASE("through the printer and back") {
   }
   check_round_trip(parse(kMlp, {"lr_schedule.name=step", "lr_schedule.milestones=[1, 2.5]"}));
   check_round_trip(parse(kMlp, {"data.features=7", "train.loss=mse"}));
+  check_round_trip(parse(kMlp, {"data.class_weights=[0.5, 1, 1e-3]"}));
   check_round_trip(parse(kMlp, {"model.hidden=[]", "run.stop_signals=[]", "train.steps=9"}));
 }
 

@@ -279,6 +279,16 @@ TEST_CASE("overrides are as strict as the file, and say where they are from") {
         "--set: optimizer.no_decay[0]: unknown name \"norms\" (did you mean \"norm\"? must be one of norm, bias)");
   check({"lr_schedule.warmup_epochs=1", "lr_schedule.warmup_steps=5"},
         "--set: lr_schedule.warmup_steps: given together with lr_schedule.warmup_epochs (give one of the two)");
+  const std::string weights = "--set: data.class_weights";
+  const std::string wanted = " (must be a list of numbers, each from 1e-06 to 1000000)";
+  check({"data.class_weights=[1, 0]"}, weights + "[1]: 0 is out of range (must be a number from 1e-06 to 1000000)");
+  check({"data.class_weights=[1, -2.5]"},
+        weights + "[1]: -2.5 is out of range (must be a number from 1e-06 to 1000000)");
+  check({"data.class_weights=[nan]"}, weights + "[0]: nan is not finite (must be a number from 1e-06 to 1000000)");
+  check({"data.class_weights=[inf]"}, weights + "[0]: inf is not finite (must be a number from 1e-06 to 1000000)");
+  check({"data.class_weights=2"}, weights + ": is an integer" + wanted);
+  check({"data.class_weights=[1, 1, 1, 1, 2]"},
+        weights + ": weighs classes in train.loss = \"cross_entropy\", not in \"mse\" (leave it out)");
   check({"train.steps=5", "train.epochs=5"},
         "--set: train.steps: given together with train.epochs (give one of the two)");
   check({"parallel.mode=scatter", "run.replay_every=2"},

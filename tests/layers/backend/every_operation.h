@@ -245,7 +245,8 @@ inline void call_elementwise(Backend& backend, std::int64_t count) {
   const Tensor a = data.floats(shape), b = data.floats(shape);
   backend.run(ops::Cast{a, data.output(shape)});
   backend.run(ops::Cast{x, data.output_f32(shape)});
-  backend.run(ops::Scale{0.37F, a});
+  backend.run(ops::Scale{0.37F, a, a});
+  backend.run(ops::Scale{0.37F, x, data.output(shape)});
   backend.run(ops::Axpy{0.3F, a, b});
   backend.run(ops::Axpy{-0.1F, b, b});
   backend.zero(x);
@@ -321,7 +322,7 @@ inline void call_on_views(Backend& backend, std::int64_t channels) {
     const Tensor a = view(-1, 1), b = view(-1, 1), gamma = view(0.5, 1.5), mean = view(0, 1), variance = view(0, 1);
     backend.run(ops::Axpy{0.3F, a, b});
     backend.run(ops::Axpy{0.3F, a, data.floats({channels})});
-    backend.run(ops::Scale{0.5F, b});
+    backend.run(ops::Scale{0.5F, b, b});
     backend.all_finite(b);
     backend.run(ops::Cast{a, data.output({channels})});
     const Tensor x = data.activations(image), dy = data.activations(image), y = data.output(image);

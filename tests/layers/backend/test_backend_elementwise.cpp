@@ -196,6 +196,13 @@ TEST_CASE("relu, its gradient, add and axpy") {
         CHECK(device.get(y_tensor).values == y.values);
         device.backend.run(ops::ReluBackward{dy_tensor, y_tensor, dx_tensor});
         CHECK(device.get(dx_tensor).values == dx.values);
+        const Tensor scaled = device.spoiled(shape, dtype);
+        Array half = x;
+        for (double& value : half.values) value *= -0.5;
+        device.backend.run(ops::Scale{-0.5F, x_tensor, scaled});
+        CHECK(device.get(scaled).values == half.values);
+        device.backend.run(ops::Scale{-2.0F, scaled, scaled});
+        CHECK(device.get(scaled).values == x.values);
         device.backend.run(ops::Add{dy_tensor, x_tensor});
         check_close(device.get(x_tensor), sum, rounding(dtype), 0.0, "add");    // one rounding
         device.backend.run(ops::ReluBackward{dy_tensor, y_tensor, dy_tensor});  // in place of the one

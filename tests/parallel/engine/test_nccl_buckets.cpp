@@ -57,7 +57,7 @@ struct Step {
       if (random() % 2 == 0) buckets.progress();
     }
     buckets.finish();
-    gpu.run(ops::Scale{2, gradients});
+    gpu.run(ops::Scale{2, gradients, gradients});
   }
 };
 

@@ -118,7 +118,7 @@ TEST_CASE("operations on a view leave its neighbours alone") {
         std::fill_n(expected.begin() + first, size, value);
         CHECK(on_host(gpu, whole) == expected);
       };
-      gpu.run(ops::Scale{3, view});
+      gpu.run(ops::Scale{3, view, view});
       set(6);
       gpu.run(ops::Axpy{2, ones, view});
       set(8);

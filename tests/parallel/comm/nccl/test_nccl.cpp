@@ -141,9 +141,9 @@ TEST_CASE_FIXTURE(Fixture, "operations wait for what computes before them, and w
   const std::int64_t count = kOnHost ? 1 << 16 : 4 << 20;
   const Tensor x = on_gpu(std::vector<float>(static_cast<std::size_t>(count), 1), DType::kF32);
   for (int round = 0; round < 20; ++round) {
-    test_backend().run(ops::Scale{2, x});
+    test_backend().run(ops::Scale{2, x, x});
     comm->all_reduce(x, ReduceOp::kMax, "ordered")->wait();
-    test_backend().run(ops::Scale{0.5F, x});
+    test_backend().run(ops::Scale{0.5F, x, x});
   }
   CHECK(from_gpu<float>(x) == std::vector<float>(static_cast<std::size_t>(count), 1));
 }
@@ -172,7 +172,7 @@ TEST_CASE_FIXTURE(Fixture, "recorded work replays its reductions, also between p
     if (size > 1 && test_backend().state().capturing()) CHECK_FALSE(first->test());
     first->wait();
     second->wait();
-    test_backend().run(ops::Scale{1.0F / static_cast<float>(size), x});
+    test_backend().run(ops::Scale{1.0F / static_cast<float>(size), x, x});
   };
   step();
   const auto recorded = test_backend().record(step);
