@@ -252,7 +252,6 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   CLI::App* plan_app = app.add_subcommand("plan", "predict the best layouts for a number of ranks");
   add_config(plan_app, plan.config, plan.overrides);
   plan_app->add_option("--ranks", plan.ranks, "numbers of ranks to plan for")
-      ->required()
       ->delimiter(',')
       ->check(CLI::Range(1, 1 << 20))
       ->type_name("N,...");
@@ -262,11 +261,29 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   plan_app->add_flag("--calibrate", plan.calibrate, "measure costs on the ranks started now, and keep them");
   plan_app->add_option("--costs", plan.costs, "where measured costs are kept; default: costs.json in the run's folder")
       ->type_name("FILE");
-  plan_app
-      ->add_option("--machine", plan.machine,
-                   "stated figures of another machine, a TOML file or an example, instead of measured costs")
-      ->excludes("--calibrate")
+  CLI::Option* machine =
+      plan_app
+          ->add_option("--machine", plan.machine,
+                       "stated figures of another machine, a TOML file or an example, instead of measured costs")
+          ->excludes("--calibrate")
+          ->type_name("FILE");
+  CLI::Option* fit =
+      plan_app->add_option("--fit", plan.fit, "fit these figures to measured rows, a CSV file, and show how well they do")
+          ->needs(machine)
+          ->type_name("FILE");
+  plan_app->add_option("--write-machine", plan.write_machine, "write the fitted figures to this file, for --machine")
+      ->needs(fit)
       ->type_name("FILE");
+  plan_app->add_option("--without", plan.without, "leave these terms out of the cost model")
+      ->delimiter(',')
+      ->type_name("TERM,...");
+  CLI::Option* epochs =
+      plan_app->add_option("--epochs", plan.epochs, "say how long so many epochs take; default: train.epochs")
+          ->check(many)
+          ->type_name("N");
+  plan_app->add_option("--recipe", plan.recipe, "the same with the epochs that a published recipe needs: mlperf")
+      ->excludes(epochs)
+      ->type_name("NAME");
   plan_app->add_option("--top", plan.top, "layouts to show for each number of ranks")
       ->check(CLI::Range(1, 1000))
       ->type_name("N")
@@ -372,7 +389,10 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   if (eval_app->parsed()) return eval;
   if (predict_app->parsed()) return predict;
   if (bench_app->parsed()) return bench;
-  if (plan_app->parsed()) return plan;
+  if (plan_app->parsed()) {
+    if (plan.ranks.empty() && plan.fit.empty()) fail_usage("--ranks is required (numbers of ranks, --ranks 8,64)");
+    return plan;
+  }
   if (schedule_app->parsed()) return schedule;
   if (check_app->parsed()) return check;
   if (inspect_app->parsed()) return inspect;
