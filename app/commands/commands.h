@@ -128,9 +128,9 @@ struct PlanArguments {
   std::vector<int> ranks;
   std::int64_t samples_per_rank = 0;  ///< 0: train.global_batch_size is for all ranks together
   bool calibrate = false;
-  std::string costs;    ///< measured by --calibrate; empty: costs.json in the run's folder
-  std::string machine;  ///< stated figures of a machine, TOML; empty: what was measured
-  std::string fit;      ///< measured rows, CSV, to which these figures are fitted; empty: none
+  std::string costs;                 ///< measured by --calibrate; empty: costs.json in the run's folder
+  std::string machine;               ///< stated figures of a machine, TOML; empty: what was measured
+  std::string fit;                   ///< measured rows, CSV, to which these figures are fitted; empty: none
   std::string write_machine;         ///< the fitted figures go here; empty: nowhere
   std::vector<std::string> without;  ///< terms of the cost model that are left out
   std::int64_t epochs = 0;           ///< of a training; 0: train.epochs

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // convoy plan: which layout of so many ranks is predicted to be the fastest, from costs measured here (--calibrate,
-// which keeps them in a file) or from stated figures of a machine (--machine), which can be fitted to measured rows (--fit).
+// which keeps them in a file) or from stated figures of a machine (--machine), which can be fitted to measured rows
+// (--fit).
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -25,8 +27,8 @@
 #include "app/commands/plan_output.h"
 #include "app/planning/calibrate.h"
 #include "app/planning/count_work.h"
-#include "app/planning/machine_fit.h"
 #include "app/planning/machine_figures.h"
+#include "app/planning/machine_fit.h"
 #include "app/planning/predict.h"
 #include "app/planning/stated_machine.h"
 #include "app/planning/terms.h"
@@ -145,7 +147,8 @@ class Planner {
       kind = "fitted";
       std::cout << fit_report(*fit_);
       if (!arguments_.write_machine.empty()) {
-        const std::string comment = fmt::format("{}, fitted to {} measured rows by convoy plan.", figures.name, rows_.size());
+        const std::string comment =
+            fmt::format("{}, fitted to {} measured rows by convoy plan.", figures.name, rows_.size());
         write_figures(arguments_.write_machine, figures, comment);
       }
     }
@@ -187,7 +190,15 @@ class Planner {
 
   [[nodiscard]] PlannedLayout complete(const Prediction& p, const Config& config, const MachineModel& machine,
                                        bool own) const {
-    PlannedLayout planned{p, own, step_parts(p, config, machine), std::nullopt};
+    PlannedLayout planned{p, own, step_parts(p, config, machine), std::nullopt, std::nullopt};
+    if (fit_) {
+      for (const MachineFigures& figures : fit_->left_out) {
+        const MachineModel other = reduced(stated_machine(figures, machine.work));
+        const double speed = predict(p.layout, config, other, p.global_batch).images_per_second();
+        if (!planned.range) planned.range = {speed, speed};
+        planned.range = {std::min(planned.range->first, speed), std::max(planned.range->second, speed)};
+      }
+    }
     if (timed_) {
       TrainingPlan training = training_;
       for (const UnitCost& cost : p.layout.costs) training.state_bytes += (1 + config.slots()) * cost.parameter_bytes;

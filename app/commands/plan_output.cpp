@@ -34,19 +34,18 @@ std::string percent(double predicted, double measured) {
 }  // namespace
 
 std::string layout_head(bool with_time) {
-  std::string text =
-      fmt::format("{:<10} {:<36} {:>12} {:>10} {:>11} {:>13} {:>7} {:>10}", "ranks", "replicas x stages", "microbatches",
-                  "samples", "step ms", "samples/s", "bubble", "GB/rank");
+  std::string text = fmt::format("{:<10} {:<36} {:>12} {:>10} {:>11} {:>13} {:>7} {:>10}", "ranks", "replicas x stages",
+                                 "microbatches", "samples", "step ms", "samples/s", "bubble", "GB/rank");
   if (with_time) text += fmt::format(" {:>7} {:>10} {:>10} {:>10}", "epochs", "minutes", "GPU hours", "kWh");
   return text + "\n";
 }
 
 std::string layout_row(const std::string& label, const PlannedLayout& planned) {
   const Prediction& p = planned.prediction;
-  std::string text = fmt::format("{:<10} {:<36} {:>12} {:>10} {:>11.2f} {:>13.1f} {:>6.1f}% {:>10.3f}", label,
-                                 describe_layout(p.layout), p.layout.schedule.microbatches,
-                                 p.layout.microbatch(p.global_batch), 1e3 * p.seconds, p.images_per_second(),
-                                 100 * p.bubble(), p.peak_bytes / 1e9);
+  std::string text =
+      fmt::format("{:<10} {:<36} {:>12} {:>10} {:>11.2f} {:>13.1f} {:>6.1f}% {:>10.3f}", label,
+                  describe_layout(p.layout), p.layout.schedule.microbatches, p.layout.microbatch(p.global_batch),
+                  1e3 * p.seconds, p.images_per_second(), 100 * p.bubble(), p.peak_bytes / 1e9);
   if (planned.time) {
     const TrainingTime& time = *planned.time;
     text += fmt::format(" {:>7.1f} {:>10.2f} {:>10.2f} {:>10}", time.epochs, time.seconds() / 60, time.gpu_hours(),
@@ -60,6 +59,9 @@ std::string parts_row(const PlannedLayout& planned) {
   for (const StepPart& part : planned.parts) {
     if (std::abs(part.seconds) < kSmallPart * planned.prediction.seconds) continue;
     text += fmt::format("{}{} {:.2f}", text.empty() ? "" : ", ", part.name, 1e3 * part.seconds);
+  }
+  if (planned.range) {
+    text += fmt::format("; {:.1f} to {:.1f} samples/s without one row", planned.range->first, planned.range->second);
   }
   return fmt::format("{:<10} step ms: {}\n", "", text);
 }
@@ -82,6 +84,7 @@ Json layout_json(const PlannedLayout& planned) {
             {"peak_bytes", p.timeline.peak_bytes}};
   Json& parts = json["step_parts_ms"] = Json::object();
   for (const StepPart& part : planned.parts) parts[std::string(part.name)] = 1e3 * part.seconds;
+  if (planned.range) json["images_per_second_range"] = {planned.range->first, planned.range->second};
   if (planned.time) {
     const TrainingTime& time = *planned.time;
     json["training"] = {{"epochs", time.epochs},
@@ -98,8 +101,8 @@ Json layout_json(const PlannedLayout& planned) {
 }
 
 std::string fit_report(const MachineFit& fit) {
-  std::string text = fmt::format("{:>8} {:>17} {:>14} {:>14} {:>9} {:>9} {:>9}\n", "ranks", "samples per rank", "measured/s",
-                                 "predicted/s", "error", "stated", "left out");
+  std::string text = fmt::format("{:>8} {:>17} {:>14} {:>14} {:>9} {:>9} {:>9}\n", "ranks", "samples per rank",
+                                 "measured/s", "predicted/s", "error", "stated", "left out");
   double worst = 0, worst_left_out = 0;
   for (const FittedRow& row : fit.rows) {
     const double measured = row.row.images_per_second;

@@ -7,6 +7,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "app/planning/machine_fit.h"
@@ -22,11 +23,14 @@ struct PlannedLayout {
   bool own = false;  ///< the config's, not one of the search
   std::vector<StepPart> parts;
   std::optional<TrainingTime> time;
+  /// Of a fitted machine: the lowest and highest samples per second by the fits that leave out a row.
+  std::optional<std::pair<double, double>> range;
 };
 
 [[nodiscard]] std::string layout_head(bool with_time);
 [[nodiscard]] std::string layout_row(const std::string& label, const PlannedLayout& planned);
-/// "            step: compute 61.2 ms, launch 2.1 ms, ..."; parts of less than a thousandth of the step are left out.
+/// "            step ms: compute 61.22, launch 2.10, ...", without parts of less than a thousandth of the step, and the
+/// range.
 [[nodiscard]] std::string parts_row(const PlannedLayout& planned);
 [[nodiscard]] nlohmann::ordered_json layout_json(const PlannedLayout& planned);
 

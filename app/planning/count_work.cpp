@@ -30,8 +30,8 @@ FusionRules rules_of(const Config& config) {
   return {compute_type(config.train.precision), config.device.deterministic};
 }
 
-// A part without a kernel of its own belongs to the operation before it; a sum of two gradients, and what comes first, to
-// the one behind it.
+// A part without a kernel of its own belongs to the operation before it; a sum of two gradients, and what comes first,
+// to the one behind it.
 std::vector<CountedOperation> with_parts(const std::vector<CountedOperation>& counted) {
   std::vector<CountedOperation> operations;
   double pending = 0;

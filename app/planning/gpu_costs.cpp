@@ -9,8 +9,8 @@ namespace convoy {
 
 namespace {
 
-// Of the result, in elements. rate: of a multiprocessor with this tile against the largest one; a smaller tile reads more
-// operands for each product. The rates are assumptions.
+// Of the result, in elements. rate: of a multiprocessor with this tile against the largest one; a smaller tile reads
+// more operands for each product. The rates are assumptions.
 struct Tile {
   double rows, columns, rate;
 };

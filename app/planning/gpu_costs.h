@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How long the operations of a model take on a GPU, from counts of their work and a few figures of the GPU: the roofline
-// model (Williams et al. 2009) for each operation, with the quantisation of tiles and waves and a time for each kernel.
-// Pure functions.
+// How long the operations of a model take on a GPU, from counts of their work and a few figures of the GPU: the
+// roofline model (Williams et al. 2009) for each operation, with the quantisation of tiles and waves and a time for
+// each kernel. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -55,9 +55,9 @@ struct GpuFigures {
   double multiprocessors = 0;          ///< that share the tiles of a product; 0: no quantisation
 };
 
-/// The share of the multiprocessors' time that a product of these sizes uses: edges of tiles reach beyond the result, and
-/// the last wave of tiles leaves multiprocessors idle ("Matrix Multiplication Background", NVIDIA). The best of several
-/// sizes of tiles, of which smaller ones are slower. Above 0, at most 1; 1 without multiprocessors.
+/// The share of the multiprocessors' time that a product of these sizes uses: edges of tiles reach beyond the result,
+/// and the last wave of tiles leaves multiprocessors idle ("Matrix Multiplication Background", NVIDIA). The best of
+/// several sizes of tiles, of which smaller ones are slower. Above 0, at most 1; 1 without multiprocessors.
 [[nodiscard]] double tile_efficiency(double rows, double columns, double depth, double groups, bool splits_depth,
                                      double multiprocessors);
 

@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kDifference = 1e-5;  // of derivatives: parameters are of order 1
 constexpr int kMaxIterations = 200;
-constexpr double kConverged = 1e-10;  // relative change of the sum of squares
+constexpr double kConverged = 1e-8;  // relative change of the sum of squares
 constexpr double kMaxDamping = 1e12;
 
 using Vector = std::vector<double>;

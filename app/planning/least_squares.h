@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Nonlinear least squares of a handful of parameters by the Levenberg-Marquardt method (Marquardt 1963), with derivatives
-// by differences. Pure functions.
+// Nonlinear least squares of a handful of parameters by the Levenberg-Marquardt method (Marquardt 1963), with
+// derivatives by differences. Pure functions.
 #pragma once
 
 #include <functional>
@@ -20,8 +20,8 @@ struct LeastSquares {
   double sum = 0;  ///< of the squares of the residuals
 };
 
-/// A local minimum from `start` on. The parameters are of order 1, such as logarithms. Throws an Error when the residuals do
-/// not determine all parameters.
+/// A local minimum from `start` on. The parameters are of order 1, such as logarithms. Throws an Error when the
+/// residuals do not determine all parameters.
 [[nodiscard]] LeastSquares least_squares(const Residuals& residuals, std::vector<double> start);
 
 /// A residual that counts by its absolute value beyond `threshold` (Huber 1964): its square is Huber's loss, twice.

@@ -19,8 +19,8 @@ namespace {
 
 using M = MachineFigures;
 
-// The spreads say how far what is stated may be wrong: a bandwidth of a data sheet by a fifth, an assumed time of a kernel by
-// a factor of two.
+// The spreads say how far what is stated may be wrong: a bandwidth of a data sheet by a fifth, an assumed time of a
+// kernel by a factor of two.
 constexpr Figure kFigures[] = {
     {"ranks_per_node", &M::ranks_per_node, true, true, 1 << 20, 0, "GPUs of a node"},
     {"flops", &M::flops, true, false, 1e300, 0, "of a GPU per second, at best"},
@@ -34,7 +34,8 @@ constexpr Figure kFigures[] = {
     {"step_seconds", &M::step_seconds, false, false, 1e300, 0.7, "of each step, whatever its size"},
     {"contention", &M::contention, false, false, 1, 0.5, "share of its speed that computing loses during a reduction"},
     {"jitter", &M::jitter, false, false, 10, 0.7, "standard deviation of a rank's step over its mean"},
-    {"input_samples_per_second", &M::input_samples_per_second, false, false, 1e300, 0, "that a node reads and prepares"},
+    {"input_samples_per_second", &M::input_samples_per_second, false, false, 1e300, 0,
+     "that a node reads and prepares"},
     {"node.latency", &M::node_latency, false, false, 1e300, 0, "seconds of a message from GPU to GPU"},
     {"node.bytes_per_second", &M::node_bandwidth, true, false, 1e300, 0.2, "of a GPU to another one"},
     {"node.shared_bytes_per_second", &M::node_shared_bandwidth, false, false, 1e300, 0.3, "of all GPUs of a node"},
@@ -118,7 +119,8 @@ class Reader {
   void check_names(const toml::table& table, const std::string& prefix) const {
     for (const auto& [key, node] : table) {
       const std::string name = prefix + std::string(key.str());
-      const bool section = prefix.empty() && std::find(std::begin(kTables), std::end(kTables), name) != std::end(kTables);
+      const bool section =
+          prefix.empty() && std::find(std::begin(kTables), std::end(kTables), name) != std::end(kTables);
       if (section && node.is_table()) {
         check_names(*node.as_table(), name + ".");
         continue;
@@ -168,7 +170,8 @@ void write_figures(const std::string& path, const MachineFigures& figures, const
     if (value == 0) continue;  // left out
     const std::string_view name = enter(figure.key);
     text += fmt::format("{:<44}  # {}\n", fmt::format("{} = {}", name, value), figure.help);
-    if (figure.value == &M::jitter) text += fmt::format("{} = \"{}\"\n", kDistribution, to_string(figures.jitter_distribution));
+    if (figure.value == &M::jitter)
+      text += fmt::format("{} = \"{}\"\n", kDistribution, to_string(figures.jitter_distribution));
     if (figure.value == &M::network_bandwidth) text += fmt::format("in_network = {}\n", figures.network_reduces);
   }
   std::ofstream file(path);

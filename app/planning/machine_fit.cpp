@@ -82,7 +82,8 @@ MachineFit fit_machine(const MachineFigures& stated, const std::vector<MeasuredR
   fit.figures = moved(stated, free, all.parameters);
   for (std::size_t i = 0; i < free.size(); ++i) {
     const double value = fit.figures.*free[i]->value;
-    fit.parameters.push_back({free[i], stated.*free[i]->value, value, 1 - std::min(1.0, all.variances[i]), value, value});
+    fit.parameters.push_back(
+        {free[i], stated.*free[i]->value, value, 1 - std::min(1.0, all.variances[i]), value, value});
   }
   for (std::size_t i = 0; i < rows.size(); ++i) {
     FittedRow& row = fit.rows.emplace_back(
@@ -90,7 +91,8 @@ MachineFit fit_machine(const MachineFigures& stated, const std::vector<MeasuredR
     if (rows.size() < kFewRows) continue;
     std::vector<MeasuredRow> others = rows;
     others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
-    const MachineFigures without_row = moved(stated, free, fit_rows(stated, free, others, predictor).parameters);
+    const MachineFigures& without_row =
+        fit.left_out.emplace_back(moved(stated, free, fit_rows(stated, free, others, predictor).parameters));
     row.left_out = predictor(without_row, rows[i]);
     for (FittedFigure& parameter : fit.parameters) {
       parameter.least = std::min(parameter.least, without_row.*parameter.figure->value);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Fits the figures of a machine that no data sheet says exactly to measured speeds: robust least squares of the logarithms,
-// with a prior that pulls each figure to what is stated. So a figure that the rows say nothing of stays. Pure functions.
+// Fits the figures of a machine that no data sheet says exactly to measured speeds: robust least squares of the
+// logarithms, with a prior that pulls each figure to what is stated. So a figure that the rows say nothing of stays.
+// Pure functions.
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,8 +22,8 @@ namespace convoy {
 /// Samples per second that a machine of these figures is predicted to reach.
 using RowPredictor = std::function<double(const MachineFigures& figures, const MeasuredRow& row)>;
 
-/// Of the config's own layout, without these terms. Throws a usage Error naming file and line of a row that the layout does
-/// not suit. The config outlives it.
+/// Of the config's own layout, without these terms. Throws a usage Error naming file and line of a row that the layout
+/// does not suit. The config outlives it.
 [[nodiscard]] RowPredictor layout_predictor(const Config& config, std::shared_ptr<const ModelWork> work,
                                             std::vector<Term> without_terms, std::string path);
 
@@ -44,6 +46,7 @@ struct MachineFit {
   MachineFigures figures;
   std::vector<FittedFigure> parameters;
   std::vector<FittedRow> rows;
+  std::vector<MachineFigures> left_out;  ///< fitted to all rows but one, by row; empty with fewer than three rows
 };
 
 /// `stated` with the figures that have a spread (machine_figures()) and are not 0 fitted to the rows.

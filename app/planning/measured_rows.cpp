@@ -61,9 +61,10 @@ class RowReader {
     if (file.bad()) fail_usage("--fit: {} cannot be read (is it a file?)", path_);
     if (width_ == 0) fail_usage("--fit: {} is empty (its first line must be {})", path_, fmt::join(kColumns, ","));
     if (rows.size() < 2) {
-      fail_usage("--fit: {} has {}, from which nothing can be told apart (measure at least two numbers of ranks or of "
-                 "samples per rank)",
-                 path_, rows.empty() ? "no row" : "one row");
+      fail_usage(
+          "--fit: {} has {}, from which nothing can be told apart (measure at least two numbers of ranks or of "
+          "samples per rank)",
+          path_, rows.empty() ? "no row" : "one row");
     }
     return rows;
   }

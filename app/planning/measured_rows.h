@@ -16,9 +16,9 @@ struct MeasuredRow {
   int line = 0;                       ///< of the file
 };
 
-/// A header that names at least the columns ranks, samples_per_rank and images_per_second, in any order; rows of numbers;
-/// empty lines and lines with "#" are skipped. Throws a usage Error naming file and line; a file of fewer than two rows is
-/// one, too.
+/// A header that names at least the columns ranks, samples_per_rank and images_per_second, in any order; rows of
+/// numbers; empty lines and lines with "#" are skipped. Throws a usage Error naming file and line; a file of fewer than
+/// two rows is one, too.
 [[nodiscard]] std::vector<MeasuredRow> read_measured_rows(const std::string& path);
 
 }  // namespace convoy

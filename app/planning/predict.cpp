@@ -28,9 +28,9 @@ std::vector<Link> stage_links(const Cluster& cluster, int stages) {
 
 // What a stage's flat gradient buffer holds, in its order: that of the backward.
 struct GradientRange {
-  double end = 0;     // in bytes of the buffer
-  int chunk = 0;      // whose backward makes it,
-  double ready = 0;   // as a share of the time of that backward
+  double end = 0;    // in bytes of the buffer
+  int chunk = 0;     // whose backward makes it,
+  double ready = 0;  // as a share of the time of that backward
 };
 
 std::vector<GradientRange> gradient_ranges(const Layout& layout, int stage) {
@@ -55,7 +55,8 @@ std::vector<GradientRange> gradient_ranges(const Layout& layout, int stage) {
 }
 
 // The all-reduces of a stage: its buckets as the backward fills them, or all at once behind it.
-std::vector<BucketCost> bucket_costs(const Layout& layout, const Config& config, const MachineModel& machine, int stage) {
+std::vector<BucketCost> bucket_costs(const Layout& layout, const Config& config, const MachineModel& machine,
+                                     int stage) {
   const std::vector<GradientRange> ranges = gradient_ranges(layout, stage);
   const double bytes = ranges.back().end;
   if (bytes <= 0) return {};
@@ -149,8 +150,7 @@ Prediction predict(Layout layout, const Config& config, const MachineModel& mach
   Prediction prediction{std::move(layout), global_batch, {}, 0, 0};
   const CostModel model = cost_model(prediction.layout, config, machine, slots);
   prediction.timeline = simulate(prediction.layout.schedule, model);
-  prediction.seconds =
-      step_seconds(prediction.timeline.seconds, machine, prediction.layout.mesh.ranks(), global_batch);
+  prediction.seconds = step_seconds(prediction.timeline.seconds, machine, prediction.layout.mesh.ranks(), global_batch);
   set_memory(prediction, prediction.timeline.peak_bytes);
   return prediction;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The terms of the cost model, which docs/planner.md explains one by one. Each can be left out of a machine, to see what
-// it explains. Pure functions.
+// The terms of the cost model, which docs/planner.md explains one by one. Each can be left out of a machine, to see
+// what it explains. Pure functions.
 #pragma once
 
 #include <string>
@@ -12,8 +12,8 @@
 
 namespace convoy {
 
-/// Up to kInput parts of a step, in the order in which step_parts() adds them; kBuckets hides reductions, so it is none;
-/// the rest belong to the time of a training.
+/// Up to kInput parts of a step, in the order in which step_parts() adds them; kBuckets hides reductions, so it is
+/// none; the rest belong to the time of a training.
 enum class Term {
   kLaunch,
   kTiles,
@@ -45,8 +45,8 @@ struct StepPart {
   double seconds = 0;
 };
 /// What the predicted step is made of, in the sum its seconds: "compute" (bandwidth and products of the stage that
-/// computes longest), "bubble", then what each term adds to those before it. A part may be slightly negative where a term
-/// makes room for another one.
+/// computes longest), "bubble", then what each term adds to those before it. A part may be slightly negative where a
+/// term makes room for another one.
 [[nodiscard]] std::vector<StepPart> step_parts(const Prediction& prediction, const Config& config,
                                                const MachineModel& machine);
 

@@ -78,8 +78,8 @@ TrainingTime training_time(const Prediction& prediction, const MachineModel& mac
   const double ranks = prediction.layout.mesh.ranks();
   const int per_node = machine.cluster.ranks_per_node;
   time.ranks = ranks;
-  time.watts = ranks * machine.job.gpu_watts +
-               (per_node == 0 ? 1 : std::ceil(ranks / per_node)) * machine.job.node_watts;
+  time.watts =
+      ranks * machine.job.gpu_watts + (per_node == 0 ? 1 : std::ceil(ranks / per_node)) * machine.job.node_watts;
   return time;
 }
 

@@ -35,13 +35,13 @@ struct Recipe {
 
 /// What is trained, and how often it is interrupted.
 struct TrainingPlan {
-  double samples = 0;                   ///< of an epoch
-  double evaluation_samples = 0;        ///< 0: no evaluation
-  std::optional<double> epochs;         ///< none: as the recipe says
-  const Recipe* recipe = nullptr;       ///< for `epochs`
-  std::int64_t eval_every_epochs = 1;   ///< 0: only at the end
+  double samples = 0;                                        ///< of an epoch
+  double evaluation_samples = 0;                             ///< 0: no evaluation
+  std::optional<double> epochs;                              ///< none: as the recipe says
+  const Recipe* recipe = nullptr;                            ///< for `epochs`
+  std::int64_t eval_every_epochs = 1;                        ///< 0: only at the end
   std::int64_t checkpoint_epochs = 0, checkpoint_steps = 0;  ///< 0: not by those; there is one at the end
-  double state_bytes = 0;               ///< of a checkpoint
+  double state_bytes = 0;                                    ///< of a checkpoint
 };
 
 /// Of a layout. The parts in seconds.
@@ -54,8 +54,8 @@ struct TrainingTime {
   [[nodiscard]] double kilowatt_hours() const { return watts * seconds() / 3.6e6; }
 };
 
-/// Nodes that are only partly used count whole. An evaluation goes forward over its samples in batches of the training's
-/// size, and takes the share of a step's time that forward has among the units.
+/// Nodes that are only partly used count whole. An evaluation goes forward over its samples in batches of the
+/// training's size, and takes the share of a step's time that forward has among the units.
 [[nodiscard]] TrainingTime training_time(const Prediction& prediction, const MachineModel& machine,
                                          const TrainingPlan& plan);
 

@@ -84,7 +84,8 @@ class Simulation {
     check("buckets", costs_.buckets.size(), schedule_.stages, true);
     for (const std::vector<BucketCost>& buckets : costs_.buckets) {
       for (const BucketCost& bucket : buckets) {
-        if (bucket.chunk < 0 || bucket.chunk >= schedule_.chunks) fail("cost model: a bucket of chunk {}", bucket.chunk);
+        if (bucket.chunk < 0 || bucket.chunk >= schedule_.chunks)
+          fail("cost model: a bucket of chunk {}", bucket.chunk);
       }
     }
     check("optimizer", costs_.optimizer.size(), schedule_.stages, true);
@@ -251,7 +252,8 @@ class Simulation {
   std::vector<double> link_free_;      // by sending stage, then receiving stage
   std::vector<std::size_t> position_;  // by stage: in its list
   std::vector<double> now_;            // by stage: the end of what it did last
-  std::vector<Interval> last_backward_;  // by virtual stage: of the last microbatch so far, what gives its weights' gradients
+  std::vector<Interval>
+      last_backward_;  // by virtual stage: of the last microbatch so far, what gives its weights' gradients
   Timeline timeline_;
 };
 

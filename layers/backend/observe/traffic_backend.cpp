@@ -91,9 +91,7 @@ double count_of(std::int64_t value) { return static_cast<double>(value); }
 double pixels(const Shape& shape) { return count_of(shape.size() / shape[1]); }
 
 // Elements of the weights that one output channel has, and the outputs of a group.
-double filter(const Conv2dSpec& spec) {
-  return count_of(spec.weight_shape().size()) / count_of(spec.out_channels);
-}
+double filter(const Conv2dSpec& spec) { return count_of(spec.weight_shape().size()) / count_of(spec.out_channels); }
 double group_outputs(const Conv2dSpec& spec) { return count_of(spec.out_channels) / count_of(spec.groups); }
 
 GemmShape gemm_of(const ops::LinearForward& op) {
@@ -265,8 +263,8 @@ void TrafficBackend::count(const ops::Conv2dForward& op) {
   operands.out("y", op.y);
   const int kernels = kernels_of(alone, rules_.compute);
   const double bias = op.bias != nullptr ? 2 * bytes_of(op.y) : 0;
-  add(TrafficKind::kProducts,
-      {operands.take() + bias, least_bytes(op.spec, op.input_shape(), rules_.compute), kernels}, gemm_of(op));
+  add(TrafficKind::kProducts, {operands.take() + bias, least_bytes(op.spec, op.input_shape(), rules_.compute), kernels},
+      gemm_of(op));
   if (op.prologue != nullptr) {
     operands.in(op.prologue->coefficients);
     add(TrafficKind::kApply, {operands.take(), 0, 0});
@@ -316,8 +314,7 @@ void TrafficBackend::count(const ops::Conv2dBackwardWeight& op) {
   const double sums = op.dbias ? bytes_of(op.dy) : 0;
   const int kernels = kernels_of(op, rules_.compute) - (op.accumulate ? 1 : 0);
   add(TrafficKind::kProducts,
-      {operands.take() + written + sums, least_bytes(op.spec, op.input_shape(), rules_.compute), kernels},
-      gemm_of(op));
+      {operands.take() + written + sums, least_bytes(op.spec, op.input_shape(), rules_.compute), kernels}, gemm_of(op));
   if (op.prologue != nullptr) {
     operands.in(op.prologue->rounded);
     add(TrafficKind::kApply, {operands.take(), 0, 0});

@@ -61,6 +61,7 @@ def test_fit_and_plan_with_the_fitted_machine():
     pytest.param("no recipe \"mlpref\"", ["--ranks", "8", "--recipe", "mlpref"], id="recipe"),
     pytest.param("says nothing of a global batch of 32", ["--ranks", "8", "--recipe", "mlperf"], id="batch"),
     pytest.param("--ranks is required", [], id="ranks"),
+    pytest.param("give --ranks too", ["--fit", "rows2.csv", "--epochs", "3"], id="layouts"),
     pytest.param("--write-machine", ["--ranks", "8", "--write-machine", "x.toml"], id="write"),
     pytest.param("cannot write no/x.toml", ["--fit", "rows2.csv", "--write-machine", "no/x.toml"], id="written"),
     pytest.param("rows3.csv:3: ", ["--fit", "rows3.csv", "--set", "parallel.microbatches=4"], id="layout")))

@@ -42,7 +42,7 @@ const RowPredictor& predictor() {
 }
 
 MachineFigures example(const std::string& name) {
-  return read_figures(std::string(CONVOY_CONFIGS) + "/machines/" + name + ".toml");
+  return read_figures(fmt::format("{}/machines/{}.toml", CONVOY_CONFIGS, name));
 }
 
 // Speeds of a machine that is known, with errors of up to 3 %.
@@ -171,7 +171,8 @@ TEST_CASE("one row that is wrong moves the others little") {
 TEST_CASE("measured rows that are none") {
   const std::string head = "ranks,samples_per_rank,images_per_second\n";
   CHECK(complaint(head + "1,2,3\n2,2,5\n").empty());
-  CHECK(complaint("\xEF\xBB\xBFimages_per_second, note, ranks ,samples_per_rank\r\n# a comment\r\n\r\n3,a,1,2\r\n5,b,2,2\r\n")
+  CHECK(complaint(
+            "\xEF\xBB\xBFimages_per_second, note, ranks ,samples_per_rank\r\n# a comment\r\n\r\n3,a,1,2\r\n5,b,2,2\r\n")
             .empty());
   CHECK(complaint("").starts_with("rows.csv is empty"));
   CHECK(complaint(head).find("rows.csv has no row") == 0);
