@@ -4,7 +4,6 @@
 // which keeps them in a file) or from stated figures of a machine (--machine), which can be fitted to measured rows
 // (--fit).
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -164,7 +163,8 @@ class Planner {
 
   void report(const MachineModel& machine) {
     Json results = Json::array();
-    if (!arguments_.ranks.empty()) std::cout << machine.name << "\n" << layout_head(timed_);
+    if (!arguments_.ranks.empty())
+      std::cout << machine.name << "\n" << layout_head(timed_, figures_ || device_.on_gpu());
     const auto after_layout = [this] { check_stop_("planning"); };
     for (const int ranks : arguments_.ranks) {
       const std::int64_t batch = global_batch(ranks);

@@ -33,10 +33,11 @@ std::string percent(double predicted, double measured) {
 
 }  // namespace
 
-std::string layout_head(bool with_time) {
+std::string layout_head(bool with_time, bool gpus) {
   std::string text = fmt::format("{:<10} {:<36} {:>12} {:>10} {:>11} {:>13} {:>7} {:>10}", "ranks", "replicas x stages",
                                  "microbatches", "samples", "step ms", "samples/s", "bubble", "GB/rank");
-  if (with_time) text += fmt::format(" {:>7} {:>10} {:>10} {:>10}", "epochs", "minutes", "GPU hours", "kWh");
+  if (with_time)
+    text += fmt::format(" {:>7} {:>10} {:>10} {:>10}", "epochs", "minutes", gpus ? "GPU hours" : "rank hours", "kWh");
   return text + "\n";
 }
 
@@ -102,7 +103,7 @@ Json layout_json(const PlannedLayout& planned) {
 
 std::string fit_report(const MachineFit& fit) {
   std::string text = fmt::format("{:>8} {:>17} {:>14} {:>14} {:>9} {:>9} {:>9}\n", "ranks", "samples per rank",
-                                 "measured/s", "predicted/s", "error", "stated", "left out");
+                                 "measured/s", "predicted/s", "error", "as stated", "left out");
   double worst = 0, worst_left_out = 0;
   for (const FittedRow& row : fit.rows) {
     const double measured = row.row.images_per_second;

@@ -27,7 +27,8 @@ struct PlannedLayout {
   std::optional<std::pair<double, double>> range;
 };
 
-[[nodiscard]] std::string layout_head(bool with_time);
+/// gpus: the ranks are GPUs.
+[[nodiscard]] std::string layout_head(bool with_time, bool gpus);
 [[nodiscard]] std::string layout_row(const std::string& label, const PlannedLayout& planned);
 /// "            step ms: compute 61.22, launch 2.10, ...", without parts of less than a thousandth of the step, and the
 /// range.

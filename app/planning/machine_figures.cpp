@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <fstream>
+#include <iterator>
 #include <optional>
 #include <ostream>
 #include <vector>
@@ -30,16 +32,16 @@ constexpr Figure kFigures[] = {
     {"memory_efficiency", &M::memory_efficiency, true, false, 1, 0.2, "share that operations reach"},
     {"memory_gb", &M::memory_gb, true, false, 1e300, 0, "of a GPU"},
     {"element_bytes", &M::element_bytes, true, true, 4, 0, "of activations: 2 or 4"},
-    {"kernel_seconds", &M::kernel_seconds, false, false, 1e300, 0.7, "of each kernel, however small"},
-    {"step_seconds", &M::step_seconds, false, false, 1e300, 0.7, "of each step, whatever its size"},
+    {"kernel_seconds", &M::kernel_seconds, false, false, 1, 0.7, "of each kernel, however small"},
+    {"step_seconds", &M::step_seconds, false, false, 3600, 0.7, "of each step, whatever its size"},
     {"contention", &M::contention, false, false, 1, 0.5, "share of its speed that computing loses during a reduction"},
     {"jitter", &M::jitter, false, false, 10, 0.7, "standard deviation of a rank's step over its mean"},
     {"input_samples_per_second", &M::input_samples_per_second, false, false, 1e300, 0,
      "that a node reads and prepares"},
-    {"node.latency", &M::node_latency, false, false, 1e300, 0, "seconds of a message from GPU to GPU"},
+    {"node.latency", &M::node_latency, false, false, 10, 0, "seconds of a message from GPU to GPU"},
     {"node.bytes_per_second", &M::node_bandwidth, true, false, 1e300, 0.2, "of a GPU to another one"},
     {"node.shared_bytes_per_second", &M::node_shared_bandwidth, false, false, 1e300, 0.3, "of all GPUs of a node"},
-    {"network.latency", &M::network_latency, false, false, 1e300, 0.7, "seconds of a message from node to node"},
+    {"network.latency", &M::network_latency, false, false, 10, 0.7, "seconds of a message from node to node"},
     {"network.bytes_per_second", &M::network_bandwidth, true, false, 1e300, 0.4, "of a network card"},
     {"network.cards", &M::network_cards, false, true, 1e6, 0, "of a node; left out: one for each GPU"},
     {"job.startup_seconds", &M::startup_seconds, false, false, 1e300, 0, "until the first step"},

@@ -18,6 +18,7 @@ namespace convoy {
 namespace {
 
 constexpr double kRowDeviation = 0.03;  // of the logarithm of a measured speed: what repeated runs differ by
+constexpr double kMaxMove = 10;         // spreads from what is stated
 constexpr double kRobust = 2;           // such deviations, beyond which a row counts by its absolute error
 constexpr std::size_t kFewRows = 3;     // to leave one out
 
@@ -34,13 +35,13 @@ MachineFigures moved(const MachineFigures& stated, const std::vector<const Figur
   MachineFigures figures = stated;
   for (std::size_t i = 0; i < free.size(); ++i) {
     double& value = figures.*free[i]->value;
-    value = std::min(free[i]->maximum, value * std::exp(free[i]->spread * by[i]));
+    value = std::min(free[i]->maximum, value * std::exp(free[i]->spread * std::clamp(by[i], -kMaxMove, kMaxMove)));
   }
   return figures;
 }
 
 LeastSquares fit_rows(const MachineFigures& stated, const std::vector<const Figure*>& free,
-                      const std::vector<MeasuredRow>& rows, const RowPredictor& predictor) {
+                      const std::vector<MeasuredRow>& rows, const RowPredictor& predictor, std::vector<double> start) {
   const auto residuals = [&](std::span<const double> parameters) {
     const MachineFigures figures = moved(stated, free, parameters);
     std::vector<double> result;
@@ -51,7 +52,7 @@ LeastSquares fit_rows(const MachineFigures& stated, const std::vector<const Figu
     result.insert(result.end(), parameters.begin(), parameters.end());  // the priors, of standard deviation 1
     return result;
   };
-  return least_squares(residuals, std::vector<double>(free.size(), 0));
+  return least_squares(residuals, std::move(start));
 }
 
 }  // namespace
@@ -64,20 +65,24 @@ RowPredictor layout_predictor(const Config& config, std::shared_ptr<const ModelW
     for (const Term term : terms) machine = without(std::move(machine), term);
     Config planned = config;
     planned.train.global_batch_size = row.ranks * row.samples_per_rank;
+    double speed = 0;
     try {
-      return predict(plan_layout(planned, row.ranks), planned, machine, planned.train.global_batch_size)
-          .images_per_second();
+      speed = predict(plan_layout(planned, row.ranks), planned, machine, planned.train.global_batch_size)
+                  .images_per_second();
     } catch (const Error& error) {
       if (error.code() != ExitCode::kUsage) throw;
       fail_usage("--fit: {}:{}: {}", path, row.line, error.what());
     }
+    if (speed > 0 && std::isfinite(speed)) return speed;
+    fail_usage("--fit: {}:{}: the machine is predicted to make {} samples per second (check its figures)", path,
+               row.line, speed);
   };
 }
 
 MachineFit fit_machine(const MachineFigures& stated, const std::vector<MeasuredRow>& rows,
                        const RowPredictor& predictor) {
   const std::vector<const Figure*> free = free_figures(stated);
-  const LeastSquares all = fit_rows(stated, free, rows, predictor);
+  const LeastSquares all = fit_rows(stated, free, rows, predictor, std::vector<double>(free.size(), 0));
   MachineFit fit;
   fit.figures = moved(stated, free, all.parameters);
   for (std::size_t i = 0; i < free.size(); ++i) {
@@ -91,8 +96,8 @@ MachineFit fit_machine(const MachineFigures& stated, const std::vector<MeasuredR
     if (rows.size() < kFewRows) continue;
     std::vector<MeasuredRow> others = rows;
     others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
-    const MachineFigures& without_row =
-        fit.left_out.emplace_back(moved(stated, free, fit_rows(stated, free, others, predictor).parameters));
+    const MachineFigures& without_row = fit.left_out.emplace_back(
+        moved(stated, free, fit_rows(stated, free, others, predictor, all.parameters).parameters));
     row.left_out = predictor(without_row, rows[i]);
     for (FittedFigure& parameter : fit.parameters) {
       parameter.least = std::min(parameter.least, without_row.*parameter.figure->value);

@@ -10,7 +10,6 @@
 #include <string_view>
 #include <vector>
 
-#include "app/config/config.h"
 #include "app/planning/predict.h"
 
 namespace convoy {

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
-#include <memory>
+#include <iterator>
 #include <numbers>
 #include <string>
 #include <vector>
