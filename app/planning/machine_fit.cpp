@@ -59,11 +59,10 @@ LeastSquares fit_rows(const MachineFigures& stated, const std::vector<const Figu
 
 RowPredictor layout_predictor(const Config& config, std::shared_ptr<const ModelWork> work,
                               std::vector<Term> without_terms, std::string path) {
-  return [&config, work = std::move(work), terms = std::move(without_terms), path = std::move(path)](
-             const MachineFigures& figures, const MeasuredRow& row) {
+  return [planned = config, work = std::move(work), terms = std::move(without_terms), path = std::move(path)](
+             const MachineFigures& figures, const MeasuredRow& row) mutable {
     MachineModel machine = stated_machine(figures, work);
     for (const Term term : terms) machine = without(std::move(machine), term);
-    Config planned = config;
     planned.train.global_batch_size = row.ranks * row.samples_per_rank;
     double speed = 0;
     try {

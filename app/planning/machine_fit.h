@@ -23,7 +23,7 @@ namespace convoy {
 using RowPredictor = std::function<double(const MachineFigures& figures, const MeasuredRow& row)>;
 
 /// Of the config's own layout, without these terms. Throws a usage Error naming file and line of a row that the layout
-/// does not suit. The config outlives it.
+/// does not suit.
 [[nodiscard]] RowPredictor layout_predictor(const Config& config, std::shared_ptr<const ModelWork> work,
                                             std::vector<Term> without_terms, std::string path);
 

@@ -10,10 +10,11 @@ namespace {
 
 constexpr int kManyRanks = 1000;
 
-// 1 - F(x)^n - F(-x)^n, whose integral over x > 0 is the expected maximum of n standard normal draws.
+// x times the density of the maximum of n standard normal draws, n f(x) F(x)^(n - 1).
 double integrand(double x, int n) {
-  const double above = 0.5 * std::erfc(x / std::numbers::sqrt2);  // 1 - F(x) = F(-x)
-  return -std::expm1(n * std::log1p(-above)) - std::pow(above, n);
+  const double above = 0.5 * std::erfc(x / std::numbers::sqrt2);  // 1 - F(x)
+  const double density = std::exp(-0.5 * x * x) / std::sqrt(2 * std::numbers::pi);
+  return x * n * density * std::exp((n - 1) * std::log1p(-above));
 }
 
 }  // namespace
@@ -26,12 +27,13 @@ double expected_maximum(int n, JitterDistribution distribution) {
     for (int i = n; i > 1; --i) sum += 1.0 / i;
     return sum;
   }
-  constexpr double kEnd = 12;  // beyond lie less than 1e-30 of the draws
-  constexpr int kParts = 600;  // even: Simpson's rule
-  constexpr double kStep = kEnd / kParts;
-  double sum = integrand(0, n) + integrand(kEnd, n);
-  for (int i = 1; i < kParts; ++i) sum += (i % 2 == 1 ? 4 : 2) * integrand(i * kStep, n);
-  return sum * kStep / 3;
+  // The trapezoidal rule converges exponentially for such integrands (Trefethen and Weideman 2014): a step of half the
+  // standard deviation of the maximum of 2^20 draws is enough.
+  constexpr double kStart = -9, kStep = 0.125;
+  constexpr int kSteps = 168;
+  double sum = 0;
+  for (int i = 0; i <= kSteps; ++i) sum += integrand(kStart + i * kStep, n);
+  return sum * kStep;
 }
 
 }  // namespace convoy
