@@ -29,10 +29,12 @@ struct Group {
 
 Group group_of(const Cluster& cluster, int ranks, int stride) {
   const int per_node = cluster.ranks_per_node;
-  if (per_node == 0) return {double(ranks), 1, double(ranks), 1};
-  const int on_node = std::min(ranks, (per_node + stride - 1) / stride);
-  const int nodes = (ranks + on_node - 1) / on_node;
-  return {double(ranks), double(nodes), double(on_node), double(std::min(stride, per_node))};
+  Group group{static_cast<double>(ranks), 1, static_cast<double>(ranks), 1};
+  if (per_node == 0) return group;
+  group.on_node = std::min(ranks, (per_node + stride - 1) / stride);
+  group.nodes = std::ceil(group.ranks / group.on_node);
+  group.groups_on_node = std::min(stride, per_node);
+  return group;
 }
 
 }  // namespace
