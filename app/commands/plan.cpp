@@ -80,6 +80,9 @@ class Planner {
       figures_ = read_figures(find_example(arguments_.machine, ExampleKind::kMachine));
       config_ = gpu_config(config_, static_cast<int>(figures_->element_bytes));
     }
+    if (!arguments_.fit.empty() && config_.parallel.mode == ParallelMode::kScatter) {
+      fail_usage("--fit: parallel.mode = \"scatter\" is not predicted (choose another mode)");
+    }
     if (!arguments_.fit.empty()) rows_ = read_measured_rows(arguments_.fit);
     plan_training();
   }

@@ -13,8 +13,8 @@
 
 namespace convoy {
 
-/// Up to kInput parts of a step, in the order in which step_parts() adds them; kBuckets hides reductions, so it is
-/// none; the rest belong to the time of a training.
+/// Those up to kInput are parts of a step, in the order in which step_parts() adds them. kBuckets hides reductions, so
+/// it is no part. The rest belong to the time of a training.
 enum class Term {
   kLaunch,
   kTiles,
@@ -45,8 +45,8 @@ struct StepPart {
   std::string_view name;
   double seconds = 0;
 };
-/// What the predicted step is made of, in the sum its seconds: "compute" (bandwidth and products of the stage that
-/// computes longest), "bubble", then what each term adds to those before it. A part may be slightly negative where a
+/// What the predicted step is made of: "compute" (bytes and products of the stage that idles most), "bubble" (its idle
+/// time), then what each term adds to those before it. The sum is the step. A part may be slightly negative where a
 /// term makes room for another one.
 [[nodiscard]] std::vector<StepPart> step_parts(const Prediction& prediction, const Config& config,
                                                const MachineModel& machine);

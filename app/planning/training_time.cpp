@@ -10,8 +10,8 @@ namespace convoy {
 
 namespace {
 
-// MLPerf Training's reference convergence points of ResNet-50 with LARS, the batch and the epochs to 75.9 % top-1; the
-// evaluation is that of its rules.
+// Batches and epochs of published MLPerf Training runs of ResNet-50 to 75.9 % top-1; the evaluation is that of its
+// rules.
 const std::vector<Recipe>& recipes() {
   static const std::vector<Recipe> all{{"mlperf",
                                         "ResNet-50 on ImageNet to 75.9 %",

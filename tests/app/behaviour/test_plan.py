@@ -64,6 +64,7 @@ def test_fit_and_plan_with_the_fitted_machine():
     pytest.param("give --ranks too", ["--fit", "rows2.csv", "--epochs", "3"], id="layouts"),
     pytest.param("--write-machine", ["--ranks", "8", "--write-machine", "x.toml"], id="write"),
     pytest.param("cannot write no/x.toml", ["--fit", "rows2.csv", "--write-machine", "no/x.toml"], id="written"),
+    pytest.param("\"scatter\" is not predicted", ["--fit", "rows2.csv", "--set", "parallel.mode=scatter"], id="scatter"),
     pytest.param("rows3.csv:3: ", ["--fit", "rows3.csv", "--set", "parallel.microbatches=4"], id="layout")))
 def test_what_is_refused(words, arguments):
     """One line that says where."""
