@@ -45,7 +45,9 @@ using Json = nlohmann::ordered_json;
 class Planner {
  public:
   Planner(World& world, const PlanArguments& arguments) : world_(world), arguments_(arguments) {
-    LoadedConfig loaded = load_config(world.ranks(), arguments.config, arguments.overrides);
+    std::vector<std::string> overrides = arguments.overrides;
+    if (!arguments.machine.empty()) overrides.emplace_back("device.kind=auto");  // this build may have no CUDA
+    LoadedConfig loaded = load_config(world.ranks(), arguments.config, overrides);
     config_ = std::move(loaded.config);
     all_ = std::move(loaded.communicator);
     stop_.emplace(config_.run.stop_signals, std::nullopt);

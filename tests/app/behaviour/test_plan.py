@@ -24,7 +24,7 @@ def test_fit_and_plan_with_the_fitted_machine():
     with open(folder.file("rows.csv"), "w") as file:
         file.write(LADDER)
     fit = plan(folder, "resnet50_synthetic", "--machine", "a100_40gb_4x", "--fit", "rows.csv", "--write-machine",
-               "fitted.toml")["fit"]
+               "fitted.toml", "--set", "device.kind=cuda")["fit"]
     assert [row["ranks"] for row in fit["rows"]] == [4, 8, 16, 32, 64, 128]
     for row in fit["rows"]:
         assert abs(row["predicted_images_per_second"] / row["images_per_second"] - 1) < 0.1, row
