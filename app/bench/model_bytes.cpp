@@ -54,29 +54,34 @@ Json line_json(const ModelBytes& bytes, const char* what, const BytesLine& line)
 
 }  // namespace
 
-ModelBytes count_model_bytes(const Config& given) {
-  if (given.parallel.mode == ParallelMode::kScatter) {
-    fail_option("parallel.mode", "scatter has no step of one rank (--model-bytes counts one: choose another mode)");
-  }
+std::vector<UnitInfo> rehearse_step(const Config& given, const Dataset& data, TrafficBackend& backend) {
   Config config = given;
   config.run.replay_every = 0;  // a step that is computed once
-  const auto data = build_dataset(config, config.data.train, "data.train");
-  check_data(config, *data, nullptr);
   Layout layout = plan_layout(config, 1);
 
   const Rehearsal rehearsal;
-  TrafficBackend backend({compute_type(config.train.precision), config.device.deterministic});
   const std::int64_t samples = layout.microbatch(config.train.global_batch_size);
-  const auto infos = describe_model(config, backend, *data, samples);
-  check_outputs(config, *data, infos.back().output);
+  std::vector<UnitInfo> infos = describe_model(config, backend, data, samples);
+  check_outputs(config, data, infos.back().output);
   cut_model(layout, config, infos, 0);
-  const MemoryRequest request{config, layout, 0, data_shape(config, *data), std::nullopt, RunPurpose::kTiming, {}};
+  const MemoryRequest request{config, layout, 0, data_shape(config, data), std::nullopt, RunPurpose::kTiming, {}};
   RehearsedRank rank(request, backend, config.train.precision == Precision::kFp16);
   rank.make_optimizer();
   rank.make_runner();
   rank.train_step();  // the first one makes buffers
   backend.restart();
   rank.train_step();
+  return infos;
+}
+
+ModelBytes count_model_bytes(const Config& config) {
+  if (config.parallel.mode == ParallelMode::kScatter) {
+    fail_option("parallel.mode", "scatter has no step of one rank (--model-bytes counts one: choose another mode)");
+  }
+  const auto data = build_dataset(config, config.data.train, "data.train");
+  check_data(config, *data, nullptr);
+  TrafficBackend backend({compute_type(config.train.precision), config.device.deterministic});
+  const std::vector<UnitInfo> infos = rehearse_step(config, *data, backend);
 
   ModelBytes bytes;
   bytes.backend = backend.description();

@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "app/config/config.h"
+#include "io/data/dataset.h"
 #include "layers/backend/observe/traffic_backend.h"
+#include "layers/model.h"
 
 namespace convoy {
 
@@ -36,6 +38,10 @@ struct ModelBytes {
   [[nodiscard]] double bytes_per_image() const { return per_image(total.forward.bytes + total.backward.bytes); }
   [[nodiscard]] double per_image(double bytes) const { return bytes / static_cast<double>(images); }
 };
+
+/// Has one rank rehearse a training step of its whole batch on the backend, which then holds what that step counts. The
+/// units of the model, for that batch.
+[[nodiscard]] std::vector<UnitInfo> rehearse_step(const Config& config, const Dataset& data, TrafficBackend& backend);
 
 /// Of one rank.
 [[nodiscard]] ModelBytes count_model_bytes(const Config& config);

@@ -11,10 +11,12 @@
 #include <cstdlib>
 #include <iostream>
 #include <string_view>
+#include <utility>
 
 #include "app/base/examples.h"
 #include "app/commands/launch_options.h"
 #include "app/commands/model_options.h"
+#include "app/commands/plan_options.h"
 #include "app/commands/version_text.h"
 #include "app/config/config_keys.h"
 #include "app/reference/generate.h"
@@ -249,31 +251,7 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   bench_app->add_option("--json", bench.json, "write the results to this file too")->type_name("FILE");
 
   PlanArguments plan;
-  CLI::App* plan_app = app.add_subcommand("plan", "predict the best layouts for a number of ranks");
-  add_config(plan_app, plan.config, plan.overrides);
-  plan_app->add_option("--ranks", plan.ranks, "numbers of ranks to plan for")
-      ->required()
-      ->delimiter(',')
-      ->check(CLI::Range(1, 1 << 20))
-      ->type_name("N,...");
-  plan_app->add_option("--samples-per-rank", plan.samples_per_rank, "a global batch of so many samples for each rank")
-      ->check(many)
-      ->type_name("N");
-  plan_app->add_flag("--calibrate", plan.calibrate, "measure costs on the ranks started now, and keep them");
-  plan_app->add_option("--costs", plan.costs, "where measured costs are kept; default: costs.json in the run's folder")
-      ->type_name("FILE");
-  plan_app
-      ->add_option("--machine", plan.machine,
-                   "stated figures of another machine, a TOML file or an example, instead of measured costs")
-      ->excludes("--calibrate")
-      ->type_name("FILE");
-  plan_app->add_option("--top", plan.top, "layouts to show for each number of ranks")
-      ->check(CLI::Range(1, 1000))
-      ->type_name("N")
-      ->capture_default_str();
-  plan_app->add_option("--trace", plan.trace, "write the simulated step of the config's own layout here")
-      ->type_name("FILE");
-  plan_app->add_option("--json", plan.json, "write the predictions to this file too")->type_name("FILE");
+  CLI::App* plan_app = add_plan_command(app, plan);
 
   ScheduleArguments schedule;
   CLI::App* schedule_app = app.add_subcommand("schedule", "show a pipeline schedule as a grid");
@@ -372,7 +350,7 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   if (eval_app->parsed()) return eval;
   if (predict_app->parsed()) return predict;
   if (bench_app->parsed()) return bench;
-  if (plan_app->parsed()) return plan;
+  if (plan_app->parsed()) return finish_plan(std::move(plan));
   if (schedule_app->parsed()) return schedule;
   if (check_app->parsed()) return check;
   if (inspect_app->parsed()) return inspect;

@@ -119,16 +119,22 @@ struct ScheduleArguments {
   int chunks = 0;  ///< 0: as many as the schedule has by default
 };
 
-/// convoy plan CONFIG --ranks N,... [--samples-per-rank N] [--calibrate] [--costs FILE] [--machine FILE] [--top N]
-/// [--trace FILE] [--json FILE] [--set KEY=VALUE]...
+/// convoy plan CONFIG --ranks N,... [--samples-per-rank N] [--calibrate] [--costs FILE] [--machine FILE] [--without
+/// TERM,...] [--epochs N | --recipe NAME] [--top N] [--trace FILE] [--json FILE] [--set KEY=VALUE]...
+/// convoy plan CONFIG --machine FILE --fit ROWS.csv [--write-machine FILE] [--ranks N,... ...]
 struct PlanArguments {
   std::string config;
   std::vector<std::string> overrides;
   std::vector<int> ranks;
   std::int64_t samples_per_rank = 0;  ///< 0: train.global_batch_size is for all ranks together
   bool calibrate = false;
-  std::string costs;    ///< measured by --calibrate; empty: costs.json in the run's folder
-  std::string machine;  ///< stated figures of a machine, TOML; empty: what was measured
+  std::string costs;                 ///< measured by --calibrate; empty: costs.json in the run's folder
+  std::string machine;               ///< stated figures of a machine, TOML; empty: what was measured
+  std::string fit;                   ///< measured rows, CSV, to which these figures are fitted; empty: none
+  std::string write_machine;         ///< the fitted figures go here; empty: nowhere
+  std::vector<std::string> without;  ///< terms of the cost model that are left out
+  std::int64_t epochs = 0;           ///< of a training; 0: train.epochs
+  std::string recipe;                ///< says how many epochs a global batch needs; empty: none
   int top = 5;
   std::string trace;  ///< the simulated step of the config's own layout goes here; empty: nowhere
   std::string json;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // convoy plan: which layout of so many ranks is predicted to be the fastest, from costs measured here (--calibrate,
-// which keeps them in a file) or from stated figures of a machine (--machine).
-#include <cstddef>
+// which keeps them in a file) or from stated figures of a machine (--machine), which can be fitted to measured rows
+// (--fit).
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -22,11 +23,16 @@
 #include "app/build/build_model.h"
 #include "app/build/build_run.h"
 #include "app/commands/commands.h"
+#include "app/commands/plan_output.h"
 #include "app/planning/calibrate.h"
+#include "app/planning/count_work.h"
+#include "app/planning/machine_figures.h"
+#include "app/planning/machine_fit.h"
 #include "app/planning/predict.h"
 #include "app/planning/stated_machine.h"
+#include "app/planning/terms.h"
+#include "app/planning/training_time.h"
 #include "app/train/stop.h"
-#include "io/log/trace_file.h"
 #include "layers/base/error.h"
 #include "parallel/comm/agree.h"
 
@@ -36,62 +42,23 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string describe_layout(const Layout& layout) {
-  const Schedule& s = layout.schedule;
-  std::string words = fmt::format("{} x {}  {}", layout.mesh.replicas(), s.stages, s.name);
-  if (s.chunks > 1) words += fmt::format(" ({} chunks)", s.chunks);
-  return words;
-}
-
-void print_head() {
-  std::cout << fmt::format("{:<10} {:<36} {:>12} {:>10} {:>11} {:>13} {:>7} {:>10}\n", "ranks", "replicas x stages",
-                           "microbatches", "samples", "step ms", "samples/s", "bubble", "GB/rank");
-}
-
-void print_row(const std::string& label, const Prediction& p) {
-  std::cout << fmt::format("{:<10} {:<36} {:>12} {:>10} {:>11.2f} {:>13.1f} {:>6.1f}% {:>10.3f}\n", label,
-                           describe_layout(p.layout), p.layout.schedule.microbatches,
-                           p.layout.microbatch(p.global_batch), 1e3 * p.seconds, p.images_per_second(),
-                           100 * p.bubble(), p.peak_bytes / 1e9)
-            << std::flush;
-}
-
-Json prediction_json(const Prediction& p, int ranks, bool own) {
-  return {{"ranks", ranks},
-          {"own_layout", own},
-          {"replicas", p.layout.mesh.replicas()},
-          {"stages", p.layout.mesh.stages()},
-          {"schedule", p.layout.schedule.name},
-          {"chunks", p.layout.schedule.chunks},
-          {"microbatches", p.layout.schedule.microbatches},
-          {"global_batch_size", p.global_batch},
-          {"step_seconds", p.seconds},
-          {"images_per_second", p.images_per_second()},
-          {"bubble_share", p.bubble()},
-          {"peak_bytes", p.timeline.peak_bytes}};
-}
-
-void write_timeline(const std::string& path, const Prediction& p) {
-  std::vector<RankTrace> ranks;
-  for (std::size_t stage = 0; stage < p.timeline.stages.size(); ++stage) {
-    RankTrace& rank = ranks.emplace_back();
-    rank.name = fmt::format("stage {} (simulated)", stage);
-    for (const TimedAction& timed : p.timeline.stages[stage]) {
-      rank.events.push_back({action_name(timed.action), trace::Track::kCompute, 1, timed.start, timed.end});
-    }
-  }
-  write_trace_file(path, ranks);
-}
-
 class Planner {
  public:
   Planner(World& world, const PlanArguments& arguments) : world_(world), arguments_(arguments) {
-    LoadedConfig loaded = load_config(world.ranks(), arguments.config, arguments.overrides);
+    std::vector<std::string> overrides = arguments.overrides;
+    if (!arguments.machine.empty()) overrides.emplace_back("device.kind=auto");  // this build may have no CUDA
+    LoadedConfig loaded = load_config(world.ranks(), arguments.config, overrides);
     config_ = std::move(loaded.config);
     all_ = std::move(loaded.communicator);
     stop_.emplace(config_.run.stop_signals, std::nullopt);
     const auto open_data = [&] { data_ = build_dataset(config_, config_.data.train, "data.train"); };
     agree(*all_, open_data, "opening the data");
+    agree(
+        *all_, [&] { read_arguments(); }, "reading the arguments");
+    if (figures_) {
+      device_.gpu = 0;  // a stated machine has GPUs, whatever computes here
+      return;
+    }
     agree(
         *all_, [&] { device_ = choose_device(config_, rank_place(world)); }, "choosing the device");
     check_devices(*all_, config_, device_, world.host());
@@ -108,6 +75,48 @@ class Planner {
   }
 
  private:
+  void read_arguments() {
+    terms_ = parse_terms(arguments_.without, "--without");
+    if (!arguments_.recipe.empty()) training_.recipe = &find_recipe(arguments_.recipe);
+    if (!arguments_.machine.empty()) {
+      figures_ = read_figures(find_example(arguments_.machine, ExampleKind::kMachine));
+      config_ = gpu_config(config_, static_cast<int>(figures_->element_bytes));
+    }
+    if (!arguments_.fit.empty() && config_.parallel.mode == ParallelMode::kScatter) {
+      fail_usage("--fit: parallel.mode = \"scatter\" is not predicted (choose another mode)");
+    }
+    if (!arguments_.fit.empty()) rows_ = read_measured_rows(arguments_.fit);
+    plan_training();
+  }
+
+  // What is trained, if it is known for how many epochs.
+  void plan_training() {
+    if (arguments_.epochs > 0) {
+      training_.epochs = static_cast<double>(arguments_.epochs);
+    } else if (config_.train.epochs && training_.recipe == nullptr) {
+      training_.epochs = static_cast<double>(*config_.train.epochs);
+    }
+    timed_ = training_.epochs || training_.recipe != nullptr;
+    if (!timed_) return;
+    training_.samples = static_cast<double>(data_->size());
+    training_.eval_every_epochs = config_.train.eval_every_epochs;
+    if (training_.recipe != nullptr) {
+      for (const int ranks : arguments_.ranks) static_cast<void>(recipe_epochs(*training_.recipe, global_batch(ranks)));
+      training_.samples = training_.recipe->samples;
+      training_.evaluation_samples = training_.recipe->evaluation_samples;
+      training_.eval_every_epochs = training_.recipe->eval_every_epochs;
+    } else if (!config_.data.validation.empty()) {
+      const auto validation = build_dataset(config_, config_.data.validation, "data.validation");
+      training_.evaluation_samples = static_cast<double>(validation->size());
+    }
+    training_.checkpoint_epochs = config_.checkpoint.every_epochs;
+    training_.checkpoint_steps = config_.checkpoint.every_steps;
+  }
+
+  [[nodiscard]] std::int64_t global_batch(int ranks) const {
+    return arguments_.samples_per_rank > 0 ? arguments_.samples_per_rank * ranks : config_.train.global_batch_size;
+  }
+
   MachineModel machine_model() {
     const std::string file = arguments_.costs.empty() ? run_folder(config_) + "/costs.json" : arguments_.costs;
     MachineModel machine;
@@ -122,40 +131,85 @@ class Planner {
       };
       agree(*all_, keep, "writing the costs");
       if (world_.rank() == 0) std::cout << "measured costs are in " << file << "\n";
-      return machine;
+      return reduced(std::move(machine));
     }
     const auto get = [&] {
-      if (world_.rank() != 0) return;
-      machine = arguments_.machine.empty()
-                    ? read_machine(file)
-                    : stated_machine(find_example(arguments_.machine, ExampleKind::kMachine), config_, *data_, device_);
+      if (world_.rank() == 0) machine = figures_ ? machine_of_figures() : read_machine(file);
     };
     agree(*all_, get, "reading the costs");
+    return reduced(std::move(machine));
+  }
+
+  // Fitted first, if that is asked for.
+  MachineModel machine_of_figures() {
+    const auto work = std::make_shared<const ModelWork>(count_work(config_, *data_));
+    MachineFigures figures = *figures_;
+    std::string kind = "stated";
+    if (!rows_.empty()) {
+      fit_ = fit_machine(figures, rows_, layout_predictor(config_, work, terms_, arguments_.fit));
+      figures = fit_->figures;
+      kind = "fitted";
+      std::cout << fit_report(*fit_);
+      if (!arguments_.write_machine.empty()) {
+        const std::string comment =
+            fmt::format("{}, fitted to {} measured rows by convoy plan.", figures.name, rows_.size());
+        write_figures(arguments_.write_machine, figures, comment);
+      }
+    }
+    MachineModel machine = stated_machine(figures, work);
+    machine.name = kind + ": " + machine.name;
+    return machine;
+  }
+
+  MachineModel reduced(MachineModel machine) const {
+    for (const Term term : terms_) machine = without(std::move(machine), term);
     return machine;
   }
 
   void report(const MachineModel& machine) {
-    std::cout << machine.name << "\n";
-    print_head();
     Json results = Json::array();
+    if (!arguments_.ranks.empty())
+      std::cout << machine.name << "\n" << layout_head(timed_, figures_ || device_.on_gpu());
     const auto after_layout = [this] { check_stop_("planning"); };
     for (const int ranks : arguments_.ranks) {
-      const std::int64_t batch =
-          arguments_.samples_per_rank > 0 ? arguments_.samples_per_rank * ranks : config_.train.global_batch_size;
+      const std::int64_t batch = global_batch(ranks);
       Config config = config_;
       config.train.global_batch_size = batch;
       const LayoutMemory memory = rehearsed_memory(config, *data_, device_, process_memory().resident);
+      bool first = true;
       for (const Prediction& p : best_layouts(config, machine, ranks, batch, arguments_.top, memory, after_layout)) {
-        print_row(std::to_string(ranks), p);
-        results.push_back(prediction_json(p, ranks, false));
+        const PlannedLayout planned = complete(p, config, machine, false);
+        std::cout << layout_row(std::to_string(ranks), planned) << (first ? parts_row(planned) : "") << std::flush;
+        results.push_back(layout_json(planned));
+        first = false;
       }
       report_own(config, machine, ranks, memory, results);
     }
     if (arguments_.json.empty()) return;
+    Json json{{"machine", machine.name}, {"config", arguments_.config}, {"layouts", results}};
+    if (fit_) json["fit"] = fit_json(*fit_);
     std::ofstream file(arguments_.json);
-    file << Json{{"machine", machine.name}, {"config", arguments_.config}, {"layouts", results}}.dump(2) << "\n"
-         << std::flush;
+    file << json.dump(2) << "\n" << std::flush;
     if (!file) fail_usage("--json: cannot write {}", arguments_.json);
+  }
+
+  [[nodiscard]] PlannedLayout complete(const Prediction& p, const Config& config, const MachineModel& machine,
+                                       bool own) const {
+    PlannedLayout planned{p, own, step_parts(p, config, machine), std::nullopt, std::nullopt};
+    if (fit_) {
+      for (const MachineFigures& figures : fit_->left_out) {
+        const MachineModel other = reduced(stated_machine(figures, machine.work));
+        const double speed = predict(p.layout, config, other, p.global_batch).images_per_second();
+        if (!planned.range) planned.range = {speed, speed};
+        planned.range = {std::min(planned.range->first, speed), std::max(planned.range->second, speed)};
+      }
+    }
+    if (timed_) {
+      TrainingPlan training = training_;
+      for (const UnitCost& cost : p.layout.costs) training.state_bytes += (1 + config.slots()) * cost.parameter_bytes;
+      planned.time = training_time(p, machine, training);
+    }
+    return planned;
   }
 
   // The layout that the config itself asks for, when it suits that many ranks.
@@ -170,14 +224,15 @@ class Planner {
     }
     if (!config.parallel.partition.first_units.empty()) {
       const std::int64_t samples = layout.microbatch(config.train.global_batch_size);
-      const auto infos = describe_model(config, *build_backend(config, device_), *data_, samples);
+      const auto infos = describe_model(config, *rehearsal_backend(config, device_), *data_, samples);
       cut_model(layout, config, infos, device_.memory_bytes);
     }
     try {
       Prediction own = predict(std::move(layout), config, machine, config.train.global_batch_size);
       set_memory(own, memory(own.layout, own.global_batch));
-      print_row("  config:", own);
-      results.push_back(prediction_json(own, ranks, true));
+      const PlannedLayout planned = complete(own, config, machine, true);
+      std::cout << layout_row("  config:", planned) << std::flush;
+      results.push_back(layout_json(planned));
       if (!arguments_.trace.empty()) write_timeline(arguments_.trace, own);
     } catch (const Error& error) {
       if (error.code() != ExitCode::kUsage) throw;
@@ -193,6 +248,12 @@ class Planner {
   std::optional<StopRequest> stop_;
   CheckStop check_stop_ = [this](const std::string& doing) { stop_->check(doing); };
   std::unique_ptr<Dataset> data_;
+  std::vector<Term> terms_;                // left out
+  std::optional<MachineFigures> figures_;  // of --machine
+  std::vector<MeasuredRow> rows_;          // of --fit
+  std::optional<MachineFit> fit_;
+  TrainingPlan training_;
+  bool timed_ = false;
 };
 
 }  // namespace

@@ -55,9 +55,10 @@ void measure_links(MachineModel& machine, Backend& backend, Communicator& all) {
   const Tensor large = backend.tensor({kLargeMessage}, DType::kF32);
   backend.zero(small);
   backend.zero(large);
-  machine.node.latency = message_seconds(backend, all, small);
-  machine.node.bytes_per_second =
-      static_cast<double>(large.bytes()) / std::max(1e-9, message_seconds(backend, all, large) - machine.node.latency);
+  Link& node = machine.cluster.node;
+  node.latency = message_seconds(backend, all, small);
+  node.bytes_per_second =
+      static_cast<double>(large.bytes()) / std::max(1e-9, message_seconds(backend, all, large) - node.latency);
   std::vector<double> seconds;
   for (int round = 0; round < kRounds; ++round) {
     all.barrier("calibration");
@@ -67,8 +68,8 @@ void measure_links(MachineModel& machine, Backend& backend, Communicator& all) {
     seconds.push_back(watch.lap());
   }
   const double n = all.size();
-  machine.node_reduce = 2 * (n - 1) / n * static_cast<double>(large.bytes()) / median(seconds);
-  machine.network = machine.node;  // the ranks that were started are all that was measured
+  machine.cluster.node_reduce = 2 * (n - 1) / n * static_cast<double>(large.bytes()) / median(seconds);
+  machine.cluster.network = node;  // the ranks that were started are all that was measured
 }
 
 // The optimizer's time per byte of parameters, over the largest unit.
@@ -159,12 +160,13 @@ MachineModel calibrate(const Config& config, const Dataset& data, const DeviceCh
   machine.optimizer_seconds = own[0];
   machine.input_seconds = own[1];
   machine.crowding = all.size() > 1 ? std::max(1.0, own[2]) : 1;
-  std::array<double, 3> link{machine.node.latency, machine.node.bytes_per_second, machine.node_reduce};
+  Cluster& cluster = machine.cluster;
+  std::array<double, 3> link{cluster.node.latency, cluster.node.bytes_per_second, cluster.node_reduce};
   if (all.rank() != 0) link = {};
   all.all_reduce(std::span<double>(link), ReduceOp::kSum, "calibration");
-  machine.node = {link[0], link[1]};
-  machine.network = machine.node;
-  machine.node_reduce = link[2];
+  cluster.node = {link[0], link[1]};
+  cluster.network = cluster.node;
+  cluster.node_reduce = link[2];
   machine.memory_bytes = device.memory_bytes;
   machine.name =
       fmt::format("measured: {}, {} {}", backend->description(), all.size(), all.size() == 1 ? "rank" : "ranks");

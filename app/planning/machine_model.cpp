@@ -40,10 +40,14 @@ Link link_from(const Json& json) {
 }  // namespace
 
 std::vector<UnitCost> MachineModel::costs(std::int64_t samples) const {
+  std::vector<UnitCost> result;
+  if (sizes.empty()) {
+    for (const UnitWork& unit : work->units) result.push_back(unit_cost(unit, gpu, samples));
+    return result;
+  }
   const auto wanted = static_cast<double>(samples);
   const auto above =
       std::find_if(sizes.begin(), sizes.end(), [&](const SizedCosts& s) { return s.samples >= samples; });
-  std::vector<UnitCost> result;
   if (above == sizes.end() || above == sizes.begin()) {
     const SizedCosts& nearest = above == sizes.end() ? sizes.back() : sizes.front();
     for (const UnitCost& unit : nearest.units)
@@ -55,15 +59,6 @@ std::vector<UnitCost> MachineModel::costs(std::int64_t samples) const {
       static_cast<double>(samples - below.samples) / static_cast<double>(above->samples - below.samples);
   for (std::size_t i = 0; i < below.units.size(); ++i) result.push_back(mix(below.units[i], above->units[i], share));
   return result;
-}
-
-double MachineModel::all_reduce_seconds(double bytes, int ranks, int stride) const {
-  if (ranks < 2 || bytes <= 0) return 0;
-  const bool on_node = same_node(0, (ranks - 1) * stride);
-  const Link& slowest = on_node ? node : network;
-  const double bandwidth = on_node && node_reduce > 0 ? node_reduce : slowest.bytes_per_second;
-  const double moved = 2.0 * (ranks - 1) / ranks * bytes;
-  return 2 * std::ceil(std::log2(ranks)) * slowest.latency + (bandwidth > 0 ? moved / bandwidth : 0);
 }
 
 void write_machine(const std::string& path, const MachineModel& machine) {
@@ -82,11 +77,10 @@ void write_machine(const std::string& path, const MachineModel& machine) {
   }
   const Json json{{"format", kFormat},
                   {"name", machine.name},
-                  {"ranks_per_node", machine.ranks_per_node},
-                  {"node", link_json(machine.node)},
-                  {"network", link_json(machine.network)},
-                  {"node_reduce", machine.node_reduce},
-                  {"reduce_hidden", machine.reduce_hidden},
+                  {"ranks_per_node", machine.cluster.ranks_per_node},
+                  {"node", link_json(machine.cluster.node)},
+                  {"network", link_json(machine.cluster.network)},
+                  {"node_reduce", machine.cluster.node_reduce},
                   {"optimizer_seconds", machine.optimizer_seconds},
                   {"input_seconds", machine.input_seconds},
                   {"crowding", machine.crowding},
@@ -105,11 +99,10 @@ MachineModel read_machine(const std::string& path) {
     if (json.at("format") != kFormat) fail_usage("--costs: {} is not a file of measured costs", path);
     MachineModel m;
     m.name = json.at("name").get<std::string>();
-    m.ranks_per_node = json.at("ranks_per_node").get<int>();
-    m.node = link_from(json.at("node"));
-    m.network = link_from(json.at("network"));
-    m.node_reduce = json.at("node_reduce").get<double>();
-    m.reduce_hidden = json.at("reduce_hidden").get<double>();
+    m.cluster.ranks_per_node = json.at("ranks_per_node").get<int>();
+    m.cluster.node = link_from(json.at("node"));
+    m.cluster.network = link_from(json.at("network"));
+    m.cluster.node_reduce = json.at("node_reduce").get<double>();
     m.optimizer_seconds = json.at("optimizer_seconds").get<double>();
     m.input_seconds = json.at("input_seconds").get<double>();
     m.crowding = json.at("crowding").get<double>();

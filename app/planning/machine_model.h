@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What planning uses of a machine and a model on it: measured here (calibrate.h) or computed from stated figures
-// (stated_machine.h). Plain numbers, so that predictions are pure functions of it.
+// (stated_machine.h). Plain numbers, so that predictions are pure functions of it. docs/planner.md explains its terms.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "parallel/schedule/simulator.h"
+#include "app/planning/all_reduce.h"
+#include "app/planning/gpu_costs.h"
+#include "app/planning/order_statistics.h"
 #include "parallel/schedule/unit_costs.h"
 
 namespace convoy {
@@ -19,31 +23,42 @@ struct SizedCosts {
   std::vector<UnitCost> units;
 };
 
-struct MachineModel {
-  std::string name;               ///< for people
-  std::vector<SizedCosts> sizes;  ///< in rising order
-  int ranks_per_node = 0;         ///< 0: all on one
-  Link node, network;             ///< one rank to another
-  double node_reduce = 0;         ///< bytes per second of an all-reduce by the bus convention (2(n-1)/n); 0: node's
-  double reduce_hidden = 0;       ///< of the last microbatch's backward that reductions can hide behind, 0 to 1
-  double optimizer_seconds = 0;   ///< per byte of float32 parameters
-  double input_seconds = 0;       ///< of one sample, before the first unit
-  double crowding = 1;            ///< time with all ranks computing over time with one
-  double memory_bytes = 0;        ///< of a rank; 0: no limit
-
-  /// Costs for a microbatch of `samples`, interpolated linearly between the two nearest sizes, beyond them in
-  /// proportion.
-  [[nodiscard]] std::vector<UnitCost> costs(std::int64_t samples) const;
-  [[nodiscard]] bool same_node(int rank_a, int rank_b) const {
-    return ranks_per_node == 0 || rank_a / ranks_per_node == rank_b / ranks_per_node;
-  }
-  [[nodiscard]] const Link& link(int rank_a, int rank_b) const { return same_node(rank_a, rank_b) ? node : network; }
-  /// Seconds of summing `bytes` over `ranks` ranks that lie `stride` apart: a ring for the bytes, a tree for latency
-  /// (Thakur et al. 2005).
-  [[nodiscard]] double all_reduce_seconds(double bytes, int ranks, int stride) const;
+/// What a training takes beside its steps; 0: not counted.
+struct JobFigures {
+  double startup_seconds = 0;              ///< until the first step
+  double checkpoint_bytes_per_second = 0;  ///< at which a checkpoint's state leaves the rank while training waits
+  double gpu_watts = 0, node_watts = 0;    ///< of a GPU, and of the rest of a node, while training
+  bool evaluates = true, checkpoints = true;
 };
 
-/// As JSON, and back. Throws a usage Error naming the file when it is none.
+struct MachineModel {
+  std::string name;                       ///< for people
+  std::vector<SizedCosts> sizes;          ///< measured, in rising order; empty: from `work`
+  std::shared_ptr<const ModelWork> work;  ///< of the model, on `gpu`
+  GpuFigures gpu;
+  Cluster cluster;
+  double optimizer_seconds = 0;  ///< per byte of float32 parameters
+  double input_seconds = 0;      ///< of one sample, before the first unit
+  double crowding = 1;           ///< time with all ranks computing over time with one
+  double memory_bytes = 0;       ///< of a rank; 0: no limit
+  bool sends = true;             ///< activations between stages take time
+  bool reduces = true;           ///< sums of gradients take time
+  bool overlaps = false;         ///< buckets of gradients are reduced during the backward; else all after it
+  double contention = 0;         ///< share of its speed that computing loses during a reduction, 0 to 1
+  double step_seconds = 0;       ///< of each step, whatever its size
+  double jitter = 0;             ///< standard deviation of a rank's step over its mean
+  JitterDistribution jitter_distribution = JitterDistribution::kNormal;
+  double input_samples_per_second = 0;  ///< that a node can read and prepare; 0: no limit
+  JobFigures job;
+
+  /// The number of units of the model.
+  [[nodiscard]] std::size_t units() const { return sizes.empty() ? work->units.size() : sizes.front().units.size(); }
+  /// Costs for a microbatch of `samples`. Measured ones are interpolated linearly between the two nearest sizes, beyond
+  /// them in proportion.
+  [[nodiscard]] std::vector<UnitCost> costs(std::int64_t samples) const;
+};
+
+/// A machine of measured costs as JSON, and back. Throws a usage Error naming the file when it is none.
 void write_machine(const std::string& path, const MachineModel& machine);
 [[nodiscard]] MachineModel read_machine(const std::string& path);
 

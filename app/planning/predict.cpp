@@ -2,6 +2,7 @@
 #include "app/planning/predict.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -18,14 +19,64 @@ constexpr int kMaxMicrobatches = 256;
 constexpr int kMaxChunks = 4;
 
 // By stage: links to the next stage; the widest of a replica's places in the nodes counts, so replica 0 stands for all.
-std::vector<Link> stage_links(const MachineModel& machine, int stages) {
+std::vector<Link> stage_links(const Cluster& cluster, int stages) {
   std::vector<Link> links;
   links.reserve(static_cast<std::size_t>(stages));
-  for (int stage = 0; stage < stages; ++stage) links.push_back(machine.link(stage, (stage + 1) % stages));
+  for (int stage = 0; stage < stages; ++stage) links.push_back(cluster.link(stage, (stage + 1) % stages));
   return links;
 }
 
-CostModel cost_model(const Layout& layout, const MachineModel& machine, double slots) {
+// What a stage's flat gradient buffer holds, in its order: that of the backward.
+struct GradientRange {
+  double end = 0;    // in bytes of the buffer
+  int chunk = 0;     // whose backward makes it,
+  double ready = 0;  // as a share of the time of that backward
+};
+
+std::vector<GradientRange> gradient_ranges(const Layout& layout, int stage) {
+  std::vector<GradientRange> ranges;
+  double end = 0;
+  const std::vector<UnitRange> chunks = stage_chunks(layout.schedule, layout.partition, stage);
+  for (int chunk = static_cast<int>(chunks.size()) - 1; chunk >= 0; --chunk) {
+    const UnitRange& range = chunks[static_cast<std::size_t>(chunk)];
+    const auto backward = [&](int unit) {
+      const UnitCost& cost = layout.costs[static_cast<std::size_t>(unit)];
+      return cost.backward_input + cost.backward_weight;
+    };
+    double all = 0, passed = 0;
+    for (int unit = range.first; unit < range.end; ++unit) all += backward(unit);
+    for (int unit = range.end - 1; unit >= range.first; --unit) {
+      passed += backward(unit);
+      end += layout.costs[static_cast<std::size_t>(unit)].parameter_bytes;
+      ranges.push_back({end, chunk, all > 0 ? passed / all : 1});
+    }
+  }
+  return ranges;
+}
+
+// The all-reduces of a stage: its buckets as the backward fills them, or all at once behind it.
+std::vector<BucketCost> bucket_costs(const Layout& layout, const Config& config, const MachineModel& machine,
+                                     int stage) {
+  const std::vector<GradientRange> ranges = gradient_ranges(layout, stage);
+  const double bytes = ranges.back().end;
+  if (bytes <= 0) return {};
+  const int replicas = layout.mesh.replicas(), stages = layout.mesh.stages();
+  const auto seconds = [&](double part) { return all_reduce_time(machine.cluster, part, replicas, stages).seconds; };
+  if (!machine.overlaps) return {{0, 1, seconds(bytes)}};
+  constexpr double kMib = 1 << 20;
+  std::vector<BucketCost> buckets;
+  auto at = ranges.begin();
+  for (double begin = 0; begin < bytes;) {
+    const double size = (buckets.empty() ? config.parallel.first_bucket_mb : config.parallel.bucket_mb) * kMib;
+    const double end = std::min(bytes, begin + size);
+    while (at->end < end) ++at;
+    buckets.push_back({at->chunk, at->ready, seconds(end - begin)});
+    begin = end;
+  }
+  return buckets;
+}
+
+CostModel cost_model(const Layout& layout, const Config& config, const MachineModel& machine, double slots) {
   CostModel model;
   const Schedule& schedule = layout.schedule;
   const int replicas = layout.mesh.replicas();
@@ -38,18 +89,32 @@ CostModel cost_model(const Layout& layout, const MachineModel& machine, double s
     chunk.backward_input *= factor;
     chunk.backward_weight *= factor;
   }
-  model.links = stage_links(machine, schedule.stages);
-  model.reduce_hidden = machine.reduce_hidden;
+  if (machine.sends) model.links = stage_links(machine.cluster, schedule.stages);
+  model.contention = machine.contention;
   for (int stage = 0; stage < schedule.stages; ++stage) {
     double parameters = 0;
     for (int chunk = 0; chunk < schedule.chunks; ++chunk) {
       const auto v = static_cast<std::size_t>(schedule.virtual_stage(stage, chunk));
       parameters += model.chunks[v].resident_bytes / (2 + slots);
     }
-    model.reduce.push_back(machine.all_reduce_seconds(parameters, replicas, schedule.stages));
+    if (machine.reduces && replicas > 1) model.buckets.push_back(bucket_costs(layout, config, machine, stage));
     model.optimizer.push_back(parameters * machine.optimizer_seconds);
   }
   return model;
+}
+
+// Of the whole step, from that of a rank at its mean.
+double step_seconds(double rank_seconds, const MachineModel& machine, int ranks, std::int64_t global_batch) {
+  double seconds = rank_seconds + machine.step_seconds;
+  if (machine.jitter > 0) {
+    seconds += rank_seconds * machine.jitter * expected_maximum(ranks, machine.jitter_distribution);
+  }
+  if (machine.input_samples_per_second > 0) {  // batches are read beside the step before
+    const int per_node = machine.cluster.ranks_per_node;
+    const double nodes = per_node == 0 ? 1 : std::ceil(static_cast<double>(ranks) / per_node);
+    seconds = std::max(seconds, static_cast<double>(global_batch) / (nodes * machine.input_samples_per_second));
+  }
+  return seconds;
 }
 
 // What could be tried for these numbers; make_schedule() says what suits.
@@ -83,9 +148,9 @@ Prediction predict(Layout layout, const Config& config, const MachineModel& mach
     layout.partition = partition_by_cost(layout.schedule, layout.costs, {machine.memory_bytes, slots});
   }
   Prediction prediction{std::move(layout), global_batch, {}, 0, 0};
-  const CostModel model = cost_model(prediction.layout, machine, slots);
+  const CostModel model = cost_model(prediction.layout, config, machine, slots);
   prediction.timeline = simulate(prediction.layout.schedule, model);
-  prediction.seconds = prediction.timeline.seconds;
+  prediction.seconds = step_seconds(prediction.timeline.seconds, machine, prediction.layout.mesh.ranks(), global_batch);
   set_memory(prediction, prediction.timeline.peak_bytes);
   return prediction;
 }
@@ -112,7 +177,7 @@ std::vector<Prediction> best_layouts(const Config& config, const MachineModel& m
                                      std::int64_t global_batch, int top, const LayoutMemory& memory,
                                      const std::function<void()>& after_layout) {
   std::vector<Prediction> found;
-  const int units = static_cast<int>(machine.sizes.front().units.size());
+  const int units = static_cast<int>(machine.units());
   for (int stages = 1; stages <= std::min(ranks, units); ++stages) {
     if (ranks % stages != 0) continue;
     const std::int64_t replicas = ranks / stages;

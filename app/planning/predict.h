@@ -16,7 +16,7 @@ struct Prediction {
   Layout layout;
   std::int64_t global_batch = 0;
   Timeline timeline;
-  double seconds = 0;     ///< of a step
+  double seconds = 0;     ///< of a step, until its slowest rank has ended
   double peak_bytes = 0;  ///< of the rank that needs most
   [[nodiscard]] double images_per_second() const { return static_cast<double>(global_batch) / seconds; }
   /// Idle share of the stage that idles most.

@@ -30,7 +30,8 @@ class Simulation {
         times_(size(schedule.virtual_stages()) * size(schedule.microbatches)),
         link_free_(size(schedule.stages) * size(schedule.stages), 0),
         position_(size(schedule.stages), 0),
-        now_(size(schedule.stages), 0) {
+        now_(size(schedule.stages), 0),
+        last_backward_(size(schedule.virtual_stages())) {
     check_sizes();
     timeline_.stages.resize(size(schedule.stages));
   }
@@ -61,6 +62,10 @@ class Simulation {
     double forward = kNotYet, backward_input = kNotYet, done = kNotYet;  // computed
   };
 
+  struct Interval {
+    double start = 0, end = 0;
+  };
+
   struct Need {
     double time;
     ActionKind kind;  // of the action that makes it
@@ -76,7 +81,13 @@ class Simulation {
     };
     check("chunks", costs_.chunks.size(), schedule_.virtual_stages(), false);
     if (costs_.links.size() + 1 != size(schedule_.stages)) check("links", costs_.links.size(), schedule_.stages, true);
-    check("reduce", costs_.reduce.size(), schedule_.stages, true);
+    check("buckets", costs_.buckets.size(), schedule_.stages, true);
+    for (const std::vector<BucketCost>& buckets : costs_.buckets) {
+      for (const BucketCost& bucket : buckets) {
+        if (bucket.chunk < 0 || bucket.chunk >= schedule_.chunks)
+          fail("cost model: a bucket of chunk {}", bucket.chunk);
+      }
+    }
     check("optimizer", costs_.optimizer.size(), schedule_.stages, true);
     check("the lists of actions", schedule_.actions.size(), schedule_.stages, false);
     for (const std::vector<Action>& list : schedule_.actions) {
@@ -130,11 +141,14 @@ class Simulation {
   void take(int stage, int v, const Action& action, double ready) {
     double& now = now_[size(stage)];
     const double start = std::max(now, ready);
-    now = start + seconds(stage, v, action);
+    now = action.kind == ActionKind::kReduceGradients ? reduced(stage, start) : start + seconds(stage, v, action);
     timeline_.stages[size(stage)].push_back({action, start, now});
     if (!is_compute(action.kind)) return;
     Times& here = times(v, action.microbatch);
     const int m = action.microbatch;
+    if (action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardWeight) {
+      last_backward_[size(v)] = {start, now};
+    }
     if (action.kind == ActionKind::kForward) {
       here.forward = now;
       if (v + 1 < schedule_.virtual_stages()) times(v + 1, m).input = arrival(stage, v + 1, cost(v).output_bytes, now);
@@ -153,19 +167,30 @@ class Simulation {
       case ActionKind::kBackward: return cost(v).backward_input + cost(v).backward_weight;
       case ActionKind::kBackwardInput: return cost(v).backward_input;
       case ActionKind::kBackwardWeight: return cost(v).backward_weight;
-      case ActionKind::kReduceGradients: return exposed_reduction(stage);
       case ActionKind::kOptimizerStep: return value_or_zero(costs_.optimizer, stage);
       default: return 0;
     }
   }
 
-  double exposed_reduction(int stage) const {
-    double cover = 0;
-    for (int chunk = 0; chunk < schedule_.chunks; ++chunk) {
-      const ChunkCost& chunk_cost = cost(schedule_.virtual_stage(stage, chunk));
-      cover += chunk_cost.backward_input + chunk_cost.backward_weight;
+  // When a stage that has computed everything at time `computed` has its gradients summed up. Reductions run beside the
+  // backward, which they slow down, and so does what they delay.
+  double reduced(int stage, double computed) const {
+    if (costs_.buckets.empty()) return computed;
+    std::vector<Interval> busy;
+    const auto delay = [&](double until) {
+      double sum = 0;
+      for (const Interval& interval : busy) sum += std::max(0.0, std::min(interval.end, until) - interval.start);
+      return costs_.contention * sum;
+    };
+    double free = 0;
+    for (const BucketCost& bucket : costs_.buckets[size(stage)]) {
+      const Interval& backward = last_backward_[size(schedule_.virtual_stage(stage, bucket.chunk))];
+      const double ready = backward.start + bucket.ready * (backward.end - backward.start);
+      const double start = std::max(free, ready + delay(ready));
+      free = start + bucket.seconds;
+      busy.push_back({start, free});
     }
-    return std::max(0.0, value_or_zero(costs_.reduce, stage) - costs_.reduce_hidden * cover);
+    return std::max(free, computed + delay(computed));
   }
 
   // When a message made at time `made` is there, after those before it.
@@ -227,6 +252,8 @@ class Simulation {
   std::vector<double> link_free_;      // by sending stage, then receiving stage
   std::vector<std::size_t> position_;  // by stage: in its list
   std::vector<double> now_;            // by stage: the end of what it did last
+  std::vector<Interval>
+      last_backward_;  // by virtual stage: of the last microbatch so far, what gives its weights' gradients
   Timeline timeline_;
 };
 

@@ -27,11 +27,18 @@ struct Link {
   }
 };
 
+/// An all-reduce of part of a stage's gradients.
+struct BucketCost {
+  int chunk = 0;       ///< it is full during the last microbatch's backward of this chunk of the stage,
+  double ready = 1;    ///< when this share of that backward has passed, 0 to 1
+  double seconds = 0;  ///< of the all-reduce
+};
+
 struct CostModel {
   std::vector<ChunkCost> chunks;  ///< by virtual stage
   std::vector<Link> links;        ///< between stage i and i + 1, by i; the last one between the last stage and stage 0
-  std::vector<double> reduce;     ///< by stage: seconds of summing its gradients over the replicas, were nothing hidden
-  double reduce_hidden = 0;  ///< share of the last microbatch's backward(s) that a reduction can hide behind, 0 to 1
+  std::vector<std::vector<BucketCost>> buckets;  ///< by stage: reduced over the replicas in this order, one at a time
+  double contention = 0;          ///< share of its speed that computing loses while a reduction is under way, 0 to 1
   std::vector<double> optimizer;  ///< by stage: seconds of the update
 };
 

@@ -85,6 +85,41 @@ double least_bytes(const Conv2dSpec& spec, Shape input, DType compute) {
   return least_bytes(input, spec.output_shape(input), spec.weight_shape(), compute);
 }
 
+double count_of(std::int64_t value) { return static_cast<double>(value); }
+
+// Samples times pixels.
+double pixels(const Shape& shape) { return count_of(shape.size() / shape[1]); }
+
+// Elements of the weights that one output channel has, and the outputs of a group.
+double filter(const Conv2dSpec& spec) { return count_of(spec.weight_shape().size()) / count_of(spec.out_channels); }
+double group_outputs(const Conv2dSpec& spec) { return count_of(spec.out_channels) / count_of(spec.groups); }
+
+GemmShape gemm_of(const ops::LinearForward& op) {
+  return {count_of(op.x.shape()[0]), count_of(op.y.shape()[1]), count_of(op.x.shape()[1])};
+}
+GemmShape gemm_of(const ops::LinearBackwardInput& op) {
+  return {count_of(op.dy.shape()[0]), count_of(op.dx.shape()[1]), count_of(op.dy.shape()[1])};
+}
+GemmShape gemm_of(const ops::LinearBackwardWeight& op) {
+  return {count_of(op.x.shape()[1]), count_of(op.dy.shape()[1]), count_of(op.x.shape()[0]), 1, true};
+}
+GemmShape gemm_of(const ops::Conv2dForward& op) {
+  return {pixels(op.y.shape()), group_outputs(op.spec), filter(op.spec), count_of(op.spec.groups)};
+}
+// As many products as the forward has, shared among the pixels of the input.
+GemmShape gemm_of(const ops::Conv2dBackwardInput& op) {
+  const double columns = count_of(op.spec.in_channels) / count_of(op.spec.groups);
+  const double rows = pixels(op.dx.shape());
+  return {rows, columns, op.flops() / (2 * rows * columns * count_of(op.spec.groups)), count_of(op.spec.groups)};
+}
+GemmShape gemm_of(const ops::Conv2dBackwardWeight& op) {
+  return {filter(op.spec), group_outputs(op.spec), pixels(op.dy.shape()), count_of(op.spec.groups), true};
+}
+template <class Operation>
+GemmShape gemm_of(const Operation& /*op*/) {
+  return {};
+}
+
 }  // namespace
 
 void* TrafficBackend::Addresses::allocate(std::size_t bytes) {
@@ -99,14 +134,20 @@ std::string TrafficBackend::description() const {
                      rules_.fuses_batch_norms() ? "fused batch norms" : "batch norms apart");
 }
 
+std::map<TrafficKey, Moved> TrafficBackend::traffic() const {
+  std::map<TrafficKey, Moved> sums;
+  for (const CountedOperation& operation : operations_) sums[operation.key] += operation.moved;
+  return sums;
+}
+
 void TrafficBackend::restart() {
-  traffic_.clear();
+  operations_.clear();
   pending_.clear();
   zeroed_ = 0;
 }
 
-void TrafficBackend::add(TrafficKind kind, const Moved& moved) {
-  traffic_[{ProfileRange::outermost(), ProfileRange::innermost(), kind}] += moved;
+void TrafficBackend::add(TrafficKind kind, const Moved& moved, const GemmShape& gemm) {
+  operations_.push_back({{ProfileRange::outermost(), ProfileRange::innermost(), kind}, moved, gemm});
 }
 
 // Copies are before a recorded step, not in it. Large ones arrive in a buffer first, beside computation (uploads.h).
@@ -183,7 +224,7 @@ template <class Operation>
 void TrafficBackend::count(const Operation& op) {
   Operands operands;
   static_cast<void>(op.visit(operands));
-  add(kind_of(op), {operands.take(), least_bytes(op, rules_.compute), kernels_of(op, rules_.compute)});
+  add(kind_of(op), {operands.take(), least_bytes(op, rules_.compute), kernels_of(op, rules_.compute)}, gemm_of(op));
 }
 
 // ReLU is another pass.
@@ -193,7 +234,8 @@ void TrafficBackend::count(const ops::LinearForward& op) {
   const double relu = op.relu ? 2 * bytes_of(op.y) : 0;
   add(TrafficKind::kProducts,
       {operands.take() + relu, least_bytes(op.x.shape(), op.y.shape(), op.w.layout->shape(), rules_.compute),
-       kernels_of(op, rules_.compute)});
+       kernels_of(op, rules_.compute)},
+      gemm_of(op));
 }
 
 // The sum of the bias is another pass.
@@ -206,7 +248,8 @@ void TrafficBackend::count(const ops::LinearBackwardWeight& op) {
   const double sums = op.dbias ? bytes_of(op.dy) : 0;
   add(TrafficKind::kProducts,
       {operands.take() + sums, least_bytes(op.x.shape(), op.dy.shape(), op.w.layout->shape(), rules_.compute),
-       kernels_of(op, rules_.compute)});
+       kernels_of(op, rules_.compute)},
+      gemm_of(op));
 }
 
 // A bias is added in another pass.
@@ -220,8 +263,8 @@ void TrafficBackend::count(const ops::Conv2dForward& op) {
   operands.out("y", op.y);
   const int kernels = kernels_of(alone, rules_.compute);
   const double bias = op.bias != nullptr ? 2 * bytes_of(op.y) : 0;
-  add(TrafficKind::kProducts,
-      {operands.take() + bias, least_bytes(op.spec, op.input_shape(), rules_.compute), kernels});
+  add(TrafficKind::kProducts, {operands.take() + bias, least_bytes(op.spec, op.input_shape(), rules_.compute), kernels},
+      gemm_of(op));
   if (op.prologue != nullptr) {
     operands.in(op.prologue->coefficients);
     add(TrafficKind::kApply, {operands.take(), 0, 0});
@@ -251,7 +294,7 @@ void TrafficBackend::count(const ops::Conv2dBackwardInput& op) {
   const std::int64_t channels = padded_channels(op.spec, rules_.compute);
   if (op.dx.shape()[1] != channels) bytes += 2 * Operands::padded_bytes(op.dx, channels);
   add(TrafficKind::kProducts,
-      {bytes, least_bytes(op.spec, op.dx.shape(), rules_.compute), kernels_of(op, rules_.compute)});
+      {bytes, least_bytes(op.spec, op.dx.shape(), rules_.compute), kernels_of(op, rules_.compute)}, gemm_of(op));
   if (op.epilogue == nullptr) return;
   static_cast<void>(op.epilogue->visit(operands));
   add(TrafficKind::kBackwardReduce, {operands.take(), 0, 0});
@@ -271,7 +314,7 @@ void TrafficBackend::count(const ops::Conv2dBackwardWeight& op) {
   const double sums = op.dbias ? bytes_of(op.dy) : 0;
   const int kernels = kernels_of(op, rules_.compute) - (op.accumulate ? 1 : 0);
   add(TrafficKind::kProducts,
-      {operands.take() + written + sums, least_bytes(op.spec, op.input_shape(), rules_.compute), kernels});
+      {operands.take() + written + sums, least_bytes(op.spec, op.input_shape(), rules_.compute), kernels}, gemm_of(op));
   if (op.prologue != nullptr) {
     operands.in(op.prologue->rounded);
     add(TrafficKind::kApply, {operands.take(), 0, 0});

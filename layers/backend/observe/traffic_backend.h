@@ -52,11 +52,26 @@ struct TrafficKey {
   }
 };
 
+/// The matrix product behind a convolution (as implicit GEMM) or a linear layer: rows x depth times depth x columns,
+/// `groups` of them.
+struct GemmShape {
+  double rows = 0, columns = 0, depth = 0, groups = 1;
+  bool weight_gradient = false;  ///< its depth runs over the samples, its rows over the inputs of an output
+};
+
+struct CountedOperation {
+  TrafficKey key;
+  Moved moved;     ///< without nodes: a part that is fused with the operation before or after it
+  GemmShape gemm;  ///< of convolutions and linear layers; zeros for others
+};
+
 class TrafficBackend final : public Backend {
  public:
   explicit TrafficBackend(const FusionRules& rules) : rules_(rules) {}
 
-  [[nodiscard]] const std::map<TrafficKey, Moved>& traffic() const { return traffic_; }
+  /// What was counted since the last restart(), in the order of the step, and its sums.
+  [[nodiscard]] const std::vector<CountedOperation>& operations() const { return operations_; }
+  [[nodiscard]] std::map<TrafficKey, Moved> traffic() const;
   /// Forgets what was counted so far.
   void restart();
 
@@ -112,12 +127,12 @@ class TrafficBackend final : public Backend {
   void count(const ops::Conv2dBackwardInput& op);
   void count(const ops::Conv2dBackwardWeight& op);
   void count(const ops::BatchNormApply& op);
-  void add(TrafficKind kind, const Moved& moved);
+  void add(TrafficKind kind, const Moved& moved, const GemmShape& gemm = {});
 
   FusionRules rules_;
   Addresses memory_;
   MemoryPool pool_{memory_};
-  std::map<TrafficKey, Moved> traffic_;
+  std::vector<CountedOperation> operations_;
   std::vector<std::int64_t> pending_;  // elements of weight gradients that finish_gradients() converts
   std::int64_t zeroed_ = 0;            // bytes that are left of the last clearing
 };

@@ -3,12 +3,15 @@
 // Bench points, and predictions against what can be worked out by hand.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <numbers>
 #include <vector>
 
 #include "app/bench/bench_points.h"
 #include "app/planning/predict.h"
+#include "app/planning/terms.h"
 #include "layers/base/error.h"
 #include "tests/io/temporary_folder.h"
 
@@ -89,27 +92,79 @@ TEST_CASE("a model in stages takes as long as on one rank; a pipeline has the pu
 
 TEST_CASE("links, reductions and the optimizer take their time") {
   MachineModel machine = simple_machine();
-  machine.node = {0.5, 100};  // 1 s for the 100 bytes of an activation, and half a second before
+  machine.cluster.node = {0.5, 100};  // 1 s for the 100 bytes of an activation, and half a second before
   CHECK(predicted(simple_config(ParallelMode::kModel, 1), machine, 2).seconds ==
         doctest::Approx(8 * 4 * 3 + 2 * (0.5 + 8)));
-  machine.node = {0, 0};
-  machine.node_reduce = 1000;
+  machine.cluster.node = {0, 0};
+  machine.cluster.node_reduce = 1000;
   machine.optimizer_seconds = 0.01;
   // All-reduce of 4000 bytes over 2 ranks moves 2 (n - 1) / n of them; the update walks 4000 bytes.
   CHECK(predicted(simple_config(ParallelMode::kData, 1), machine, 2).seconds == doctest::Approx(4 * 4 * 3 + 4 + 40));
-  machine.reduce_hidden = 1;
-  CHECK(predicted(simple_config(ParallelMode::kData, 1), machine, 2).seconds == doctest::Approx(4 * 4 * 3 + 40));
 }
 
-TEST_CASE("reductions over nodes go at the network's speed") {
+TEST_CASE("buckets are reduced while the backward fills them") {
   MachineModel machine = simple_machine();
-  machine.ranks_per_node = 4;
-  machine.node = {0, 1000};
-  machine.network = {0.25, 10};
-  CHECK(machine.all_reduce_seconds(1000, 1, 1) == 0);
-  CHECK(machine.all_reduce_seconds(1000, 4, 1) == doctest::Approx(2 * 0.75));
-  CHECK(machine.all_reduce_seconds(1000, 8, 1) == doctest::Approx(2 * 3 * 0.25 + 2 * 0.875 * 100));
-  CHECK(machine.all_reduce_seconds(1000, 2, 4) == doctest::Approx(2 * 0.25 + 100));
+  machine.cluster.node_reduce = 1000;
+  machine.overlaps = true;
+  Config config = simple_config(ParallelMode::kData, 1);
+  // Of 4 samples a unit's backward takes 8 s. One bucket is full when it ends, and takes 4 s.
+  CHECK(predicted(config, machine, 2).seconds == doctest::Approx(48 + 4));
+  // Four of 1000 bytes: three are hidden. The 1000 bytes of a unit are there when its backward ends.
+  config.parallel.first_bucket_mb = config.parallel.bucket_mb = 1000.0 / (1 << 20);
+  CHECK(predicted(config, machine, 2).seconds == doctest::Approx(48 + 1));
+  // 20 s each: the first begins at 16 + 8, the others follow at once.
+  machine.cluster.node_reduce = 50;
+  CHECK(predicted(config, machine, 2).seconds == doctest::Approx(24 + 4 * 20));
+  // At half the speed for 24 s the backward would end at 60.
+  machine.contention = 0.5;
+  CHECK(predicted(config, machine, 2).seconds == doctest::Approx(24 + 4 * 20));
+  machine.cluster.node_reduce = 1000;
+  // Four of 1 s, three of them beside the backward.
+  CHECK(predicted(config, machine, 2).seconds == doctest::Approx(48 + 1.5 + 1));
+}
+
+TEST_CASE("fixed time, the slowest rank and the input") {
+  MachineModel machine = simple_machine();
+  const Config config = simple_config(ParallelMode::kData, 1);
+  machine.step_seconds = 5;
+  machine.jitter = 0.1;
+  CHECK(predicted(config, machine, 1).seconds == doctest::Approx(96 + 5));
+  // The expected maximum of two normal draws is 1 / sqrt(pi) deviations above the mean.
+  CHECK(predicted(config, machine, 2).seconds == doctest::Approx(48 + 5 + 4.8 / std::sqrt(std::numbers::pi)));
+  machine.input_samples_per_second = 0.05;  // 8 samples on one node
+  CHECK(predicted(config, machine, 2).seconds == doctest::Approx(160));
+  machine.cluster.ranks_per_node = 1;  // on two
+  CHECK(predicted(config, machine, 2).seconds == doctest::Approx(80));
+}
+
+TEST_CASE("a step is the sum of its parts, and terms can be left out") {
+  MachineModel machine = simple_machine();
+  machine.overlaps = true;
+  machine.cluster.node = {0.125, 1000};
+  machine.step_seconds = 5;
+  machine.jitter = 0.1;
+  machine.optimizer_seconds = 0.001;
+  machine.contention = 0.5;
+  for (const auto mode : {ParallelMode::kData, ParallelMode::kPipeline}) {
+    const Config config = simple_config(mode, 2);
+    const Prediction p = predicted(config, machine, 4);
+    double sum = 0, fixed = 0;
+    for (const StepPart& part : step_parts(p, config, machine)) {
+      sum += part.seconds;
+      if (part.name == "fixed") fixed = part.seconds;
+    }
+    CHECK(sum == doctest::Approx(p.seconds));
+    CHECK(fixed == doctest::Approx(5));
+  }
+  const Config config = simple_config(ParallelMode::kData, 1);
+  MachineModel bare = machine;
+  for (const Term term : {Term::kOptimizer, Term::kReduce, Term::kFixed, Term::kJitter}) bare = without(bare, term);
+  CHECK(predicted(config, bare, 4).seconds == doctest::Approx(24));
+  // All 4000 bytes behind the backward: the ring's six messages and 6000 bytes.
+  MachineModel late = without(without(without(machine, Term::kBuckets), Term::kJitter), Term::kFixed);
+  CHECK(predicted(config, without(late, Term::kOptimizer), 4).seconds == doctest::Approx(24 + 6 * 0.125 + 6));
+  CHECK_THROWS_WITH_AS((void)parse_terms({"launch", "jiter"}, "--without"),
+                       "--without: no term \"jiter\" (did you mean \"jitter\"?)", Error);
 }
 
 TEST_CASE("costs between measured sizes are interpolated, beyond them in proportion") {
@@ -152,14 +207,14 @@ TEST_CASE("a search that is told to stop ends at the next layout") {
 
 TEST_CASE("a machine survives its file") {
   MachineModel machine = simple_machine();
-  machine.node = {1e-6, 1e9};
+  machine.cluster.node = {1e-6, 1e9};
   machine.crowding = 1.25;
   const test::TemporaryFolder folder;
   const std::string path = folder / "costs.json";
   write_machine(path, machine);
   const MachineModel back = read_machine(path);
   CHECK(back.name == machine.name);
-  CHECK(back.node.latency == machine.node.latency);
+  CHECK(back.cluster.node.latency == machine.cluster.node.latency);
   CHECK(back.crowding == machine.crowding);
   REQUIRE(back.sizes.size() == 1);
   CHECK(back.sizes[0].units[3].cache_bytes == 10);

@@ -98,18 +98,34 @@ TEST_CASE("what stays on a rank takes no link") {
   CHECK(times_of(simulate(schedule, costs), 0) == "F0 0-1, F0.1 13-14");
 }
 
-TEST_CASE("a reduction hides behind the last backward") {
+TEST_CASE("buckets are reduced while the last backward goes on") {
   const Schedule schedule = make_schedule("one_stage", 1, 2, 1);
   CostModel costs = unit_costs(schedule);
-  costs.chunks[0].backward_weight = 2;
-  costs.reduce = {5};
+  costs.chunks[0].backward_weight = 3;
   costs.optimizer = {1};
-  CHECK(times_of(simulate(schedule, costs), 0) == "F0 0-1, B0 1-4, F1 4-5, B1 5-8, Reduce 8-13, Step 13-14");
-  costs.reduce_hidden = 0.5;
+  costs.buckets = {{{.seconds = 5}}};
+  CHECK(times_of(simulate(schedule, costs), 0) == "F0 0-1, B0 1-5, F1 5-6, B1 6-10, Reduce 10-15, Step 15-16");
+  // Full at 7 and 10: reduced from 7 to 9 and from 10 to 11.
+  costs.buckets = {{{.ready = 0.25, .seconds = 2}, {.ready = 1, .seconds = 1}}};
+  CHECK(simulate(schedule, costs).seconds == 12);
+  // From 7 to 12, and then to 13.
+  costs.buckets[0][0].seconds = 5;
+  CHECK(simulate(schedule, costs).seconds == 14);
+  // While the first is reduced, from 7 to 9, a quarter of the speed is lost: the backward ends at 10.5.
+  costs.buckets[0][0].seconds = 2;
+  costs.contention = 0.25;
   CHECK(simulate(schedule, costs).seconds == 12.5);
-  costs.reduce = {2};
-  costs.reduce_hidden = 1;
-  CHECK(simulate(schedule, costs).seconds == 9);
+}
+
+TEST_CASE("a stage's chunks fill their buckets one after the other") {
+  // Stage 0 has the first layers and, of two chunks, the last but one: its last backward is that of chunk 0.
+  const Schedule schedule = make_schedule("interleaved", 2, 2, 2);
+  CostModel costs = unit_costs(schedule);
+  costs.buckets = {{{.chunk = 1, .seconds = 1}, {.chunk = 0, .seconds = 1}}, {}};
+  const double plain = simulate(schedule, unit_costs(schedule)).seconds;
+  CHECK(simulate(schedule, costs).seconds == plain + 1);  // that of chunk 1 is hidden
+  costs.buckets[0][0].seconds = 100;
+  CHECK(simulate(schedule, costs).seconds > plain + 90);
 }
 
 TEST_CASE("memory: gpipe keeps all microbatches, 1f1b as many as there are stages behind") {
@@ -140,7 +156,8 @@ TEST_CASE("costs of another number of stages are rejected") {
   CostModel costs = unit_costs(schedule);
   SUBCASE("chunks") { costs.chunks.pop_back(); }
   SUBCASE("links") { costs.links.resize(2); }
-  SUBCASE("reduce") { costs.reduce.resize(3); }
+  SUBCASE("buckets") { costs.buckets.resize(3); }
+  SUBCASE("chunk of a bucket") { costs.buckets = {{{.chunk = 1}}, {}, {}, {}}; }
   SUBCASE("optimizer") { costs.optimizer.resize(5); }
   CHECK(complaint(schedule, costs).find("cost model: ") == 0);
 }
