@@ -80,7 +80,13 @@ class Probe {
     return forward + backward_input + backward_weight;
   }
 
-  [[nodiscard]] const UnitCost& best() const { return best_; }
+  /// Units run one at a time here: what recomputation adds follows.
+  [[nodiscard]] UnitCost best() const {
+    const Candidate& c = candidate_;
+    if (c.unit.block == 0 || c.below) return best_;
+    const auto element = static_cast<double>(dtype_size(backend_.compute_type()));
+    return recomputed(best_, c.begins_block ? element * static_cast<double>(c.info.input.size()) : 0);
+  }
 
  private:
   static constexpr double kNever = 1e30;
@@ -95,7 +101,16 @@ class Probe {
 
 Candidate candidate(Unit unit, const std::vector<UnitInfo>& infos, std::size_t index) {
   const auto lowest = static_cast<std::size_t>(lowest_learning(infos));
-  return {std::move(unit), infos[index], index == lowest, index < lowest};
+  const bool begins_block =
+      infos[index].block != 0 && (index <= lowest || infos[index - 1].block != infos[index].block);
+  return {std::move(unit), infos[index], index == lowest, index < lowest, begins_block};
+}
+
+UnitCost recomputed(const UnitCost& cost, double input_bytes) {
+  UnitCost other = cost;
+  other.backward_input += cost.forward;
+  other.cache_bytes = input_bytes;
+  return other;
 }
 
 std::vector<UnitCost> measure_units(Backend& backend, std::vector<Candidate> candidates,
