@@ -26,10 +26,7 @@ struct Unit {
   std::string path;  ///< prefix of its parameters' names; may be empty
   std::unique_ptr<Layer> layer;
   bool frozen = false;  ///< its parameters and running statistics stay as they are
-  int block = 0;        ///< neighbours of the same number are recomputed together; 0: it is not recomputed
-  /// It has several layers, whose activations are worth dropping: it is a block by itself, and in the second forward
-  /// its layer may return nothing.
-  bool composite = false;
+  int block = 0;        ///< neighbours of the same number are recomputed together, unless composite; 0: none
 };
 
 /// The units first, first + 1, ... up to, not including, end.

@@ -61,7 +61,6 @@ std::vector<Unit> resnet_model(int depth, Stem stem, std::int64_t outputs) {
   auto head = std::make_unique<Sequence>();
   head->add("avgpool", std::make_unique<GlobalAvgPool>()).add("fc", std::make_unique<Linear>(outputs, true, false));
   units.push_back({"head", "", std::move(head)});
-  for (Unit& unit : units) unit.composite = true;
   return units;
 }
 

@@ -55,7 +55,6 @@ std::vector<Unit> resnet9_model(std::int64_t outputs) {
   head->add("pool", std::make_unique<GlobalMaxPool>()).add("fc", std::make_unique<Linear>(outputs, false, false));
   head->add("scale", std::make_unique<Scale>(kLogitScale));
   units.push_back({"head", "", std::move(head)});
-  for (Unit& unit : units) unit.composite = true;
   return units;
 }
 

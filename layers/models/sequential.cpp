@@ -20,11 +20,6 @@ constexpr bool kFusesRelu = requires(const Options& options) {
 
 bool is_relu(const LayerOptions& layer) { return std::holds_alternative<ReluOptions>(layer.layer); }
 
-bool is_block(const LayerOptions& layer) {
-  return std::holds_alternative<BasicBlockOptions>(layer.layer) ||
-         std::holds_alternative<BottleneckOptions>(layer.layer);
-}
-
 bool fuses_relu(const LayerOptions& layer) {
   return std::visit([]<class Options>(const Options&) { return kFusesRelu<Options>; }, layer.layer);
 }
@@ -49,7 +44,6 @@ std::vector<Unit> sequential_model(const std::vector<LayerOptions>& layers) {
     const LayerOptions& layer = layers[i];
     const bool fuse = fuses_relu(layer) && i + 1 < layers.size() && is_relu(layers[i + 1]);
     units.push_back({layer.name, layer.name, make_layer(layer.layer, fuse)});
-    units.back().composite = is_block(layer);
     if (fuse) ++i;
   }
   return units;
