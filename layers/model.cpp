@@ -110,8 +110,8 @@ void Model::find_blocks() {
       const auto unit = static_cast<std::size_t>(i);
       if (units_[unit].block == 0) continue;
       const bool continues = i > chunk.first && is_recomputed(unit - 1) &&
-                             units_[unit - 1].block == units_[unit].block &&
-                             !units_[unit].layer->is_composite() && !units_[unit - 1].layer->is_composite();
+                             units_[unit - 1].block == units_[unit].block && !units_[unit].layer->is_composite() &&
+                             !units_[unit - 1].layer->is_composite();
       block_begin_[unit] = continues ? block_begin_[unit - 1] : i;
     }
   }

@@ -26,12 +26,12 @@ struct RecomputeOptions {
 inline constexpr auto kRecomputeNames = std::to_array<std::string_view>({"none", "blocks"});
 
 /// Sets Unit::block of all units but the last, the head. A unit of several layers is a block by itself. Those of one
-/// layer, which have little inside that could be dropped, make blocks of ceil(sqrt(n)) neighbours, n being the number of
-/// such units (Chen et al. 2016).
+/// layer, which have little inside that could be dropped, make blocks of ceil(sqrt(n)) neighbours, n being the number
+/// of such units (Chen et al. 2016).
 void recompute_blocks(std::vector<Unit>& units);
 
-/// Sets Unit::block of the chosen units, one flag each. A unit of several layers is a block by itself, neighbours of one
-/// layer are a block together.
+/// Sets Unit::block of the chosen units, one flag each. A unit of several layers is a block by itself, neighbours of
+/// one layer are a block together.
 void recompute_chosen(std::vector<Unit>& units, const std::vector<bool>& chosen);
 
 }  // namespace convoy

@@ -156,7 +156,8 @@ TEST_CASE("between forward and backward there are inputs of blocks, statistics a
   for (std::size_t i = 0; i + 1 < units.size(); ++i) {
     bytes += static_cast<std::size_t>(units[i].input.size()) * sizeof(float);
     for (const TensorEntry& entry : units[i].manifest) {
-      if (entry.name.ends_with("running_mean")) bytes += 2 * static_cast<std::size_t>(entry.shape.size()) * sizeof(float);
+      if (entry.name.ends_with("running_mean"))
+        bytes += 2 * static_cast<std::size_t>(entry.shape.size()) * sizeof(float);
     }
   }
   bytes += 4 * 16 * sizeof(float);  // the head is not recomputed: the input of its linear layer
