@@ -57,8 +57,8 @@ Tensor ResidualBlock::forward(const Tensor& x, Cache& cache, Mode mode) {
   for (const auto& layers : path_) {
     y = layers->forward(y, layers == path_.back() ? shortcut : Activation(), cache, mode);
   }
-  // The mask of the last ReLU takes less memory than the output, or is the output, which the next layer keeps anyway.
-  // So it is kept, and a second forward ends before the output, which nobody reads.
+  // The mask of the last ReLU takes less memory than the output, or is the output, which the next layer of the stage
+  // keeps anyway. So it is kept, and a second forward ends before the output, which nobody reads.
   Tensor& mask = saved(cache)[Cache::kStatistics];
   if (second) {
     path_.back()->norm.set_mask(cache, std::move(mask));
