@@ -40,6 +40,7 @@ std::string describe_layout(const Layout& layout) {
   const Schedule& s = layout.schedule;
   std::string words = fmt::format("{} x {}  {}", layout.mesh.replicas(), s.stages, s.name);
   if (s.chunks > 1) words += fmt::format(" ({} chunks)", s.chunks);
+  if (layout.recompute) words += ", recompute";
   return words;
 }
 
@@ -64,6 +65,7 @@ Json prediction_json(const Prediction& p, int ranks, bool own) {
           {"schedule", p.layout.schedule.name},
           {"chunks", p.layout.schedule.chunks},
           {"microbatches", p.layout.schedule.microbatches},
+          {"recompute", p.layout.recompute},
           {"global_batch_size", p.global_batch},
           {"step_seconds", p.seconds},
           {"images_per_second", p.images_per_second()},

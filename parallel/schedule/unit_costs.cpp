@@ -113,6 +113,17 @@ UnitCost recomputed(const UnitCost& cost, double input_bytes) {
   return other;
 }
 
+std::vector<UnitCost> recomputed(std::vector<UnitCost> costs, const std::vector<int>& blocks) {
+  for (std::size_t i = 0; i < costs.size(); ++i) {
+    UnitCost& cost = costs[i];
+    const bool has_backward = cost.backward_input + cost.backward_weight > 0;  // below what learns it has none
+    if (blocks[i] == 0 || !has_backward) continue;
+    const bool begins = i == 0 || blocks[i - 1] != blocks[i];
+    cost = recomputed(cost, !begins ? 0 : i == 0 ? cost.cache_bytes : costs[i - 1].output_bytes);
+  }
+  return costs;
+}
+
 std::vector<UnitCost> measure_units(Backend& backend, std::vector<Candidate> candidates,
                                     const std::function<void()>& after_round) {
   std::int64_t largest_input = 0, largest_output = 0;
