@@ -15,7 +15,7 @@ namespace convoy {
 namespace {
 
 constexpr float kEpsilon = 1e-5F;
-enum Slot { kInput, kReluMask, kMean, kVariance, kCoefficients, kRounded, kDgamma, kDbeta };
+enum Slot { kInput, kReluMask, kDgamma, kDbeta, kMean = Cache::kStatistics, kVariance, kCoefficients, kRounded };
 
 }  // namespace
 
@@ -81,23 +81,30 @@ Tensor BatchNorm2d::forward(const Tensor& x, Cache& cache, Mode mode) {
 
 Moments BatchNorm2d::moments(Cache& cache, Mode mode) {
   if (mode == Mode::kEvaluation || running_->frozen) return {};
-  auto& slots = saved(cache);
-  slots[kMean] = backend_->tensor({channels_}, DType::kF32);
-  slots[kVariance] = backend_->tensor({channels_}, DType::kF32);
-  Moments set{slots[kMean], slots[kVariance]};
+  const bool second = cache.pass == Cache::Pass::kSecond;
+  // A convolution that computes them with its output may compute another output without them: in a second forward of
+  // the microbatch they go to memory that nobody reads. Elsewhere they are not computed again.
+  if (second && !backend_->fuses_batch_norms()) return {};
+  Moments set{backend_->tensor({channels_}, DType::kF32), backend_->tensor({channels_}, DType::kF32)};
   set.pivot = running_->mean;
-  if (reducer_ != nullptr) return set;
-  set.step_mean = running_->step_mean;
-  set.step_variance = running_->step_variance;
-  set.share = cache.share;
+  if (reducer_ == nullptr && !second) {
+    set.step_mean = running_->step_mean;
+    set.step_variance = running_->step_variance;
+    set.share = cache.share;
+  }
   if (fused()) {
-    slots[kCoefficients] = backend_->tensor({4, channels_}, DType::kF32);
-    slots[kRounded] = backend_->tensor({2, channels_}, backend_->compute_type());
     set.gamma = weight_->weight.master;
     set.beta = bias_->weight.master;
     set.epsilon = kEpsilon;
-    set.coefficients = slots[kCoefficients];
-    set.rounded = slots[kRounded];
+    set.coefficients = backend_->tensor({4, channels_}, DType::kF32);
+    set.rounded = backend_->tensor({2, channels_}, backend_->compute_type());
+  }
+  if (!second) {
+    auto& slots = saved(cache);
+    slots[kMean] = set.mean;
+    slots[kVariance] = set.variance;
+    slots[kCoefficients] = set.coefficients;
+    slots[kRounded] = set.rounded;
   }
   return set;
 }
@@ -107,6 +114,8 @@ Activation BatchNorm2d::forward_pending(const Tensor& x, const Activation& short
     return normalized(x, running_->mean, running_->variance, shortcut, cache, mode);
   }
   auto& slots = saved(cache);
+  slots[kInput] = x;
+  if (cache.pass == Cache::Pass::kSecond) return normalized(x, slots[kMean], slots[kVariance], shortcut, cache, mode);
   auto count = static_cast<double>(values_per_channel(x));
   if (reducer_ != nullptr) {
     reduce_statistics(count, slots[kMean], slots[kVariance]);
@@ -122,7 +131,6 @@ Activation BatchNorm2d::forward_pending(const Tensor& x, const Activation& short
     backend_->run(ops::Axpy{cache.share, slots[kMean], running_->step_mean});
     backend_->run(ops::Axpy{ops::unbiased_share(cache.share, count), slots[kVariance], running_->step_variance});
   }
-  slots[kInput] = x;
   return normalized(x, slots[kMean], slots[kVariance], shortcut, cache, mode);
 }
 
@@ -138,6 +146,9 @@ Tensor BatchNorm2d::backward_frozen(const OutputGradient& gradient) {
                                             false, dx});
   return dx;
 }
+
+Tensor BatchNorm2d::mask(Cache& cache) const { return saved(cache)[kReluMask]; }
+void BatchNorm2d::set_mask(Cache& cache, Tensor mask) { saved(cache)[kReluMask] = std::move(mask); }
 
 void BatchNorm2d::make_sums(Cache& cache, const Tensor& memory) {
   saved(cache)[kDgamma] = memory.view(0, {channels_});

@@ -34,6 +34,10 @@ class BatchNorm2d final : public Layer {
   /// A shortcut whose normalisation is pending stays so.
   Activation forward_pending(const Tensor& x, const Activation& shortcut, Cache& cache, Mode mode);
   [[nodiscard]] BatchNorm2d* output_norm() override { return relu_ ? this : nullptr; }
+  /// After the forward of a ReLU behind a shortcut: its mask.
+  [[nodiscard]] Tensor mask(Cache& cache) const;
+  /// In a second forward, in place of an application of the norm.
+  void set_mask(Cache& cache, Tensor mask);
 
   /// The gradient of a batch norm's output, and what is left of its way through the ReLU.
   struct OutputGradient {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <set>
 
 #include "layers/cache.h"
@@ -14,6 +15,14 @@ std::size_t Cache::bytes() const {
     }
   }
   return sum;
+}
+
+void Cache::release_activations(int first, int end) {
+  for (int layer = first; layer < end; ++layer) {
+    Entry& entry = (*this)[layer];
+    std::fill(entry.begin(), entry.begin() + kStatistics, Tensor());
+    pending(layer).reset();
+  }
 }
 
 }  // namespace convoy

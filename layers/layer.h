@@ -71,6 +71,9 @@ class Layer {
   /// Called, once built, with the output_norm() of the layer whose output is this one's input alone: its reductions may
   /// be computed along with the gradient of the input.
   virtual void set_input_norm(BatchNorm2d* norm) { static_cast<void>(norm); }
+  /// Whether it has several layers inside. As a unit that is recomputed it is a block by itself, and nobody reads the
+  /// output of its second forward.
+  [[nodiscard]] virtual bool is_composite() const { return false; }
   /// Called, once built, on the lowest layer that learns: its dx is not used.
   virtual void skip_input_gradient() { needs_input_gradient_ = false; }
 

@@ -25,7 +25,7 @@ UnitInfo build_unit(BuildContext& context, Unit& unit, const Shape& input) {
   const std::size_t first_parameter = context.store.parameters().size();
   const std::size_t first_norm = context.store.batch_norm_count();
   const double flops = context.flops;
-  UnitInfo info{unit.name, input, {}, {}, 0, unit.frozen};
+  UnitInfo info{unit.name, input, {}, {}, 0, unit.frozen, unit.block};
   try {
     info.output = unit.layer->build(context, unit.path, input);
   } catch (const Error& error) {
@@ -71,16 +71,21 @@ Model::Model(Backend& backend, std::vector<Unit> units, const Shape& input, std:
     const Shape& before = infos_.empty() ? input : infos_.back().output;
     first_parameter.push_back(store_.parameters().size());
     context.unit_key = random_key(seed, std::to_string(i));
+    first_layer_.push_back(context.layers);
+    if (held && unit.block != 0) ++context.layers;
     infos_.push_back(build_unit(held ? context : others, unit, before));
   }
   layers_ = context.layers;
+  first_layer_.push_back(layers_);
   needs_position_ = context.needs_position;
   lowest_ = lowest_learning(infos_);
   units_[static_cast<std::size_t>(lowest_)].layer->skip_input_gradient();
+  find_blocks();
   for (const UnitRange& chunk : chunks_) {
-    for (int i = chunk.first + 1; i < chunk.end; ++i) {
-      Layer& before = *units_[static_cast<std::size_t>(i) - 1].layer;
-      units_[static_cast<std::size_t>(i)].layer->set_input_norm(before.output_norm());
+    for (auto i = static_cast<std::size_t>(chunk.first) + 1; i < static_cast<std::size_t>(chunk.end); ++i) {
+      // What a norm of another block needs for its reductions is not there yet.
+      if (is_recomputed(i - 1) && block_begin_[i - 1] != block_begin_[i]) continue;
+      units_[i].layer->set_input_norm(units_[i - 1].layer->output_norm());
     }
   }
   refuse_double_names();
@@ -96,6 +101,32 @@ Model::Model(Backend& backend, std::vector<Unit> units, const Shape& input, std:
     if (first < end && !all[first]->frozen) elements = ParameterStore::final_elements(*all[first]);
     final_elements_[i] = elements;
   }
+}
+
+void Model::find_blocks() {
+  block_begin_.assign(units_.size(), -1);
+  for (const UnitRange& chunk : chunks_) {
+    for (int i = std::max(chunk.first, lowest_); i < chunk.end; ++i) {
+      const auto unit = static_cast<std::size_t>(i);
+      if (units_[unit].block == 0) continue;
+      const bool continues = i > chunk.first && is_recomputed(unit - 1) &&
+                             units_[unit - 1].block == units_[unit].block && !units_[unit].layer->is_composite() &&
+                             !units_[unit - 1].layer->is_composite();
+      block_begin_[unit] = continues ? block_begin_[unit - 1] : i;
+    }
+  }
+}
+
+void Model::recompute_up_to(std::size_t last, Cache& cache) {
+  const int begin = block_begin_[last];
+  if (begin < 0 || (last + 1 < units_.size() && block_begin_[last + 1] == begin)) return;
+  Tensor y = std::move(block_input(cache, static_cast<std::size_t>(begin)));
+  cache.pass = Cache::Pass::kSecond;
+  for (auto i = static_cast<std::size_t>(begin); i <= last; ++i) {
+    const ProfileRange range(units_[i].name.c_str());
+    y = units_[i].layer->forward(y, cache, Mode::kTraining);
+  }
+  cache.pass = Cache::Pass::kOnly;
 }
 
 void Model::set_position(Cache& cache, std::int64_t update, std::int64_t first_sample) {
@@ -153,8 +184,13 @@ Tensor Model::forward(const Tensor& x, Cache& cache, Mode mode, int chunk, const
   Tensor y = x;
   for (std::size_t i = first_unit(chunk); i <= last_unit(chunk); ++i) {
     const ProfileRange range(units_[i].name.c_str());
+    const bool again = mode == Mode::kTraining && is_recomputed(i);
+    if (again && block_begin_[i] == static_cast<int>(i)) block_input(cache, i) = y;
+    if (again) cache.pass = Cache::Pass::kFirst;
     // Below the lowest that learns nothing is kept for a backward that never comes.
     y = units_[i].layer->forward(y, cache, static_cast<int>(i) < lowest_ ? Mode::kEvaluation : mode);
+    if (again) cache.release_activations(first_layer_[i] + 1, first_layer_[i + 1]);
+    cache.pass = Cache::Pass::kOnly;
     if (unit_output) unit_output(i, y);
   }
   return y;
@@ -164,6 +200,7 @@ Tensor Model::backward(const Tensor& dy, Cache& cache, const UnitDone& unit_done
   if (!learns_up_to(chunk)) return {};
   Tensor dx = dy;
   for (std::size_t i = last_unit(chunk) + 1; i-- > lowest_unit(chunk);) {
+    recompute_up_to(i, cache);
     const ProfileRange range(units_[i].name.c_str());
     dx = units_[i].layer->backward(dx, cache);
     unit_done(final_elements_[i]);
@@ -176,6 +213,7 @@ Tensor Model::backward_input(const Tensor& dy, Cache& cache, int chunk, const Pr
   if (!learns_up_to(chunk)) return {};
   Tensor dx = dy;
   for (std::size_t i = last_unit(chunk) + 1; i-- > lowest_unit(chunk);) {
+    recompute_up_to(i, cache);
     const ProfileRange range(units_[i].name.c_str());
     dx = units_[i].layer->backward_input(dx, cache);
     if (progress) progress();

@@ -3,6 +3,10 @@
 // A network as a list of units, between which it can be split, and the contiguous ranges of units (chunks) that this
 // process holds. Every process knows the shapes and names of all units; only units held here have memory. Owns its
 // layers and their parameters; the caller owns the caches of microbatches in flight.
+//
+// Recomputation (activation checkpointing; Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost"): of a
+// block of units only the input of the first one is kept in forward. Just before the backward of its last unit the
+// block runs forward again, with the statistics of the first time. So all results have the bits that they have without.
 #pragma once
 
 #include <cstddef>
@@ -22,6 +26,7 @@ struct Unit {
   std::string path;  ///< prefix of its parameters' names; may be empty
   std::unique_ptr<Layer> layer;
   bool frozen = false;  ///< its parameters and running statistics stay as they are
+  int block = 0;        ///< neighbours of the same number are recomputed together, unless composite; 0: none
 };
 
 /// The units first, first + 1, ... up to, not including, end.
@@ -37,6 +42,7 @@ struct UnitInfo {
   std::vector<TensorEntry> manifest;  ///< what it has in files
   double flops = 0;                   ///< of one microbatch's forward: products and sums of matrices only
   bool frozen = false;
+  int block = 0;  ///< see Unit
 
   /// Elements of its parameters.
   [[nodiscard]] std::int64_t parameters() const;
@@ -134,6 +140,11 @@ class Model {
   /// The first unit of the chunk that takes part in the backward.
   [[nodiscard]] std::size_t lowest_unit(int chunk) const;
   [[nodiscard]] Shape shape_before(std::size_t unit, const Shape& input) const;
+  void find_blocks();
+  [[nodiscard]] bool is_recomputed(std::size_t unit) const { return block_begin_[unit] >= 0; }
+  [[nodiscard]] Tensor& block_input(Cache& cache, std::size_t first) const { return cache[first_layer_[first]][0]; }
+  /// Before the backward of unit `last`: forward once more through the block that ends with it, if there is one.
+  void recompute_up_to(std::size_t last, Cache& cache);
   void refuse_double_names() const;
 
   Backend& backend_;
@@ -143,6 +154,8 @@ class Model {
   std::vector<UnitInfo> infos_;
   std::vector<UnitRange> chunks_;
   std::vector<std::int64_t> final_elements_;  // per held unit: the end of its range, and of those of units after it
+  std::vector<int> first_layer_;  // per unit: its first cache entry; of a recomputed one that is for the input
+  std::vector<int> block_begin_;  // per unit: the first one of its block in its chunk; -1: it is not recomputed
   int layers_ = 0;
   bool needs_position_ = false;
   int lowest_ = 0;  // unit that learns, of the whole network

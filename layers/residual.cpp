@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "layers/base/error.h"
 
@@ -46,16 +47,27 @@ Shape ResidualBlock::output_shape(const Shape& input) const {
 }
 
 Tensor ResidualBlock::forward(const Tensor& x, Cache& cache, Mode mode) {
+  const bool second = cache.pass == Cache::Pass::kSecond;
   Activation shortcut{x};
   if (downsample_) {
     shortcut = downsample_->forward({x}, {}, cache, mode);
-    if (!backend_->fuses_batch_norms()) shortcut = {shortcut.materialize(*backend_)};
+    if (!second && !backend_->fuses_batch_norms()) shortcut = {shortcut.materialize(*backend_)};
   }
   Activation y{x};
   for (const auto& layers : path_) {
     y = layers->forward(y, layers == path_.back() ? shortcut : Activation(), cache, mode);
   }
-  return y.materialize(*backend_);
+  // The mask of the last ReLU takes less memory than the output, or is the output, which the next layer of the stage
+  // keeps anyway. So it is kept, and a second forward ends before the output, which nobody reads.
+  Tensor& mask = saved(cache)[Cache::kStatistics];
+  if (second) {
+    path_.back()->norm.set_mask(cache, std::move(mask));
+    return {};
+  }
+  if (downsample_) y.values = y.residual;  // in place, unless that is pending
+  Tensor result = y.materialize(*backend_);
+  if (cache.pass == Cache::Pass::kFirst) mask = path_.back()->norm.mask(cache);
+  return result;
 }
 
 Tensor ResidualBlock::propagate(const Tensor& dy, Cache& cache, bool weights) {

@@ -35,6 +35,7 @@ class ResidualBlock final : public Layer {
   void backward_weight(Cache& cache) override;
   Tensor backward(const Tensor& dy, Cache& cache) override { return propagate(dy, cache, true); }
   void skip_input_gradient() override;
+  [[nodiscard]] bool is_composite() const override { return true; }
   [[nodiscard]] BatchNorm2d* output_norm() override { return path_.back()->norm.output_norm(); }
   void set_input_norm(BatchNorm2d* norm) override { input_norm_ = norm; }
 

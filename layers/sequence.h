@@ -27,6 +27,7 @@ class Sequence final : public Layer {
   [[nodiscard]] std::int64_t input_channels(std::int64_t channels) const override {
     return layers_.empty() ? channels : layers_.front().second->input_channels(channels);
   }
+  [[nodiscard]] bool is_composite() const override { return layers_.size() > 1; }
   [[nodiscard]] BatchNorm2d* output_norm() override {
     return layers_.empty() ? nullptr : layers_.back().second->output_norm();
   }

@@ -19,6 +19,7 @@ class SkipConnection final : public Layer {
   Tensor backward_input(const Tensor& dy, Cache& cache) override;
   void backward_weight(Cache& cache) override { layers_.backward_weight(cache); }
   Tensor backward(const Tensor& dy, Cache& cache) override;
+  [[nodiscard]] bool is_composite() const override { return true; }
   void skip_input_gradient() override;
 
  private:

@@ -33,6 +33,7 @@ class ResNetStem final : public Layer {
   [[nodiscard]] std::int64_t input_channels(std::int64_t channels) const override {
     return conv_.input_channels(channels);
   }
+  [[nodiscard]] bool is_composite() const override { return true; }
   [[nodiscard]] BatchNorm2d* output_norm() override { return pool_ ? nullptr : norm_.output_norm(); }
 
  private:

@@ -23,6 +23,7 @@ struct Layout {
   Schedule schedule;
   Partition partition;
   std::vector<UnitCost> costs;  ///< of the units, when they were measured
+  bool recompute = false;       ///< planned with model.recompute = "blocks"
 
   /// Samples of a microbatch of a full batch.
   [[nodiscard]] std::int64_t microbatch(std::int64_t global_batch) const {

@@ -2,7 +2,9 @@
 #include "app/build/build_model.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -15,28 +17,49 @@ namespace convoy {
 
 namespace {
 
-// A name stands for the unit of that name and for all units below it: "layer1" for layer1.0, layer1.1, ...
-void freeze_units(std::vector<Unit>& units, const std::vector<std::string>& names) {
+// Calls `found` for the units that the option `key` names. A name stands for the unit of that name and for all units
+// below it: "layer1" for layer1.0, layer1.1, ...
+void find_units(const std::vector<Unit>& units, const std::vector<std::string>& names, const char* key,
+                const std::function<void(std::size_t unit)>& found) {
   for (const std::string& name : names) {
-    bool found = false;
-    for (Unit& unit : units) {
-      if (unit.name != name && !unit.name.starts_with(name + ".")) continue;
-      unit.frozen = found = true;
+    bool known_name = false;
+    for (std::size_t i = 0; i < units.size(); ++i) {
+      if (units[i].name != name && !units[i].name.starts_with(name + ".")) continue;
+      found(i);
+      known_name = true;
     }
-    if (found) continue;
+    if (known_name) continue;
     std::vector<std::string_view> known;
     known.reserve(units.size());
     for (const Unit& unit : units) known.emplace_back(unit.name);
     std::vector<std::string_view> meant = known;
     for (const std::string_view unit : known) meant.push_back(unit.substr(0, unit.find('.')));
     const std::string near = did_you_mean(name, meant);
-    fail_option("model.freeze", "no unit \"{}\"{} (units: {})", name,
+    fail_option(key, "no unit \"{}\"{} (units: {})", name,
                 near.empty() ? "" : fmt::format(", did you mean \"{}\"?", near), join(known));
   }
+}
+
+void freeze_units(std::vector<Unit>& units, const std::vector<std::string>& names) {
+  find_units(units, names, "model.freeze", [&](std::size_t i) { units[i].frozen = true; });
   if (std::all_of(units.begin(), units.end(), [](const Unit& unit) { return unit.frozen; })) {
     fail_option("model.freeze", "names every unit: there is nothing to train (leave out one, such as \"{}\")",
                 units.back().name);
   }
+}
+
+void recompute_units(std::vector<Unit>& units, const RecomputeOptions& options) {
+  if (options.blocks) recompute_blocks(units);
+  if (options.units.empty()) return;
+  std::vector<bool> chosen(units.size());
+  find_units(units, options.units, "model.recompute", [&](std::size_t i) {
+    if (chosen[i]) {
+      fail_option("model.recompute", "names the unit \"{}\" twice (name it once, by itself or as a part of another)",
+                  units[i].name);
+    }
+    chosen[i] = true;
+  });
+  recompute_chosen(units, chosen);
 }
 
 }  // namespace
@@ -54,6 +77,7 @@ std::vector<Unit> build_units(const Config& config, const Dataset& data) {
 std::vector<Unit> build_units(const Config& config, std::int64_t outputs) {
   std::vector<Unit> units = make_model(config.model, outputs);
   freeze_units(units, config.model.freeze);
+  recompute_units(units, config.model.recompute);
   return units;
 }
 

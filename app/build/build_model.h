@@ -18,8 +18,8 @@ namespace convoy {
 [[nodiscard]] std::int64_t output_size(const Config& config, const Dataset& data);
 /// Fresh units with that output; each list of units is built into one model.
 [[nodiscard]] std::vector<Unit> build_units(const Config& config, const Dataset& data);
-/// The same with an output of that length. What model.freeze names is frozen; throws a usage Error when it names no
-/// unit, or all.
+/// The same with an output of that length. What model.freeze and model.recompute name is marked; throws a usage
+/// Error when a name is no unit's, when one is there twice, or when all units are frozen.
 [[nodiscard]] std::vector<Unit> build_units(const Config& config, std::int64_t outputs);
 /// [n, C, H, W] or [n, F] for a microbatch of n samples; where the size of images changes, of the largest.
 [[nodiscard]] Shape microbatch_shape(const Dataset& data, std::int64_t samples);

@@ -92,8 +92,8 @@ void check_weights(const Config& c) {
 }
 
 // build_units() checks the names.
-void check_freeze(const Config& c) {
-  if (!c.model.freeze.empty()) static_cast<void>(build_units(c, 1));
+void check_units(const Config& c) {
+  if (!c.model.freeze.empty() || !c.model.recompute.units.empty()) static_cast<void>(build_units(c, 1));
 }
 
 void check_model_and_data(const Config& c) {
@@ -274,7 +274,7 @@ void check_config(const Config& config, DeviceCheck device) {
   check_replay(config, config.device.kind == DeviceKind::kCuda);
   check_layers(config);
   check_weights(config);
-  check_freeze(config);
+  check_units(config);
   check_model_and_data(config);
   check_sizes(config);
   check_staging(config);

@@ -94,20 +94,26 @@ struct Remedies {
 
   [[nodiscard]] double allowed() const { return kWarnedShare * limit.bytes / limit.ranks; }
 
-  // Tries values until one fits; those that do not suit the config are passed over. next gives 0 at the end.
+  // Whether it fits so; one that does is noted. One that does not suit the config does not fit.
+  bool fits(const std::string& setting, const std::function<void(Config&, DataShape&)>& change) {
+    try {
+      const double peak = peak_with(request, limit, rank, change);
+      if (peak > allowed()) return false;
+      texts.push_back(fmt::format("{} needs {}", setting, format_memory(peak)));
+      return true;
+    } catch (const Error&) {  // a batch that cannot be divided so, images too small for the network
+      return false;
+    }
+  }
+
+  // Tries values until one fits. next gives 0 at the end.
   void look_for(const std::string& key, const std::function<std::int64_t(int)>& next,
                 const std::function<void(Config&, DataShape&, std::int64_t)>& change) {
     for (int i = 1; i <= kTries; ++i) {
       const std::int64_t value = next(i);
       if (value <= 0) return;
-      try {
-        const double peak =
-            peak_with(request, limit, rank, [&](Config& config, DataShape& data) { change(config, data, value); });
-        if (peak > allowed()) continue;
-        texts.push_back(fmt::format("{} = {} needs {}", key, value, format_memory(peak)));
-        return;
-      } catch (const Error&) {  // a batch that cannot be divided so, images too small for the network
-      }
+      const auto set = [&](Config& config, DataShape& data) { change(config, data, value); };
+      if (fits(fmt::format("{} = {}", key, value), set)) return;
     }
   }
 };
@@ -116,6 +122,9 @@ struct Remedies {
 std::string remedies(const MemoryRequest& request, const TightestLimit& limit, const RankMemory& rank) {
   Remedies found{request, limit, rank};
   const Config& c = request.config;
+  if (!c.model.recompute.blocks) {
+    found.fits("model.recompute = \"blocks\"", [](Config& config, DataShape&) { config.model.recompute = {true, {}}; });
+  }
   if (c.parallel.mode == ParallelMode::kData || c.parallel.mode == ParallelMode::kPipeline) {
     const std::int64_t most = c.train.global_batch_size / request.layout.mesh.replicas();
     found.look_for(

@@ -29,7 +29,8 @@ constexpr const char* kOtherFolder = "give this run a folder of its own with --s
 
 // Keys of [model] that may change from one start to the next.
 bool may_change(const std::string& key) {
-  return key == "model.weights" || key == "model.reset_head" || key.starts_with("model.freeze");
+  return key == "model.weights" || key == "model.reset_head" || key == "model.recompute" ||
+         key.starts_with("model.freeze");
 }
 
 std::string listed(const std::vector<ConfigChange>& changes, bool (*wanted)(const std::string& key)) {

@@ -20,6 +20,7 @@ std::string describe_layout(const Layout& layout) {
   const Schedule& s = layout.schedule;
   std::string words = fmt::format("{} x {}  {}", layout.mesh.replicas(), s.stages, s.name);
   if (s.chunks > 1) words += fmt::format(" ({} chunks)", s.chunks);
+  if (layout.recompute) words += ", recompute";
   return words;
 }
 
@@ -76,6 +77,7 @@ Json layout_json(const PlannedLayout& planned) {
             {"schedule", p.layout.schedule.name},
             {"chunks", p.layout.schedule.chunks},
             {"microbatches", p.layout.schedule.microbatches},
+            {"recompute", p.layout.recompute},
             {"global_batch_size", p.global_batch},
             {"samples_per_rank", samples_per_rank(p)},
             {"step_seconds", p.seconds},

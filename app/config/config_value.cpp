@@ -135,6 +135,22 @@ void ValueReader::read(const toml::node& node, PartitionOptions& field, const Ru
   read(node, field.first_units, anything().items(1), path);
 }
 
+void ValueReader::read(const toml::node& node, RecomputeOptions& field, const Rule& rule,
+                       const std::string& path) const {
+  const std::string wanted = describe<RecomputeOptions>(rule);
+  field = {};
+  if (node.is_array()) {
+    read(node, field.units, anything(), path);
+    return;
+  }
+  if (!node.is_string()) refuse_type(path, node, wanted);
+  const std::string& word = node.as_string()->get();
+  if (std::find(rule.names.begin(), rule.names.end(), word) == rule.names.end()) {
+    refuse_word(path, word, rule.names, wanted);
+  }
+  field.blocks = word == "blocks";
+}
+
 void ValueReader::read(const toml::node& node, std::optional<std::int64_t>& field, const Rule& rule,
                        const std::string& path) const {
   std::int64_t value = 0;

@@ -17,6 +17,7 @@
 #include "app/config/config_reader.h"
 #include "app/config/config_source.h"
 #include "layers/base/options.h"
+#include "layers/models/recompute.h"
 
 namespace convoy {
 
@@ -40,6 +41,8 @@ class ValueReader {
   void read(const toml::node& node, Size2d& field, const Rule& rule, const std::string& path) const;
   /// "auto" or a list of names.
   void read(const toml::node& node, PartitionOptions& field, const Rule& rule, const std::string& path) const;
+  /// "none", "blocks" or a list of names.
+  void read(const toml::node& node, RecomputeOptions& field, const Rule& rule, const std::string& path) const;
   void read(const toml::node& node, std::optional<std::int64_t>& field, const Rule& rule,
             const std::string& path) const;
   void read(const toml::node& node, std::optional<std::chrono::seconds>& field, const Rule& rule,

@@ -36,6 +36,11 @@ std::string toml_text(const PartitionOptions& value) {
   return value.first_units.empty() ? "\"auto\"" : toml_text(value.first_units);
 }
 
+std::string toml_text(const RecomputeOptions& value) {
+  if (!value.units.empty()) return toml_text(value.units);
+  return value.blocks ? "\"blocks\"" : "\"none\"";
+}
+
 std::string toml_text(const std::optional<std::chrono::seconds>& value) {
   return toml_text(value ? format_duration(*value) : std::string());
 }

@@ -12,6 +12,7 @@
 
 #include "layers/base/options.h"
 #include "layers/base/size2d.h"
+#include "layers/models/recompute.h"
 #include "parallel/schedule/parallel_options.h"
 
 namespace convoy {
@@ -25,6 +26,7 @@ namespace convoy {
 [[nodiscard]] std::string toml_text(const std::array<double, 2>& value);
 [[nodiscard]] std::string toml_text(const Size2d& value);
 [[nodiscard]] std::string toml_text(const PartitionOptions& value);
+[[nodiscard]] std::string toml_text(const RecomputeOptions& value);
 /// "" for no time.
 [[nodiscard]] std::string toml_text(const std::optional<std::chrono::seconds>& value);
 /// Empty text, which is no TOML, for no number.

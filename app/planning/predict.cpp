@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "app/build/build_model.h"
 #include "app/build/memory_prediction.h"
 #include "layers/base/error.h"
 
@@ -131,6 +132,14 @@ std::vector<ScheduleChoice> schedule_choices(int stages, int microbatches) {
   return all;
 }
 
+// Of all units, with model.recompute = "blocks".
+std::vector<int> unit_blocks(Config config) {
+  config.model.recompute = {true, {}};
+  std::vector<int> blocks;
+  for (const Unit& unit : build_units(config, 1)) blocks.push_back(unit.block);
+  return blocks;
+}
+
 }  // namespace
 
 void set_memory(Prediction& prediction, std::vector<double> bytes) {
@@ -143,6 +152,7 @@ Prediction predict(Layout layout, const Config& config, const MachineModel& mach
   const std::int64_t samples = layout.microbatch(global_batch);
   const double slots = config.slots();
   layout.costs = machine.costs(samples);
+  if (layout.recompute) layout.costs = recomputed(std::move(layout.costs), unit_blocks(config));
   layout.costs.front().forward += machine.input_seconds * static_cast<double>(samples);
   if (layout.partition.empty()) {
     layout.partition = partition_by_cost(layout.schedule, layout.costs, {machine.memory_bytes, slots});
@@ -161,6 +171,7 @@ LayoutMemory rehearsed_memory(const Config& config, const Dataset& data, const D
   return [&config, &device, shape, host_bytes](const Layout& layout, std::int64_t global_batch) {
     Config planned = config;
     planned.train.global_batch_size = global_batch;
+    if (layout.recompute) planned.model.recompute = {true, {}};
     planned.parallel.mode = layout.mesh.stages() > 1 ? ParallelMode::kPipeline : ParallelMode::kData;
     std::vector<double> bytes;
     for (int stage = 0; stage < layout.mesh.stages(); ++stage) {
@@ -178,6 +189,20 @@ std::vector<Prediction> best_layouts(const Config& config, const MachineModel& m
                                      const std::function<void()>& after_layout) {
   std::vector<Prediction> found;
   const int units = static_cast<int>(machine.units());
+  // What does not fit in memory is tried with recomputed blocks, unless the config says what is recomputed.
+  const bool may_recompute =
+      config.model.recompute == RecomputeOptions() && static_cast<int>(unit_blocks(config).size()) == units;
+  const auto fits = [&](const Prediction& p) {
+    return machine.memory_bytes <= 0 || p.peak_bytes <= machine.memory_bytes;
+  };
+  const auto attempt = [&](Layout layout) -> std::optional<Prediction> {
+    try {
+      return predict(std::move(layout), config, machine, global_batch);
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::kUsage) throw;  // else: no cut fits in memory
+      return std::nullopt;
+    }
+  };
   for (int stages = 1; stages <= std::min(ranks, units); ++stages) {
     if (ranks % stages != 0) continue;
     const std::int64_t replicas = ranks / stages;
@@ -191,26 +216,37 @@ std::vector<Prediction> best_layouts(const Config& config, const MachineModel& m
         Layout layout;
         layout.mesh = Mesh(ranks, stages);
         layout.schedule = make_schedule(choice.name, choice.stages, choice.microbatches, choice.chunks);
-        try {
-          Prediction prediction = predict(std::move(layout), config, machine, global_batch);
-          if (!memory && machine.memory_bytes > 0 && prediction.peak_bytes > machine.memory_bytes) continue;
-          found.push_back(std::move(prediction));
-        } catch (const Error& error) {
-          if (error.code() != ExitCode::kUsage) throw;  // else: no cut fits in memory
+        for (const bool recompute : {false, true}) {
+          if (recompute && !may_recompute) break;
+          layout.recompute = recompute;
+          std::optional<Prediction> prediction = attempt(layout);
+          if (!prediction || (!memory && !fits(*prediction))) continue;
+          found.push_back(std::move(*prediction));
+          break;
         }
       }
     }
   }
-  std::stable_sort(found.begin(), found.end(),
-                   [](const Prediction& a, const Prediction& b) { return a.seconds < b.seconds; });
+  const auto faster = [](const Prediction& a, const Prediction& b) { return a.seconds < b.seconds; };
+  std::stable_sort(found.begin(), found.end(), faster);
   if (memory) {  // as many as are asked for: a rehearsal takes a good part of a second
     std::vector<Prediction> fitting;
-    for (Prediction& prediction : found) {
+    for (std::size_t i = 0; i < found.size() && static_cast<int>(fitting.size()) < top; ++i) {
       if (after_layout) after_layout();
-      if (static_cast<int>(fitting.size()) == top) break;
+      Prediction& prediction = found[i];
       set_memory(prediction, memory(prediction.layout, global_batch));
-      if (machine.memory_bytes > 0 && prediction.peak_bytes > machine.memory_bytes) continue;
-      fitting.push_back(std::move(prediction));
+      if (fits(prediction)) {
+        fitting.push_back(std::move(prediction));
+      } else if (may_recompute && !prediction.layout.recompute) {
+        Layout layout = prediction.layout;
+        layout.partition.clear();
+        layout.recompute = true;
+        if (std::optional<Prediction> other = attempt(std::move(layout))) {
+          found.insert(
+              std::upper_bound(found.begin() + static_cast<std::ptrdiff_t>(i) + 1, found.end(), *other, faster),
+              std::move(*other));
+        }
+      }
     }
     found = std::move(fitting);
   }

@@ -38,9 +38,9 @@ using LayoutMemory = std::function<std::vector<double>(const Layout& layout, std
                                             double host_bytes);
 
 /// The best `top` layouts for that many ranks: every number of stages, schedule and number of microbatches that suits
-/// the batch and the model and fits in memory; the fastest first. memory: checks them, in place of the sum of
-/// parameters and caches. after_layout: called between them; may throw, which ends the search. Throws a usage Error
-/// when there is none.
+/// the batch and the model and fits in memory, if need be with recomputed blocks; the fastest first. memory: checks
+/// them, in place of the sum of parameters and caches. after_layout: called between them; may throw, which ends the
+/// search. Throws a usage Error when there is none.
 [[nodiscard]] std::vector<Prediction> best_layouts(const Config& config, const MachineModel& machine, int ranks,
                                                    std::int64_t global_batch, int top, const LayoutMemory& memory = {},
                                                    const std::function<void()>& after_layout = {});

@@ -21,6 +21,7 @@
 #include "layers/layer_norm.h"
 #include "layers/linear.h"
 #include "layers/model.h"
+#include "layers/models/recompute.h"
 #include "layers/pooling.h"
 #include "layers/relu.h"
 #include "layers/residual.h"
@@ -81,6 +82,7 @@ struct ModelOptions {
   std::string weights;                       ///< HDF5 file whose /model the training starts from; empty: none
   bool reset_head = false;                   ///< with weights: the last layer starts from random weights
   std::vector<std::string> freeze;           ///< units that stay as they are, or prefixes of units' names
+  RecomputeOptions recompute;                ///< units whose forward is run again in backward
   std::vector<LayerOptions> layers;          ///< sequential
 
   /// Whether a layer takes signals: inputs [N, C, L] are then [N, C, 1, L].
@@ -108,6 +110,9 @@ struct ModelOptions {
           "with weights: the last layer starts from random weights");
     v.key("freeze", o.freeze, anything(),
           "units that stay as they are (\"stem\", \"layer1.0\"; \"layer1\": all of it), batch-norm statistics, too");
+    v.key("recompute", o.recompute, one_of(kRecomputeNames),
+          "units that keep only their input and run forward again in backward: less memory, more time; blocks: all but "
+          "the head");
     v.tables("layers", o.layers, owned(anything(), {"sequential"}), "one for each layer of a sequential model");
   }
   bool operator==(const ModelOptions&) const = default;

@@ -80,7 +80,13 @@ class Probe {
     return forward + backward_input + backward_weight;
   }
 
-  [[nodiscard]] const UnitCost& best() const { return best_; }
+  /// Units run one at a time here: what recomputation adds follows.
+  [[nodiscard]] UnitCost best() const {
+    const Candidate& c = candidate_;
+    if (c.unit.block == 0 || c.below) return best_;
+    const auto element = static_cast<double>(dtype_size(backend_.compute_type()));
+    return recomputed(best_, c.begins_block ? element * static_cast<double>(c.info.input.size()) : 0);
+  }
 
  private:
   static constexpr double kNever = 1e30;
@@ -95,7 +101,27 @@ class Probe {
 
 Candidate candidate(Unit unit, const std::vector<UnitInfo>& infos, std::size_t index) {
   const auto lowest = static_cast<std::size_t>(lowest_learning(infos));
-  return {std::move(unit), infos[index], index == lowest, index < lowest};
+  const bool begins_block =
+      infos[index].block != 0 && (index <= lowest || infos[index - 1].block != infos[index].block);
+  return {std::move(unit), infos[index], index == lowest, index < lowest, begins_block};
+}
+
+UnitCost recomputed(const UnitCost& cost, double input_bytes) {
+  UnitCost other = cost;
+  other.backward_input += cost.forward;
+  other.cache_bytes = input_bytes;
+  return other;
+}
+
+std::vector<UnitCost> recomputed(std::vector<UnitCost> costs, const std::vector<int>& blocks) {
+  for (std::size_t i = 0; i < costs.size(); ++i) {
+    UnitCost& cost = costs[i];
+    const bool has_backward = cost.backward_input + cost.backward_weight > 0;  // below what learns it has none
+    if (blocks[i] == 0 || !has_backward) continue;
+    const bool begins = i == 0 || blocks[i - 1] != blocks[i];
+    cost = recomputed(cost, !begins ? 0 : i == 0 ? cost.cache_bytes : costs[i - 1].output_bytes);
+  }
+  return costs;
 }
 
 std::vector<UnitCost> measure_units(Backend& backend, std::vector<Candidate> candidates,

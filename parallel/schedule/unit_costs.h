@@ -21,12 +21,19 @@ struct UnitCost {
   [[nodiscard]] double seconds() const { return forward + backward_input + backward_weight; }
 };
 
+/// The same of a unit that is recomputed: its forward runs again before its backward, and what it keeps is the input
+/// of its block, of so many bytes; 0 of a unit that does not begin one.
+[[nodiscard]] UnitCost recomputed(const UnitCost& cost, double input_bytes);
+/// The same of all units, with the Unit::block of each. The input of the first unit counts as what that keeps.
+[[nodiscard]] std::vector<UnitCost> recomputed(std::vector<UnitCost> costs, const std::vector<int>& blocks);
+
 /// A unit to be timed.
 struct Candidate {
   Unit unit;
   UnitInfo info;
-  bool lowest = false;  ///< that learns: computes no gradient of its input
-  bool below = false;   ///< before that: has no backward
+  bool lowest = false;        ///< that learns: computes no gradient of its input
+  bool below = false;         ///< before that: has no backward
+  bool begins_block = false;  ///< of recomputed units
 };
 
 /// Unit `index` of the network that `infos` describes.

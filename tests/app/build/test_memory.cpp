@@ -141,6 +141,7 @@ TEST_CASE("a rehearsal asks for the memory of real steps, to the byte") {
   SUBCASE("bfloat16") { check_exact(read(kResnet, "precision = \"bf16\"")); }
   SUBCASE("microbatches") { check_exact(read(kResnet, "", "[parallel]\nmicrobatches = 3\n")); }
   SUBCASE("frozen") { check_exact(read(fmt::format("{}\nfreeze = [\"stem\", \"layer1\"]", kResnet), "")); }
+  SUBCASE("recomputed") { check_exact(read(fmt::format("{}\nrecompute = \"blocks\"", kResnet), "")); }
   SUBCASE("replay") { check_exact(read(kResnet, "", "[run]\nreplay_every = 2\n")); }
   SUBCASE("every step twice") { check_exact(read(kLayers, "", "[run]\nreplay_every = 1\n")); }
   SUBCASE("adamw") { check_exact(read(kResnet, "", "[optimizer]\nname = \"adamw\"\n")); }

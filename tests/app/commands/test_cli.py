@@ -80,7 +80,16 @@ def test_version_with_cuda(version, with_cuda):
     pytest.param('--set: model.freeze: no unit "fc4", did you mean "fc1"? (units: fc1, fc2, fc3)',
                  ["check", DIGITS, "--set", 'model.freeze=["fc4"]'], id="freeze_of_an_unknown_unit"),
     pytest.param("--set: model.freeze: names every unit",
-                 ["check", DIGITS, "--set", 'model.freeze=["fc1", "fc2", "fc3"]'], id="freeze_of_all")))
+                 ["check", DIGITS, "--set", 'model.freeze=["fc1", "fc2", "fc3"]'], id="freeze_of_all"),
+    pytest.param('--set: model.recompute: unknown name "block" (did you mean "blocks"? must be "none", "blocks" or a list '
+                 'of unit names)', ["check", DIGITS, "--set", "model.recompute=block"], id="recompute_of_a_wrong_word"),
+    pytest.param("--set: model.recompute: is an integer", ["check", DIGITS, "--set", "model.recompute=2"],
+                 id="recompute_of_a_number"),
+    pytest.param('--set: model.recompute: no unit "fc4", did you mean "fc1"? (units: fc1, fc2, fc3)',
+                 ["check", DIGITS, "--set", 'model.recompute=["fc2", "fc4"]'], id="recompute_of_an_unknown_unit"),
+    pytest.param('--set: model.recompute: names the unit "layer1.0" twice',
+                 ["check", CONFIGS / "resnet50_synthetic.toml", "--set", 'model.recompute=["layer1", "layer1.0"]'],
+                 id="recompute_twice")))
 def test_usage_error(start, words):
     refused(start, *words)
 
@@ -114,8 +123,10 @@ def test_check_names_the_source_of_a_value():
 
 
 def test_check_of_frozen_units():
-    result = run("check", CONFIGS / "resnet50_synthetic.toml", "--set", 'model.freeze=["stem", "layer1", "layer2.3"]')
+    result = run("check", CONFIGS / "resnet50_synthetic.toml", "--set", 'model.freeze=["stem", "layer1", "layer2.3"]',
+                 "--set", 'model.recompute=["layer1", "layer3.0"]')
     assert result.returncode == 0 and 'freeze = ["stem", "layer1", "layer2.3"]' in result.stdout, result.stderr
+    assert 'recompute = ["layer1", "layer3.0"]' in result.stdout
 
 
 def test_check_of_a_config_for_gpus(with_cuda):

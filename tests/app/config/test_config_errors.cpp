@@ -189,7 +189,8 @@ TEST_CASE("keys that do not belong to what was chosen") {
       {toy("label_smoothing = 0.1\n"),
        "7:19: train.label_smoothing: is ignored with train.loss = \"mse\" (it belongs to cross_entropy, bce)"},
       {toy("[model.x]\n"),
-       "7:8: model.x: unknown key (its keys: name, classes, hidden, stem, weights, reset_head, freeze, layers)"},
+       "7:8: model.x: unknown key (its keys: name, classes, hidden, stem, weights, reset_head, freeze, recompute, "
+       "layers)"},
       {model("name = \"resnet18\"\nclasses = 3\nhidden = [4]\n"),
        "6:10: model.hidden: is ignored with model.name = \"resnet18\" (it belongs to mlp)"},
       {model("name = \"mlp\"\nclasses = 3\nstem = \"small\"\n"),

@@ -195,6 +195,31 @@ TEST_CASE("the best layouts come first and fit in memory") {
   CHECK_THROWS_AS((void)best_layouts(config, machine, 4, 8, 5), Error);
 }
 
+TEST_CASE("a layout that does not fit is tried with recomputed blocks, whose forward runs twice") {
+  MachineModel machine = simple_machine();
+  for (UnitCost& unit : machine.sizes.front().units) unit.cache_bytes = 10000;
+  Config config = simple_config(ParallelMode::kData, 1);
+  config.model.name = "mlp";
+  config.model.hidden = {1, 1, 1};  // of four units fc1 is a block, fc2 and fc3 are another
+  // One sample: 12000 of parameters and 40000 of activations; with blocks 10000 of fc1, 100 of fc2 and 10000 of fc4.
+  machine.memory_bytes = 60000;
+  const Prediction kept = best_layouts(config, machine, 1, 8, 1).front();
+  CHECK_FALSE(kept.layout.recompute);
+  CHECK(kept.seconds == doctest::Approx(8 * 4 * 3));
+  machine.memory_bytes = 40000;
+  const LayoutMemory memory = [](const Layout& layout, std::int64_t) {
+    return std::vector<double>{layout.recompute ? 32100.0 : 52000.0};
+  };
+  for (const LayoutMemory& checks : {LayoutMemory(), memory}) {
+    const Prediction again = best_layouts(config, machine, 1, 8, 1, checks).front();
+    CHECK(again.layout.recompute);
+    CHECK(again.seconds == doctest::Approx(8 * (4 * 3 + 3)));
+    CHECK(again.peak_bytes == doctest::Approx(32100));
+  }
+  config.model.recompute.blocks = true;  // costs and memory are those of the config
+  CHECK_THROWS_AS((void)best_layouts(config, machine, 1, 8, 1), Error);
+}
+
 TEST_CASE("a search that is told to stop ends at the next layout") {
   int layouts = 0;
   const auto stop = [&] {

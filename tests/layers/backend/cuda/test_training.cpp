@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/layers/backend/cuda/gpu.h"
@@ -83,8 +84,10 @@ double distance(const std::vector<float>& a, const std::vector<float>& b) {
 
 TEST_CASE("fused batch norms give gradients as near to float32's as those that run apart") {
   const Shape input{8, 3, 24, 24};
-  const auto train = [&](Backend& backend) {
-    auto training = std::make_unique<Training>(backend, fused_network(10), input, OptimizerChoice{}, 64);
+  const auto train = [&](Backend& backend, bool recomputes = false) {
+    std::vector<Unit> units = fused_network(10);
+    if (recomputes) recompute_blocks(units);
+    auto training = std::make_unique<Training>(backend, std::move(units), input, OptimizerChoice{}, 64);
     for (const std::uint64_t key : {3, 4}) {
       training->load(key);
       training->step(1e-4);
@@ -103,7 +106,7 @@ TEST_CASE("fused batch norms give gradients as near to float32's as those that r
       CudaBackend apart_backend(options);
       CHECK(fused_backend.fuses_batch_norms());
       CHECK_FALSE(apart_backend.fuses_batch_norms());
-      const auto fused = train(fused_backend), apart = train(apart_backend);
+      const auto fused = train(fused_backend), apart = train(apart_backend), recomputed = train(fused_backend, true);
       // Rounding turns ReLUs of values near zero on and off, which is where most of these distances come from: they
       // fall with the square root of the precision, and differ by chance. A gradient that is missing or counted twice
       // is as far away as it is long.
@@ -115,7 +118,7 @@ TEST_CASE("fused batch norms give gradients as near to float32's as those that r
       };
       const auto running = [](Training& training) { return training.on_host(training.model().parameters().running()); };
       check("running statistics", running(*fused), running(*apart), running(*expected), 1.5, 0.02);
-      std::vector<float> all[3];
+      std::vector<float> all[4];
       for (std::size_t i = 0; i < expected->model().parameters().parameters().size(); ++i) {
         const auto gradient = [&](Training& training, std::vector<float>& together) {
           const Parameter& parameter = *training.model().parameters().parameters()[i];
@@ -127,8 +130,38 @@ TEST_CASE("fused batch norms give gradients as near to float32's as those that r
         // Sums over a batch of small images that nearly cancel are the furthest away.
         check(expected->model().parameters().parameters()[i]->name, gradient(*fused, all[0]), gradient(*apart, all[1]),
               gradient(*expected, all[2]), 3, 0.1);
+        static_cast<void>(gradient(*recomputed, all[3]));
       }
       check("all gradients", all[0], all[1], all[2], 1.5, 0.02);
+      // Between recomputed blocks reductions run by themselves, over gradients that are rounded.
+      check("running statistics, recomputed", running(*recomputed), running(*apart), running(*expected), 1.5, 0.02);
+      check("all gradients, recomputed", all[3], all[1], all[2], 1.5, 0.02);
+    });
+  }
+}
+
+TEST_CASE("recomputed blocks give the bits of those that keep their activations, recorded, too") {
+  for (const DType compute : {DType::kF32, DType::kBF16}) {
+    attempt(dtype_name(compute), [&] {
+      CudaOptions options = deterministic_options();
+      options.compute = compute;
+      const auto train = [&](bool recomputes, bool records) {
+        CudaBackend gpu(options);
+        std::vector<Unit> units = fused_network(10);
+        if (recomputes) recompute_blocks(units);
+        Training training(gpu, std::move(units), {4, 3, 16, 16});
+        std::unique_ptr<RecordedWork> work;
+        for (std::uint64_t step = 0; step < 3; ++step) {
+          training.load(step);
+          if (records && step == 1) work = gpu.record([&] { training.step(0.01); });
+          work ? work->replay() : training.step(0.01);
+        }
+        CHECK((work != nullptr) == records);
+        return training.state();
+      };
+      const auto expected = train(false, false);
+      CHECK(train(true, false) == expected);
+      CHECK(train(true, true) == expected);
     });
   }
 }
