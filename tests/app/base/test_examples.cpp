@@ -39,7 +39,7 @@ TEST_CASE("names of examples: configs in folders, without machines and without o
     CHECK(std::filesystem::is_regular_file(kFolder + "/" + name + ".toml"));
     CHECK(!name.starts_with("machines"));
   }
-  CHECK(example_names(kFolder, ExampleKind::kMachine) == std::vector<std::string>{"h200_dgx"});
+  CHECK(example_names(kFolder, ExampleKind::kMachine) == std::vector<std::string>{"a100_40gb_4x", "h200_dgx"});
   CHECK(example_names(kFolder + "/no/such", ExampleKind::kConfig).empty());
 }
 
@@ -62,7 +62,7 @@ TEST_CASE("paths stay as they are; names that are nothing are refused") {
   CHECK(example_problem("quikstart", ExampleKind::kConfig, kFolder) ==
         "quikstart: there is no such file, and no example config of that name (did you mean \"quickstart\"?)");
   CHECK(example_problem("h100", ExampleKind::kMachine, kFolder) ==
-        "h100: there is no such file, and no example machine of that name (the examples: h200_dgx)");
+        "h100: there is no such file, and no example machine of that name (the examples: a100_40gb_4x, h200_dgx)");
   const std::string all = example_problem("machines/h200_dgx", ExampleKind::kConfig, kFolder);
   CHECK(
       all.starts_with("machines/h200_dgx: there is no such file, and no example config of that name (the examples: "));
