@@ -6,7 +6,8 @@
 //
 // Recomputation (activation checkpointing; Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost"): of a
 // block of units only the input of the first one is kept in forward. Just before the backward of its last unit the
-// block runs forward again, with the statistics of the first time. So all results have the bits that they have without.
+// block runs forward again, with the statistics of the first time. So all results have the bits that they have without,
+// unless the backend fuses batch norms with convolutions: then they are equal to rounding.
 #pragma once
 
 #include <cstddef>

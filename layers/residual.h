@@ -2,7 +2,8 @@
 //
 // The residual blocks of ResNet (He et al. 2016), torchvision's names and variant: y = relu(bn(convs(x)) +
 // shortcut(x)), the shortcut being x or a strided 1x1 convolution with batch norm ("downsample"). The last addition and
-// ReLU are fused into the last batch norm.
+// ReLU are fused into the last batch norm. Where a block is recomputed its output is not: so it is a unit, and no layer
+// within another one (Layer::is_composite()).
 #pragma once
 
 #include <cstdint>

@@ -82,7 +82,8 @@ void cut_model(Layout& layout, const Config& config, const std::vector<UnitInfo>
     layout.partition = partition_at_units(layout.schedule, units, p.partition.first_units);
   } else {
     const double bytes = p.stage_memory_gb > 0 ? p.stage_memory_gb * 1e9 : memory_bytes;
-    layout.partition = partition_by_cost(layout.schedule, layout.costs, {bytes, config.slots()});
+    layout.partition =
+        partition_by_cost(layout.schedule, layout.costs, {bytes, config.slots_of_replica(layout.mesh.replicas())});
   }
 }
 

@@ -90,10 +90,10 @@ std::unique_ptr<Run> build_run(const World& world, const RankGroup& ranks, Loade
                                                       StepRecording::Record record, Replay* replay = nullptr,
                                                       WeightAverage* average = nullptr);
 
-/// For train.ema_decay; null without it.
-/// What of the optimizer a replica keeps.
+/// What of the optimizer's state a replica keeps.
 [[nodiscard]] OptimizerShard optimizer_shard(const Config& config, const Communicator& replicas);
 
+/// For train.ema_decay; null without it.
 [[nodiscard]] std::unique_ptr<WeightAverage> make_average(const Config& config, Model& model);
 
 /// For run.replay_every; null without it.

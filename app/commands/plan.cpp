@@ -121,7 +121,7 @@ class Planner {
     const std::string file = arguments_.costs.empty() ? run_folder(config_) + "/costs.json" : arguments_.costs;
     MachineModel machine;
     if (arguments_.calibrate) {
-      machine = calibrate(config_, *data_, device_, world_.ranks(), *all_, check_stop_);
+      machine = calibrate(without_recomputation(), *data_, device_, world_.ranks(), *all_, check_stop_);
       const auto keep = [&] {
         if (world_.rank() != 0) return;
         const std::filesystem::path folder = std::filesystem::path(file).parent_path();
@@ -140,9 +140,16 @@ class Planner {
     return reduced(std::move(machine));
   }
 
+  // Costs are those of plain units: predict() adds the forward that runs again.
+  [[nodiscard]] Config without_recomputation() const {
+    Config config = config_;
+    config.model.recompute = {};
+    return config;
+  }
+
   // Fitted first, if that is asked for.
   MachineModel machine_of_figures() {
-    const auto work = std::make_shared<const ModelWork>(count_work(config_, *data_));
+    const auto work = std::make_shared<const ModelWork>(count_work(without_recomputation(), *data_));
     MachineFigures figures = *figures_;
     std::string kind = "stated";
     if (!rows_.empty()) {

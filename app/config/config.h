@@ -129,6 +129,10 @@ struct Config {
 
   /// Floats of state for each parameter, beside its value and its gradient.
   [[nodiscard]] double slots() const { return optimizer.slots() + (train.ema_decay > 0 ? 1 : 0); }
+  /// The same on one of so many replicas, which may divide the state of the optimizer among them.
+  [[nodiscard]] double slots_of_replica(int replicas) const {
+    return slots() - optimizer.slots() + optimizer.slots() / (parallel.shard_optimizer ? replicas : 1);
+  }
 
   /// Where each given key came from, by "section.key": "FILE:LINE" or "--set". What is absent is a default.
   std::map<std::string, std::string> origins;

@@ -33,12 +33,10 @@ enum class AllReduceAlgorithm { kRing, kTree, kInNetwork };
 /// Seconds of summing `bytes` over `ranks` ranks that lie `stride` apart, while the ranks between them do the same in
 /// groups of their own. With n ranks, N nodes and m ranks of the group on a node:
 /// - ring (Thakur et al. 2005): 2(n-1) messages, 2(N-1) of them over the network; 2(n-1)/n of the bytes pass each link;
-/// - tree (double binary trees over nodes, Sanders et al. 2009, chains in them): 2(m-1) messages in nodes, 2 log2 N
-/// over the
-///   network; twice the bytes pass each link;
-/// - in-network (Graham et al. 2016): 2(m-1) messages in nodes and 2 to the switches; the bytes pass each card once
-/// each
-///   way.
+/// - tree (double binary trees over nodes, Sanders et al. 2009, chains in them): 2(m-1) messages in nodes and 2 log2 N
+///   over the network; twice the bytes pass each link;
+/// - in-network (Graham et al. 2016): 2(m-1) messages in nodes and 2 to the switches; the bytes pass each card once in
+///   each direction.
 [[nodiscard]] double all_reduce_seconds(const Cluster& cluster, AllReduceAlgorithm algorithm, double bytes, int ranks,
                                         int stride);
 

@@ -127,6 +127,9 @@ class Reader {
         check_names(*node.as_table(), name + ".");
         continue;
       }
+      if (key.str().find('.') != std::string_view::npos) {
+        fail_at(key.source().begin.line, fmt::format("\"{0}\": unknown key (write {0} without quotes)", name));
+      }
       if (!section && std::find(known_.begin(), known_.end(), name) != known_.end()) continue;
       if (section) fail_at(node.source().begin.line, fmt::format("{}: must be a table", name));
       const std::string near = did_you_mean(name, known_);

@@ -18,6 +18,7 @@ namespace {
 
 constexpr int kMaxMicrobatches = 256;
 constexpr int kMaxChunks = 4;
+constexpr double kMaxBuckets = 1000;  // of a stage; smaller ones are joined
 
 // By stage: links to the next stage; the widest of a replica's places in the nodes counts, so replica 0 stands for all.
 std::vector<Link> stage_links(const Cluster& cluster, int stages) {
@@ -65,11 +66,12 @@ std::vector<BucketCost> bucket_costs(const Layout& layout, const Config& config,
   const auto seconds = [&](double part) { return all_reduce_time(machine.cluster, part, replicas, stages).seconds; };
   if (!machine.overlaps) return {{0, 1, seconds(bytes)}};
   constexpr double kMib = 1 << 20;
+  const double least = bytes / kMaxBuckets;
   std::vector<BucketCost> buckets;
   auto at = ranges.begin();
   for (double begin = 0; begin < bytes;) {
     const double size = (buckets.empty() ? config.parallel.first_bucket_mb : config.parallel.bucket_mb) * kMib;
-    const double end = std::min(bytes, begin + size);
+    const double end = std::min(bytes, begin + std::max(size, least));
     while (at->end < end) ++at;
     buckets.push_back({at->chunk, at->ready, seconds(end - begin)});
     begin = end;
@@ -99,7 +101,8 @@ CostModel cost_model(const Layout& layout, const Config& config, const MachineMo
       parameters += model.chunks[v].resident_bytes / (2 + slots);
     }
     if (machine.reduces && replicas > 1) model.buckets.push_back(bucket_costs(layout, config, machine, stage));
-    model.optimizer.push_back(parameters * machine.optimizer_seconds);
+    model.optimizer.push_back(parameters * machine.optimizer_seconds /
+                              (config.parallel.shard_optimizer ? replicas : 1));
   }
   return model;
 }
@@ -132,9 +135,9 @@ std::vector<ScheduleChoice> schedule_choices(int stages, int microbatches) {
   return all;
 }
 
-// Of all units, with model.recompute = "blocks".
+// Of all units, as model.recompute says, or with "blocks" where it says nothing.
 std::vector<int> unit_blocks(Config config) {
-  config.model.recompute = {true, {}};
+  if (config.model.recompute == RecomputeOptions()) config.model.recompute = {true, {}};
   std::vector<int> blocks;
   for (const Unit& unit : build_units(config, 1)) blocks.push_back(unit.block);
   return blocks;
@@ -150,9 +153,11 @@ void set_memory(Prediction& prediction, std::vector<double> bytes) {
 
 Prediction predict(Layout layout, const Config& config, const MachineModel& machine, std::int64_t global_batch) {
   const std::int64_t samples = layout.microbatch(global_batch);
-  const double slots = config.slots();
+  const double slots = config.slots_of_replica(layout.mesh.replicas());
   layout.costs = machine.costs(samples);
-  if (layout.recompute) layout.costs = recomputed(std::move(layout.costs), unit_blocks(config));
+  if (layout.recompute || config.model.recompute != RecomputeOptions()) {
+    layout.costs = recomputed(std::move(layout.costs), unit_blocks(config));
+  }
   layout.costs.front().forward += machine.input_seconds * static_cast<double>(samples);
   if (layout.partition.empty()) {
     layout.partition = partition_by_cost(layout.schedule, layout.costs, {machine.memory_bytes, slots});

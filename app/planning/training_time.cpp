@@ -22,10 +22,26 @@ const std::vector<Recipe>& recipes() {
   return all;
 }
 
-// Times that something happens every so many units (0: only at the end), and at the end.
-double times(double total, std::int64_t every) {
-  if (every <= 0) return 1;
-  return std::ceil(total / static_cast<double>(every));
+// Evaluations: every so many epochs, or once at the end. Those of a recipe end with one.
+double evaluations(const TrainingPlan& plan, double epochs) {
+  if (plan.eval_every_epochs <= 0) return 1;
+  const double count = epochs / static_cast<double>(plan.eval_every_epochs);
+  return plan.epochs ? std::floor(count) : std::ceil(count);
+}
+
+// Checkpoints: by steps, by epochs, and at the end, unless that is one of these.
+double checkpoints(const TrainingPlan& plan, const TrainingTime& time) {
+  double count = 0;
+  bool ends = false;
+  const auto add = [&](double total, std::int64_t every) {
+    if (every <= 0) return;
+    const double times = total / static_cast<double>(every);
+    count += std::floor(times);
+    ends = ends || times == std::floor(times);
+  };
+  add(time.steps, plan.checkpoint_steps);
+  add(time.epochs, plan.checkpoint_epochs);
+  return ends ? count : count + 1;
 }
 
 }  // namespace
@@ -67,12 +83,10 @@ TrainingTime training_time(const Prediction& prediction, const MachineModel& mac
     }
     const double batches = std::ceil(plan.evaluation_samples / batch);
     const double share = all > 0 ? forward / all : 0;
-    time.evaluation = times(time.epochs, plan.eval_every_epochs) * batches * share * prediction.seconds;
+    time.evaluation = evaluations(plan, time.epochs) * batches * share * prediction.seconds;
   }
   if (machine.job.checkpoints && machine.job.checkpoint_bytes_per_second > 0) {
-    const double count = plan.checkpoint_steps > 0 ? times(time.steps, plan.checkpoint_steps)
-                                                   : times(time.epochs, plan.checkpoint_epochs);
-    time.checkpoints = count * plan.state_bytes / machine.job.checkpoint_bytes_per_second;
+    time.checkpoints = checkpoints(plan, time) * plan.state_bytes / machine.job.checkpoint_bytes_per_second;
   }
   time.startup = machine.job.startup_seconds;
   const double ranks = prediction.layout.mesh.ranks();

@@ -18,8 +18,8 @@ namespace convoy {
 class GradientClip {
  public:
   /// clip_norm: the largest norm; 0: gradients are not clipped, and nothing else may be called. `model` outlives this.
-  /// Of gradients only the elements [begin, end) are sums, if a range is given: measure() counts these alone, so that
-  /// the squares of all shards add up to those of the model.
+  /// With a range, only the gradients [begin, end) have been summed over the replicas: measure() counts these alone, so
+  /// that the squares of all shards add up to those of the model.
   GradientClip(double clip_norm, Model& model, std::int64_t begin = 0,
                std::int64_t end = std::numeric_limits<std::int64_t>::max());
   [[nodiscard]] bool enabled() const { return clip_norm_ > 0; }

@@ -81,21 +81,21 @@ struct AdamOptions {
   bool operator==(const AdamOptions&) const = default;
 };
 
-/// Adam with decoupled weight decay (torch.optim.AdamW).
 struct AdamwName {
   static constexpr std::string_view kName = "adamw";
   static constexpr double kEpsilon = 1e-8;
 };
+/// Adam with decoupled weight decay (torch.optim.AdamW).
 using AdamwOptions = AdamOptions<AdamwName>;
 template <>
 std::unique_ptr<Optimizer> AdamwOptions::make(Backend& backend, ParameterStore& store) const;
 
-/// Adam with layer-wise trust ratios (You et al. 2020), as Lamb of timm with always_adapt for weights,
-/// and without its own clipping.
 struct LambName {
   static constexpr std::string_view kName = "lamb";
   static constexpr double kEpsilon = 1e-6;
 };
+/// Adam with layer-wise trust ratios (You et al. 2020), as Lamb of timm with always_adapt for weights,
+/// and without its own clipping.
 using LambOptions = AdamOptions<LambName>;
 template <>
 std::unique_ptr<Optimizer> LambOptions::make(Backend& backend, ParameterStore& store) const;

@@ -295,7 +295,7 @@ void Executor::reduce_gradients() {
 // Those of the shard that this replica updates, else all.
 Tensor Executor::reduced_gradients() { return optimizer_.of_shard(model_.parameters().gradients()); }
 
-// Replicas have equal gradients, so only stages add to the norm, and shards.
+// Replicas have equal gradients, so only stages and shards add to the norm.
 void Executor::clip_gradients() {
   if (!clip_.enabled()) return;
   const Tensor& squares = replaying() ? replay_->measure(clip_) : clip_.measure();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All-reduce of gradients over the replicas, overlapped with the backward: the flat gradient buffer, in the order in
+// Reduction of gradients over the replicas, overlapped with the backward: the flat gradient buffer, in the order in
 // which the backward completes it, is split into buckets, and the all-reduce of each starts as soon as it is complete
 // (Li et al. 2020, PyTorch DDP). The first bucket is small, so that communication starts early. With a sharded
 // optimizer buckets end where shards do, and each is reduced to the replica that updates it. Invariant: every replica

@@ -114,11 +114,14 @@ UnitCost recomputed(const UnitCost& cost, double input_bytes) {
 }
 
 std::vector<UnitCost> recomputed(std::vector<UnitCost> costs, const std::vector<int>& blocks) {
+  if (blocks.size() != costs.size()) fail("costs of {} units, and blocks of {}", costs.size(), blocks.size());
+  bool continues = false;
   for (std::size_t i = 0; i < costs.size(); ++i) {
     UnitCost& cost = costs[i];
     const bool has_backward = cost.backward_input + cost.backward_weight > 0;  // below what learns it has none
-    if (blocks[i] == 0 || !has_backward) continue;
-    const bool begins = i == 0 || blocks[i - 1] != blocks[i];
+    const bool begins = !continues || blocks[i - 1] != blocks[i];
+    continues = blocks[i] != 0 && has_backward;
+    if (!continues) continue;
     cost = recomputed(cost, !begins ? 0 : i == 0 ? cost.cache_bytes : costs[i - 1].output_bytes);
   }
   return costs;

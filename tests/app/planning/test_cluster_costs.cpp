@@ -211,11 +211,15 @@ TEST_CASE("the time, GPU hours and energy of a training") {
   const TrainingTime time = training_time(prediction, machine, plan);
   CHECK(time.steps == 25);
   CHECK(time.training == 100);
-  CHECK(time.evaluation == 2 * 3 * 2);  // twice three batches, forward is half of the units' time
-  CHECK(time.checkpoints == 5);         // at the end
-  CHECK(time.seconds() == 100 + 12 + 5 + 7);
-  CHECK(time.gpu_hours() == doctest::Approx(6 * 124 / 3600.0));
-  CHECK(time.kilowatt_hours() == doctest::Approx((6 * 300 + 2 * 600) * 124 / 3.6e6));
+  CHECK(time.evaluation == 3 * 2);  // after two epochs three batches, forward is half of the units' time
+  CHECK(time.checkpoints == 5);     // at the end
+  CHECK(time.seconds() == 100 + 6 + 5 + 7);
+  CHECK(time.gpu_hours() == doctest::Approx(6 * 118 / 3600.0));
+  CHECK(time.kilowatt_hours() == doctest::Approx((6 * 300 + 2 * 600) * 118 / 3.6e6));
+  plan.checkpoint_steps = 10, plan.checkpoint_epochs = 2;  // 10, 20; two epochs; the end
+  CHECK(training_time(prediction, machine, plan).checkpoints == 4 * 5);
+  plan.checkpoint_steps = 5;  // 5, ..., 25, which is the end
+  CHECK(training_time(prediction, machine, plan).checkpoints == 6 * 5);
   for (const Term term : {Term::kEvaluation, Term::kCheckpoint, Term::kStartup}) machine = without(machine, term);
   CHECK(training_time(prediction, machine, plan).seconds() == 100);
 }
@@ -244,6 +248,8 @@ TEST_CASE("the machines that come with the program, and what is no machine") {
   CHECK(with("jitter = 0.01", "jitter = nan").starts_with("machine.toml:17: jitter: nan is not a finite number"));
   CHECK(with("jitter = 0.01", "jitter = \"a\"") == "machine.toml:17: jitter: must be a number");
   CHECK(with("latency = 5e-6", "delay = 5e-6") == "machine.toml:20: node.delay: unknown key");
+  CHECK(with("jitter = 0.01", "\"network.latency\" = 0.01") ==
+        "machine.toml:17: \"network.latency\": unknown key (write network.latency without quotes)");
   CHECK(with("cards = 8", "cards = 0.5") == "machine.toml:26: network.cards: 0.5 is not a whole number");
   CHECK(with("flops = 989e12", "flops = 0").starts_with("machine.toml:7: flops: 0 is not a finite number above 0"));
   CHECK(with("element_bytes = 2", "element_bytes = 3") == "machine.toml:13: element_bytes: 3 is neither 2 nor 4");

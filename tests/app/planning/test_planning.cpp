@@ -99,7 +99,12 @@ TEST_CASE("links, reductions and the optimizer take their time") {
   machine.cluster.node_reduce = 1000;
   machine.optimizer_seconds = 0.01;
   // All-reduce of 4000 bytes over 2 ranks moves 2 (n - 1) / n of them; the update walks 4000 bytes.
-  CHECK(predicted(simple_config(ParallelMode::kData, 1), machine, 2).seconds == doctest::Approx(4 * 4 * 3 + 4 + 40));
+  Config config = simple_config(ParallelMode::kData, 1);
+  CHECK(predicted(config, machine, 2).seconds == doctest::Approx(4 * 4 * 3 + 4 + 40));
+  CHECK(predicted(config, machine, 2).peak_bytes == doctest::Approx(12000 + 4 * 4 * 10));
+  config.parallel.shard_optimizer = true;  // half of the update, half of its state
+  CHECK(predicted(config, machine, 2).seconds == doctest::Approx(4 * 4 * 3 + 4 + 20));
+  CHECK(predicted(config, machine, 2).peak_bytes == doctest::Approx(10000 + 4 * 4 * 10));
 }
 
 TEST_CASE("buckets are reduced while the backward fills them") {
@@ -112,6 +117,9 @@ TEST_CASE("buckets are reduced while the backward fills them") {
   // Four of 1000 bytes: three are hidden. The 1000 bytes of a unit are there when its backward ends.
   config.parallel.first_bucket_mb = config.parallel.bucket_mb = 1000.0 / (1 << 20);
   CHECK(predicted(config, machine, 2).seconds == doctest::Approx(48 + 1));
+  config.parallel.first_bucket_mb = config.parallel.bucket_mb = 1e-20;  // smaller than an element
+  CHECK(predicted(config, machine, 2).seconds == doctest::Approx(48 + 1));
+  config.parallel.first_bucket_mb = config.parallel.bucket_mb = 1000.0 / (1 << 20);
   // 20 s each: the first begins at 16 + 8, the others follow at once.
   machine.cluster.node_reduce = 50;
   CHECK(predicted(config, machine, 2).seconds == doctest::Approx(24 + 4 * 20));
@@ -216,8 +224,10 @@ TEST_CASE("a layout that does not fit is tried with recomputed blocks, whose for
     CHECK(again.seconds == doctest::Approx(8 * (4 * 3 + 3)));
     CHECK(again.peak_bytes == doctest::Approx(32100));
   }
-  config.model.recompute.blocks = true;  // costs and memory are those of the config
-  CHECK_THROWS_AS((void)best_layouts(config, machine, 1, 8, 1), Error);
+  config.model.recompute.blocks = true;  // the config's own
+  const Prediction own = best_layouts(config, machine, 1, 8, 1).front();
+  CHECK_FALSE(own.layout.recompute);
+  CHECK(own.seconds == doctest::Approx(8 * (4 * 3 + 3)));
 }
 
 TEST_CASE("a search that is told to stop ends at the next layout") {
