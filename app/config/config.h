@@ -128,10 +128,10 @@ struct Config {
   LogOptions log;
 
   /// Floats of state for each parameter, beside its value and its gradient.
-  [[nodiscard]] double slots() const { return optimizer.slots() + (train.ema_decay > 0 ? 1 : 0); }
+  [[nodiscard]] double slots() const { return slots_of_replica(1); }
   /// The same on one of so many replicas, which may divide the state of the optimizer among them.
   [[nodiscard]] double slots_of_replica(int replicas) const {
-    return slots() - optimizer.slots() + optimizer.slots() / (parallel.shard_optimizer ? replicas : 1);
+    return optimizer.slots() / (parallel.shard_optimizer ? replicas : 1) + (train.ema_decay > 0 ? 1 : 0);
   }
 
   /// Where each given key came from, by "section.key": "FILE:LINE" or "--set". What is absent is a default.

@@ -9,6 +9,7 @@
 #include <sstream>
 #include <utility>
 
+#include "app/base/trimmed.h"
 #include "layers/base/error.h"
 
 namespace convoy {
@@ -29,12 +30,6 @@ std::unique_ptr<toml::table> parse_value(std::string_view text) {
 bool bare_word(std::string_view text) {
   return text.empty() || (std::string_view("[{\"'#").find(text.front()) == std::string_view::npos &&
                           text.find('\n') == std::string_view::npos);
-}
-
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
-  return text;
 }
 
 }  // namespace
@@ -84,13 +79,13 @@ void ConfigSource::leave_out(const std::string& key) {
 void ConfigSource::lay_over(const std::string& override) {
   const std::size_t equals = override.find('=');
   if (override.starts_with('-') && equals == std::string::npos) {
-    leave_out(std::string(trimmed(std::string_view(override).substr(1))));
+    leave_out(std::string(trimmed(std::string_view(override).substr(1), " ")));
     return;
   }
-  const std::string key(trimmed(std::string_view(override).substr(0, equals)));
+  const std::string key(trimmed(std::string_view(override).substr(0, equals), " "));
   toml::table& table = section_of(equals == std::string::npos ? "" : key, override);
   const std::string name = key.substr(key.find('.') + 1);
-  const std::string_view text = trimmed(std::string_view(override).substr(equals + 1));
+  const std::string_view text = trimmed(std::string_view(override).substr(equals + 1), " ");
   if (const auto parsed = parse_value(text)) {
     parsed->get("x")->visit([&](auto& value) { table.insert_or_assign(name, std::move(value)); });
   } else if (bare_word(text)) {

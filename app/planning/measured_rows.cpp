@@ -10,6 +10,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "app/base/trimmed.h"
 #include "layers/base/error.h"
 
 namespace convoy {
@@ -19,13 +20,6 @@ namespace {
 constexpr std::array<std::string_view, 3> kColumns{"ranks", "samples_per_rank", "images_per_second"};
 constexpr std::size_t kMaxRows = 100;  // each is left out once, in a fit of its own
 constexpr double kMaxRanks = 1 << 20, kMaxSamples = 1e9, kMaxRate = 1e15;
-
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kBlanks = " \t\r";
-  const std::size_t first = text.find_first_not_of(kBlanks);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
-}
 
 std::vector<std::string_view> cells(std::string_view line) {
   std::vector<std::string_view> result;

@@ -11,6 +11,7 @@
 #include "app/build/build_model.h"
 #include "app/build/memory_prediction.h"
 #include "layers/base/error.h"
+#include "parallel/engine/gradient_buckets.h"
 
 namespace convoy {
 
@@ -59,22 +60,22 @@ std::vector<GradientRange> gradient_ranges(const Layout& layout, int stage) {
 // The all-reduces of a stage: its buckets as the backward fills them, or all at once behind it.
 std::vector<BucketCost> bucket_costs(const Layout& layout, const Config& config, const MachineModel& machine,
                                      int stage) {
-  const std::vector<GradientRange> ranges = gradient_ranges(layout, stage);
-  const double bytes = ranges.back().end;
+  const std::vector<GradientRange> gradients = gradient_ranges(layout, stage);
+  const double bytes = gradients.back().end;
   if (bytes <= 0) return {};
   const int replicas = layout.mesh.replicas(), stages = layout.mesh.stages();
   const auto seconds = [&](double part) { return all_reduce_time(machine.cluster, part, replicas, stages).seconds; };
   if (!machine.overlaps) return {{0, 1, seconds(bytes)}};
-  constexpr double kMib = 1 << 20;
-  const double least = bytes / kMaxBuckets;
+  const auto size = [&](double mib) {
+    return static_cast<std::int64_t>(std::clamp(mib * (1 << 20), bytes / kMaxBuckets, bytes));
+  };
+  const ParallelOptions& p = config.parallel;
   std::vector<BucketCost> buckets;
-  auto at = ranges.begin();
-  for (double begin = 0; begin < bytes;) {
-    const double size = (buckets.empty() ? config.parallel.first_bucket_mb : config.parallel.bucket_mb) * kMib;
-    const double end = std::min(bytes, begin + std::max(size, least));
-    while (at->end < end) ++at;
-    buckets.push_back({at->chunk, at->ready, seconds(end - begin)});
-    begin = end;
+  auto at = gradients.begin();
+  for (const BucketRange& range :
+       bucket_ranges(static_cast<std::int64_t>(bytes / sizeof(float)), size(p.first_bucket_mb), size(p.bucket_mb))) {
+    while (at->end < sizeof(float) * static_cast<double>(range.end)) ++at;
+    buckets.push_back({at->chunk, at->ready, seconds(sizeof(float) * static_cast<double>(range.size()))});
   }
   return buckets;
 }

@@ -11,6 +11,8 @@
 #include <string_view>
 #include <system_error>
 
+#include "app/base/trimmed.h"
+
 namespace convoy {
 
 namespace {
@@ -48,13 +50,6 @@ std::optional<Seconds> parse_time_left(std::string_view text) {
   }
   if (fields < 2 || fields > 3) return std::nullopt;
   return Seconds(static_cast<double>(days * 86400 + seconds));
-}
-
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kSpace = " \t\r\n";
-  const auto first = text.find_first_not_of(kSpace);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
 }
 
 }  // namespace

@@ -209,11 +209,11 @@ void Executor::forward(const Action& action, const Batch& batch) {
   const Tensor x = link_.is_first(action.chunk) ? inputs(action.microbatch, batch)
                                                 : link_.take_input(action.microbatch, action.chunk);
   if (replaying() && !link_.is_first(action.chunk)) replay_->received(at("the input", action), x);
-  const auto end = static_cast<std::size_t>(model_.chunks()[static_cast<std::size_t>(action.chunk)].end);
+  const UnitRange& units = model_.chunks()[static_cast<std::size_t>(action.chunk)];
   const auto await_parameters = [&](std::size_t unit) { gather_.ready_from(model_.unit_begin(unit, action.chunk)); };
-  await_parameters(static_cast<std::size_t>(model_.chunks()[static_cast<std::size_t>(action.chunk)].first));
+  await_parameters(static_cast<std::size_t>(units.first));
   Tensor y = model_.forward(x, kept, Mode::kTraining, action.chunk, [&](std::size_t unit, const Tensor& output) {
-    if (unit + 1 < end) await_parameters(unit + 1);
+    if (unit + 1 < static_cast<std::size_t>(units.end)) await_parameters(unit + 1);
     if (replaying()) replay_->computed(at("the output of " + model_.units()[unit].name, action), output);
     progress();
   });

@@ -22,6 +22,7 @@
 #include "app/planning/terms.h"
 #include "app/planning/training_time.h"
 #include "layers/base/error.h"
+#include "tests/app/planning/gpu_configs.h"
 #include "tests/io/temporary_folder.h"
 
 using namespace convoy;
@@ -156,13 +157,7 @@ TEST_CASE("an operation takes its kernels and the longer of product and bytes") 
 }
 
 TEST_CASE("the counted work of a network is that of its layers") {
-  Config config;
-  config.model.name = "resnet50";
-  config.model.classes = 1000;
-  config.data.kind = "synthetic";
-  config.data.image_size = 224, config.data.channels = 3, config.data.samples = 64;
-  config.train.global_batch_size = 32;
-  config = gpu_config(config, 2);
+  const Config config = test::resnet50_on_gpus();
   const ModelWork work = count_work(config, *build_dataset(config, "", "data.train"));
   CHECK(work.units.size() == 18);
   CHECK(work.parameter_bytes() == 4 * 25557032.0);  // torchvision's count

@@ -18,24 +18,15 @@
 #include "app/planning/machine_fit.h"
 #include "layers/base/error.h"
 #include "layers/base/random.h"
+#include "tests/app/planning/gpu_configs.h"
 #include "tests/io/temporary_folder.h"
 
 using namespace convoy;
 
 namespace {
 
-Config resnet50() {
-  Config config;
-  config.model.name = "resnet50";
-  config.model.classes = 1000;
-  config.data.kind = "synthetic";
-  config.data.image_size = 224, config.data.channels = 3, config.data.samples = 64;
-  config.train.global_batch_size = 32;
-  return gpu_config(config, 2);
-}
-
 const RowPredictor& predictor() {
-  static const Config config = resnet50();
+  static const Config config = test::resnet50_on_gpus();
   static const auto work =
       std::make_shared<const ModelWork>(count_work(config, *build_dataset(config, "", "data.train")));
   static const RowPredictor instance = layout_predictor(config, work, {}, "rows.csv");
@@ -47,9 +38,9 @@ MachineFigures example(const std::string& name) {
 }
 
 // Speeds of a machine that is known, with errors of up to 3 %.
-std::vector<MeasuredRow> ladder(const MachineFigures& truth, std::vector<MeasuredRow> rows, std::uint64_t key) {
+std::vector<MeasuredRow> ladder(const MachineFigures& expected, std::vector<MeasuredRow> rows, std::uint64_t key) {
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    rows[i].images_per_second = predictor()(truth, rows[i]) * (1 + 0.06 * (random_uniform(key, i) - 0.5));
+    rows[i].images_per_second = predictor()(expected, rows[i]) * (1 + 0.06 * (random_uniform(key, i) - 0.5));
   }
   return rows;
 }
@@ -113,20 +104,21 @@ TEST_CASE("nodes whose GPUs talk over PCIe and share a network card") {
   MachineFigures stated = example("a100_40gb_4x");
   stated.node_bandwidth = 20e9, stated.node_shared_bandwidth = 60e9;
   stated.network_bandwidth = 12.5e9, stated.network_cards = 1;
-  MachineFigures truth = stated;
-  truth.network_bandwidth = 8e9, truth.node_shared_bandwidth = 45e9, truth.memory_efficiency = 0.7;
-  truth.step_seconds = 6e-3, truth.contention = 0.2;
+  MachineFigures expected = stated;
+  expected.network_bandwidth = 8e9, expected.node_shared_bandwidth = 45e9, expected.memory_efficiency = 0.7;
+  expected.step_seconds = 6e-3, expected.contention = 0.2;
   const std::vector<MeasuredRow> rows{{1, 128}, {4, 128}, {8, 128}, {32, 64}, {64, 128}, {64, 32}, {128, 64}};
-  check_errors(fit_machine(stated, ladder(truth, rows, 1), predictor()), 0.1, 0.15);
+  check_errors(fit_machine(stated, ladder(expected, rows, 1), predictor()), 0.1, 0.15);
 }
 
 TEST_CASE("thousands of ranks with 16 images each") {
   const MachineFigures stated = example("h200_dgx");
-  MachineFigures truth = stated;
-  truth.memory_bytes_per_second = 3.35e12;  // an H100, from figures of another GPU
-  truth.kernel_seconds = 6e-6, truth.step_seconds = 2e-3, truth.jitter = 0.04, truth.network_latency = 30e-6;
+  MachineFigures expected = stated;
+  expected.memory_bytes_per_second = 3.35e12;  // an H100, from figures of another GPU
+  expected.kernel_seconds = 6e-6, expected.step_seconds = 2e-3, expected.jitter = 0.04,
+  expected.network_latency = 30e-6;
   const std::vector<MeasuredRow> rows{{8, 400}, {64, 200}, {256, 100}, {1024, 48}, {2048, 24}, {3456, 16}};
-  const std::vector<MeasuredRow> measured = ladder(truth, rows, 2);
+  const std::vector<MeasuredRow> measured = ladder(expected, rows, 2);
   const auto per_rank = [](const MeasuredRow& row) { return row.images_per_second / row.ranks; };
   CHECK(per_rank(measured.back()) < 0.5 * per_rank(measured.front()));
   check_errors(fit_machine(stated, measured, predictor()), 0.1, 0.15);
@@ -134,12 +126,12 @@ TEST_CASE("thousands of ranks with 16 images each") {
 
 TEST_CASE("a fit finds what the rows say, and leaves the rest as it is stated") {
   const MachineFigures stated = example("h200_dgx");
-  MachineFigures truth = stated;
-  truth.memory_efficiency *= 0.85;
-  truth.step_seconds *= 3;
+  MachineFigures expected = stated;
+  expected.memory_efficiency *= 0.85;
+  expected.step_seconds *= 3;
   // On one rank: nothing is sent, and none is the slowest.
   std::vector<MeasuredRow> rows{{1, 16}, {1, 64}, {1, 256}, {1, 512}, {1, 1024}};
-  for (MeasuredRow& row : rows) row.images_per_second = predictor()(truth, row);
+  for (MeasuredRow& row : rows) row.images_per_second = predictor()(expected, row);
   const MachineFit fit = fit_machine(stated, rows, predictor());
   // Errors of 3 % are expected of each row, and the priors share out what rows of one rank cannot tell apart.
   check_errors(fit, 0.03, 0.05);
@@ -147,7 +139,7 @@ TEST_CASE("a fit finds what the rows say, and leaves the rest as it is stated") 
     CAPTURE(parameter.figure->key);
     const double MachineFigures::*value = parameter.figure->value;
     if (value == &MachineFigures::memory_efficiency) {
-      CHECK(parameter.fitted == doctest::Approx(truth.memory_efficiency).epsilon(0.05));
+      CHECK(parameter.fitted == doctest::Approx(expected.memory_efficiency).epsilon(0.05));
       CHECK(parameter.determined > 0.5);
     } else if (value == &MachineFigures::step_seconds) {
       CHECK(parameter.fitted > 1.5 * stated.step_seconds);

@@ -34,12 +34,14 @@ struct Updated {
   double nonfinite = 0;
 };
 
-// Random parameters after some updates by random gradients, in parts of about `elements`; 0: all at once.
-Updated updated(const OptimizerChoice& choice, std::int64_t elements, const std::vector<std::string>& no_decay) {
+// Random parameters after some updates by random gradients, in parts of about `elements`; 0: all at once. Of a shard:
+// its values and slots.
+Updated updated(const OptimizerChoice& choice, std::int64_t elements, const std::vector<std::string>& no_decay,
+                const OptimizerShard& shard = {}) {
   OnednnBackend backend(2, DType::kF32);
   Model model(backend, resnet_model(18, Stem::kSmall, 10), {4, 3, 8, 8}, 42);
   ParameterStore& store = model.parameters();
-  const auto optimizer = make_optimizer(choice, backend, store, no_decay);
+  const auto optimizer = make_optimizer(choice, backend, store, no_decay, shard);
   const Tensor nonfinite = backend.tensor({1}, DType::kF64);
   backend.zero(nonfinite);
   RandomData data(backend);
@@ -62,35 +64,30 @@ Updated updated(const OptimizerChoice& choice, std::int64_t elements, const std:
       optimizer->apply(0.1, update, bounds[part], store.learned_values().view(bounds[part], shape), slots, nonfinite);
     }
   }
-  result.buffers.push_back(host_bytes(backend, store.learned_values()));
+  result.buffers.push_back(host_bytes(backend, optimizer->of_shard(store.learned_values())));
   for (const auto& [name, slot] : optimizer->slots()) result.buffers.push_back(host_bytes(backend, slot));
   backend.copy_to_host(nonfinite, &result.nonfinite);
   return result;
 }
 
-// The same by `count` optimizers, each with a shard; the slots are put together. None may have more than `largest`
-// times an equal share of the state.
+// The same by `count` optimizers, each with a shard, put together. None may have more than `largest` times an equal
+// share.
 Updated updated_in_shards(const OptimizerChoice& choice, int count, double largest) {
   Updated result;
+  std::vector<std::size_t> sizes;
   for (int index = 0; index < count; ++index) {
-    OnednnBackend backend(2, DType::kF32);
-    Model model(backend, resnet_model(18, Stem::kSmall, 10), {4, 3, 8, 8}, 42);
-    ParameterStore& store = model.parameters();
-    const auto optimizer = make_optimizer(choice, backend, store, {"norm"}, {index, count});
-    RandomData data(backend);
-    for (int update = 0; update < kUpdates; ++update) {
-      backend.run(ops::Cast{data.floats(store.gradients().shape()), store.gradients()});
-      optimizer->step(0.1, update, Tensor());
+    const Updated part = updated(choice, 0, {"norm"}, {index, count});
+    result.buffers.resize(part.buffers.size());
+    for (std::size_t i = 0; i < part.buffers.size(); ++i) {
+      CHECK(part.buffers[i].size() == part.buffers[0].size());
+      result.buffers[i].insert(result.buffers[i].end(), part.buffers[i].begin(), part.buffers[i].end());
     }
-    std::vector<Tensor> parts{optimizer->of_shard(store.learned_values())};
-    for (const auto& [name, slot] : optimizer->slots()) parts.push_back(slot);
-    result.buffers.resize(parts.size());
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      const std::vector<std::byte> bytes = host_bytes(backend, parts[i]);
-      result.buffers[i].insert(result.buffers[i].end(), bytes.begin(), bytes.end());
-      CHECK(static_cast<double>(parts[i].size()) * count <=
-            largest * static_cast<double>(store.learned_values().size()) + 16 * count);  // cut at multiples of 16
-    }
+    sizes.push_back(part.buffers[0].size());
+  }
+  for (const std::size_t size : sizes) {
+    const std::size_t cut = 16 * sizeof(float) * static_cast<std::size_t>(count);  // at multiples of 16
+    CHECK(static_cast<double>(size * static_cast<std::size_t>(count)) <=
+          largest * static_cast<double>(result.buffers[0].size()) + static_cast<double>(cut));
   }
   return result;
 }
