@@ -13,6 +13,7 @@
 
 #include "layers/backend/backend.h"
 #include "layers/cache.h"
+#include "layers/head_exchange.h"
 #include "layers/parameters.h"
 #include "layers/statistics_reducer.h"
 
@@ -27,6 +28,8 @@ struct BuildContext {
   Backend& backend;
   ParameterStore& store;
   StatisticsReducer* reducer = nullptr;  ///< not null: batch norm statistics over all replicas
+  HeadExchange* head = nullptr;          ///< not null: the last layer of what is built is divided; a layer that does it
+                                         ///< sets this to null
   std::uint64_t unit_key = 0;            ///< for random numbers of the unit that is built; depends on seed and unit
   bool needs_position = false;           ///< whether a layer so far needs Cache::position
   int layers = 0;                        ///< cache entries handed out so far

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "layers/base/error.h"
 
@@ -19,22 +20,32 @@ Shape Linear::build(BuildContext& context, const std::string& path, const Shape&
                input.str());
   }
   in_ = input[1];
+  if (!relu_) head_ = std::exchange(context.head, nullptr);
+  const int shards = head_ != nullptr ? head_->shards() : 1;
+  columns_ = shard_columns(out_, shards);
   const float bound = 1.0F / std::sqrt(static_cast<float>(in_));
   const Initializer init{Initializer::Kind::kUniform, bound};
-  weight_ = &context.store.declare(path + ".weight", backend_->linear_layout(in_, out_, input[0]), init,
+  weight_ = &context.store.declare(path + ".weight", backend_->linear_layout(in_, columns_, shards * input[0]), init,
                                    ParameterRole::kWeight);
   if (has_bias_) {
-    bias_ = &context.store.declare(path + ".bias", backend_->vector_layout(out_), init, ParameterRole::kBias);
+    bias_ = &context.store.declare(path + ".bias", backend_->vector_layout(columns_), init, ParameterRole::kBias);
   }
-  context.flops += 2.0 * static_cast<double>(input[0] * in_ * out_);
+  if (head_ != nullptr) {
+    const ClassShard shard = class_shard(out_, head_->shard(), shards);
+    weight_->divide(shard);
+    if (bias_ != nullptr) bias_->divide(shard);
+  }
+  context.flops += 2.0 * static_cast<double>(shards * input[0] * in_ * columns_);
   return output_shape(input);
 }
 
 Tensor Linear::forward(const Tensor& x, Cache& cache, Mode mode) {
-  Tensor y = output(output_shape(x.shape()));
-  backend_->run(ops::LinearForward{x, weight_->weight, bias_ != nullptr ? &bias_->weight : nullptr, relu_, y});
+  const Tensor rows = head_ != nullptr ? head_->gather(x) : x;
+  Tensor y = output({rows.shape()[0], columns_});
+  backend_->run(ops::LinearForward{rows, weight_->weight, bias_ != nullptr ? &bias_->weight : nullptr, relu_, y});
   if (mode == Mode::kTraining) {
-    if (!weight_->frozen) saved(cache)[kInput] = x;
+    if (!weight_->frozen) saved(cache)[kInput] = rows;
+    if (head_ != nullptr) saved_input_shape(cache) = x.shape();
     if (relu_) saved(cache)[kOutput] = y;
   }
   return y;
@@ -52,7 +63,7 @@ Tensor Linear::backward_input(const Tensor& dy, Cache& cache) {
   if (!needs_input_gradient_) return {};
   Tensor dx = output({dy.shape()[0], in_});
   backend_->run(ops::LinearBackwardInput{gradient, weight_->weight, dx});
-  return dx;
+  return head_ != nullptr ? head_->reduce(dx, saved_input_shape(cache)[0]) : dx;
 }
 
 void Linear::backward_weight(Cache& cache) {

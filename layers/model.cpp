@@ -58,7 +58,7 @@ std::vector<UnitInfo> describe_units(Backend& backend, std::vector<Unit> units, 
 }
 
 Model::Model(Backend& backend, std::vector<Unit> units, const Shape& input, std::uint64_t seed,
-             StatisticsReducer* reducer, std::vector<UnitRange> chunks)
+             StatisticsReducer* reducer, std::vector<UnitRange> chunks, HeadExchange* head)
     : backend_(backend), store_(backend), elsewhere_(backend), units_(std::move(units)), chunks_(std::move(chunks)) {
   if (units_.empty()) fail_usage("the model has no layers");
   if (chunks_.empty()) chunks_ = {{0, static_cast<int>(units_.size())}};
@@ -73,7 +73,12 @@ Model::Model(Backend& backend, std::vector<Unit> units, const Shape& input, std:
     context.unit_key = random_key(seed, std::to_string(i));
     first_layer_.push_back(context.layers);
     if (held && unit.block != 0) ++context.layers;
+    if (i + 1 == static_cast<int>(units_.size())) context.head = head;
     infos_.push_back(build_unit(held ? context : others, unit, before));
+  }
+  if (context.head != nullptr || (head != nullptr && units_.back().frozen)) {
+    fail_option("parallel.shard_head", "the last layer, of {}, {} (set it to false)", units_.back().name,
+                context.head != nullptr ? "is not a linear one without an activation" : "is frozen");
   }
   layers_ = context.layers;
   first_layer_.push_back(layers_);

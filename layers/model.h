@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "layers/base/error.h"
+#include "layers/head_exchange.h"
 #include "layers/layer.h"
 
 namespace convoy {
@@ -84,10 +85,11 @@ class Model {
   using UnitDone = std::function<void(std::int64_t n)>;
 
   /// input: the shape of one microbatch, [n, C, H, W] or [n, F]. chunks: the ranges held here, in rising order;
-  /// empty: one chunk of all units. With a reducer, batch norm normalises over all replicas. Throws a usage Error
-  /// when the layers do not fit, or none learns. Initial values do not depend on which units are held.
+  /// empty: one chunk of all units. With a reducer, batch norm normalises over all replicas. With a head exchange the
+  /// last layer, which is linear, is divided over them. Throws a usage Error when the layers do not fit, or none learns.
+  /// Initial values do not depend on what is held.
   Model(Backend& backend, std::vector<Unit> units, const Shape& input, std::uint64_t seed,
-        StatisticsReducer* reducer = nullptr, std::vector<UnitRange> chunks = {});
+        StatisticsReducer* reducer = nullptr, std::vector<UnitRange> chunks = {}, HeadExchange* head = nullptr);
 
   [[nodiscard]] Cache make_cache() const { return convoy::make_cache(backend_, layers_, needs_position_); }
   /// Before the forward of a microbatch in training: the updates before this step, and the position in the epoch of the

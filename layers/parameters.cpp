@@ -135,15 +135,21 @@ void ParameterStore::finalize_statistics() {
 void ParameterStore::initialize(Parameter& parameter, std::uint64_t seed) {
   if (rehearsing()) return;
   const std::uint64_t key = random_key(seed, parameter.name);
-  std::vector<float> host(static_cast<std::size_t>(parameter.layout->shape().size()), parameter.init.scale);
+  const Shape& shape = parameter.layout->shape();
+  const std::int64_t row = shape.size() / shape[0];
+  const std::int64_t first = parameter.shard ? parameter.shard->first * row : 0;
+  std::vector<float> host(static_cast<std::size_t>(parameter.shard ? parameter.shard->count * row : shape.size()),
+                          parameter.init.scale);
   const double scale = parameter.init.scale;
   for (std::size_t i = 0; i < host.size(); ++i) {
+    const std::uint64_t place = static_cast<std::uint64_t>(first) + i;  // in the whole parameter
     if (parameter.init.kind == Initializer::Kind::kUniform) {
-      host[i] = static_cast<float>(scale * (2 * random_uniform(key, i) - 1));
+      host[i] = static_cast<float>(scale * (2 * random_uniform(key, place) - 1));
     } else if (parameter.init.kind == Initializer::Kind::kNormal) {
-      host[i] = static_cast<float>(scale * random_normal(key, i));
+      host[i] = static_cast<float>(scale * random_normal(key, place));
     }
   }
+  host.resize(static_cast<std::size_t>(shape.size()));
   backend_.import_weight(*parameter.layout, host.data(), parameter.weight.master);
 }
 
@@ -227,6 +233,14 @@ std::vector<Segment> ParameterStore::segments() const {
   return result;
 }
 
+std::int64_t ParameterStore::divided_elements() const {
+  std::int64_t elements = 0;
+  for (const auto& p : parameters_) {
+    if (p->shard) elements = std::max(elements, final_elements(*p));
+  }
+  return elements;
+}
+
 std::int64_t ParameterStore::final_elements(const Parameter& parameter) {
   return parameter.offset + aligned(parameter.layout->elements());
 }
@@ -249,6 +263,7 @@ std::vector<HostTensor> ParameterStore::export_slot(const Tensor& flat, std::vec
   std::vector<HostTensor> result;
   result.reserve(reuse.size());
   for (const auto& p : parameters_) {
+    if (p->shard) continue;
     HostTensor& host = next_tensor(result, reuse, p->name, p->file_shape, DType::kF32);
     if (final_elements(*p) > flat.size()) {
       std::fill(host.bytes.begin(), host.bytes.end(), std::byte{0});
@@ -263,6 +278,7 @@ std::vector<HostTensor> ParameterStore::export_model(std::vector<HostTensor> reu
   std::vector<HostTensor> result;
   result.reserve(reuse.size());
   for (const auto& p : parameters_) {
+    if (p->shard) continue;
     HostTensor& host = next_tensor(result, reuse, p->name, p->file_shape, DType::kF32);
     backend_.export_weight(*p->layout, p->weight.master, host.data<float>());
   }
@@ -283,9 +299,23 @@ void ParameterStore::import_slot(const std::vector<HostTensor>& tensors, const T
   const auto found = match_manifest(only_parameters(manifest()), tensors, source);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const auto& p = parameters_[i];
-    if (final_elements(*p) > flat.size()) continue;
+    if (p->shard || final_elements(*p) > flat.size()) continue;
     backend_.import_weight(*p->layout, found[i]->data<float>(), flat.view(p->offset, {p->layout->elements()}));
   }
+}
+
+std::vector<float> ParameterStore::export_rows(const Parameter& parameter, const Tensor& flat) const {
+  const WeightLayout& layout = *parameter.layout;
+  std::vector<float> rows(static_cast<std::size_t>(layout.shape().size()));
+  backend_.export_weight(layout, flat.view(parameter.offset, {layout.elements()}), rows.data());
+  rows.resize(static_cast<std::size_t>(layout.shape().size() / layout.shape()[0] * parameter.shard->count));
+  return rows;
+}
+
+void ParameterStore::import_rows(const Parameter& parameter, std::vector<float> rows, const Tensor& flat) {
+  const WeightLayout& layout = *parameter.layout;
+  rows.resize(static_cast<std::size_t>(layout.shape().size()));
+  backend_.import_weight(layout, rows.data(), flat.view(parameter.offset, {layout.elements()}));
 }
 
 void ParameterStore::import_model(const std::vector<HostTensor>& tensors, const std::string& source,
@@ -294,7 +324,7 @@ void ParameterStore::import_model(const std::vector<HostTensor>& tensors, const 
   auto next = found.begin();  // in the order of manifest()
   for (auto& p : parameters_) {
     const HostTensor* tensor = *next++;
-    if (tensor != nullptr) backend_.import_weight(*p->layout, tensor->data<float>(), p->weight.master);
+    if (tensor != nullptr && !p->shard) backend_.import_weight(*p->layout, tensor->data<float>(), p->weight.master);
   }
   for (auto& bn : batch_norms_) {
     backend_.copy_from_host((*next++)->bytes.data(), bn->mean);

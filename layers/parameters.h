@@ -4,12 +4,15 @@
 // reverse of the order in which layers declare them: the order in which backward finishes them, so that a growing
 // prefix of the gradient buffer is final while backward still runs. Batch norm's statistics of a step lie in a third.
 // What is frozen lies behind what learns, so that gradients, statistics of a step and optimizers end before it.
+// A parameter that is divided over replicas has only some of its rows here; it is declared after all others, so that it
+// lies in front of them.
 // Invariant: after finalize() and the first use of the gradients nothing here moves or is allocated again.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,6 +38,7 @@ struct Parameter {
   Initializer init;
   ParameterRole role = ParameterRole::kWeight;
   bool frozen = false;  ///< keeps its value: has no gradient and no optimizer state
+  std::optional<ClassShard> shard;  ///< its rows that are here, the first of the layout; further ones are zeros
   Weight weight;
   Tensor gradient;            ///< float32 [layout->elements()], a view of the flat gradient buffer; empty if frozen
   std::int64_t offset = 0;    ///< elements from the start of both buffers
@@ -43,6 +47,11 @@ struct Parameter {
   [[nodiscard]] bool is_norm() const { return role == ParameterRole::kNormWeight || role == ParameterRole::kNormBias; }
   [[nodiscard]] bool is_bias() const { return role == ParameterRole::kBias || role == ParameterRole::kNormBias; }
 
+  /// From now on its layout has the rows of this shard, of those that it has in files.
+  void divide(const ClassShard& rows) {
+    shard = rows;
+    file_shape.set(0, rows.classes);
+  }
   /// True for the first gradient of a step, which is set; later ones are added.
   bool take_first() {
     const bool first = !has_gradient;
@@ -111,6 +120,8 @@ class ParameterStore {
   void set_batch_counts(const std::vector<std::int64_t>& counts);
   /// Of the parameters that learn.
   [[nodiscard]] std::vector<Segment> segments() const;
+  /// The elements at the front of all buffers that belong to parameters which are divided over replicas.
+  [[nodiscard]] std::int64_t divided_elements() const;
   /// Elements at the front of the gradient buffer that are final once `parameter`, which is not frozen, and all
   /// declared after it are.
   [[nodiscard]] static std::int64_t final_elements(const Parameter& parameter);
@@ -121,15 +132,18 @@ class ParameterStore {
   /// What it has in a checkpoint, in the order in which export_model() gives it; or what was declared since it had
   /// that many parameters and batch norms.
   [[nodiscard]] std::vector<TensorEntry> manifest(std::size_t first_parameter = 0, std::size_t first_norm = 0) const;
-  /// Parameters and buffers in declaration order, or the values of another flat buffer: as long as values(), or an
+  /// Parameters and buffers in declaration order without divided parameters, or the values of another flat buffer: as long as values(), or an
   /// optimizer slot, as long as gradients() (zeros for what is frozen; what a file has for that is left aside).
   /// An earlier result handed back as `reuse` lends its memory.
   [[nodiscard]] std::vector<HostTensor> export_model(std::vector<HostTensor> reuse = {}) const;
   [[nodiscard]] std::vector<HostTensor> export_slot(const Tensor& flat, std::vector<HostTensor> reuse = {}) const;
-  /// Sets everything from `tensors`; throws one usage Error that lists all missing, unknown and mis-shaped names.
+  /// Sets everything but divided parameters from `tensors`; throws one usage Error that lists all missing, unknown and mis-shaped names.
   /// Names for which `skip` starts the name are left as they are. `source` names the file in errors.
   void import_model(const std::vector<HostTensor>& tensors, const std::string& source, const std::string& skip = "");
   void import_slot(const std::vector<HostTensor>& tensors, const Tensor& flat, const std::string& source);
+  /// The rows of a divided parameter in a flat buffer as above, float32 [shard->count, ...].
+  [[nodiscard]] std::vector<float> export_rows(const Parameter& parameter, const Tensor& flat) const;
+  void import_rows(const Parameter& parameter, std::vector<float> rows, const Tensor& flat);
 
  private:
   void initialize(Parameter& parameter, std::uint64_t seed);

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <string>
+#include <utility>
 
 namespace convoy {
 
@@ -16,7 +17,9 @@ Shape Sequence::build(BuildContext& context, const std::string& path, const Shap
   const std::size_t before = context.store.parameters().size();
   first_learning_ = 0;
   BatchNorm2d* norm = nullptr;
+  HeadExchange* head = std::exchange(context.head, nullptr);
   for (auto& [name, layer] : layers_) {
+    if (layer == layers_.back().second) context.head = head;
     shape = layer->build(context, join_path(path, name), shape);
     layer->set_input_norm(norm);
     norm = layer->output_norm();

@@ -130,7 +130,7 @@ def main():
     average, decay = None, config["train"]["ema_decay"]
     if decay > 0:
         average = torch.optim.swa_utils.AveragedModel(
-            model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(decay))
+            model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(decay), use_buffers=True)
     steps, generator = len(labels) // batch, torch.Generator().manual_seed(args.seed)
     bf16 = config["train"]["precision"] == "bf16"
 

@@ -97,6 +97,9 @@ void check_data(const Config& config, const Dataset& train, const Dataset* valid
     fail_option("data.augment", "mixup and cutmix need class labels, but {} has float targets (leave them out)",
                 config.data.train);
   }
+  if (train.target_size() > 0 && config.parallel.shard_head) {
+    fail_option("parallel.shard_head", "needs class labels, but {} has targets (set it to false)", config.data.train);
+  }
   if (train.target_size() > 0 && config.data.sampler == "balanced") {
     fail_option("data.sampler", "\"balanced\" needs class labels, but {} has targets", config.data.train);
   }

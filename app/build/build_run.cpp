@@ -112,6 +112,7 @@ void build_communicators(Run& run, const RankGroup& ranks) {
     const Traffic traffic = run.config.optimizer.clip_norm > 0 ? Traffic::kBoth : Traffic::kMessages;
     run.stages = of_device(ranks.split(replica, stage, c.timeout, "stages"), traffic, "stages");
   }
+  run.head = make_head(run.config, run.layout, *run.replicas, *run.backend);
   if (!c.sync_batch_norm || run.layout.mesh.replicas() == 1) return;
   run.batch_norm = ranks.split(stage, replica, c.timeout, "batch norm");
   run.reducer = std::make_unique<CommunicatorStatisticsReducer>(*run.batch_norm);
@@ -138,7 +139,8 @@ void build_model(Run& run) {
   const Config& c = run.config;
   const Shape input = microbatch_shape(*run.train, run.layout.microbatch(c.train.global_batch_size));
   run.model = std::make_unique<Model>(*run.backend, build_units(c, *run.train), input, c.run.seed, run.reducer.get(),
-                                      stage_chunks(run.layout.schedule, run.layout.partition, run.stage()));
+                                      stage_chunks(run.layout.schedule, run.layout.partition, run.stage()),
+                                      run.head.get());
 }
 
 // Gradients lie where their all-reduce is fastest. All ranks together: memory is shared between them.
@@ -156,8 +158,8 @@ void build_runner(Run& run, RunPurpose purpose) {
   if (purpose != RunPurpose::kEvaluation) run.average = make_average(c, *run.model);
   run.loss_scaler = LossScaler(run.backend->compute_type() == DType::kF16);
   run.replay = make_replay(c, *run.model, *run.optimizer, *run.communicator, run.stage());
-  run.runner = make_runner(c, run.layout, {run.stage(), run.stages.get(), run.replicas.get()}, *run.model,
-                           *run.optimizer, run.loss_scaler, recorder(run), run.replay.get(), run.average.get());
+  run.runner = make_runner(c, run.layout, {run.stage(), run.stages.get(), run.replicas.get(), run.head.get()},
+                           *run.model, *run.optimizer, run.loss_scaler, recorder(run), run.replay.get(), run.average.get());
 }
 
 }  // namespace
@@ -250,6 +252,12 @@ std::unique_ptr<StepRunner> make_runner(const Config& config, const Layout& layo
 
 OptimizerShard optimizer_shard(const Config& config, const Communicator& replicas) {
   return config.parallel.shard_optimizer ? OptimizerShard{replicas.rank(), replicas.size()} : OptimizerShard{};
+}
+
+std::unique_ptr<ShardedHead> make_head(const Config& config, const Layout& layout, Communicator& replicas,
+                                       Backend& backend) {
+  if (!config.parallel.shard_head || replicas.size() == 1) return nullptr;
+  return std::make_unique<ShardedHead>(replicas, backend, layout.microbatch(config.train.global_batch_size));
 }
 
 std::unique_ptr<WeightAverage> make_average(const Config& config, Model& model) {

@@ -25,6 +25,7 @@
 #include "layers/optim/optimizer.h"
 #include "layers/optim/weight_average.h"
 #include "parallel/engine/executor.h"
+#include "parallel/engine/sharded_head.h"
 #include "parallel/engine/step_runner.h"
 #include "parallel/world/world.h"
 
@@ -56,6 +57,7 @@ struct Run {
   std::unique_ptr<Communicator> replicas;    ///< gradients and statistics of this stage; the backend's tensors
   std::unique_ptr<Communicator> batch_norm;  ///< sync_batch_norm's own, null without; host tensors
   std::unique_ptr<StatisticsReducer> reducer;
+  std::unique_ptr<ShardedHead> head;           ///< null without parallel.shard_head
   std::unique_ptr<Dataset> train, validation;  ///< validation may be null
   std::vector<std::string> notes;              ///< what was copied on this node, and about the data; for people
   std::string data_fingerprint;                ///< rank 0, once the run was restored
@@ -92,6 +94,10 @@ std::unique_ptr<Run> build_run(const World& world, const RankGroup& ranks, Loade
 
 /// What of the optimizer's state a replica keeps.
 [[nodiscard]] OptimizerShard optimizer_shard(const Config& config, const Communicator& replicas);
+
+/// For parallel.shard_head; null without it, and with one replica.
+[[nodiscard]] std::unique_ptr<ShardedHead> make_head(const Config& config, const Layout& layout, Communicator& replicas,
+                                                     Backend& backend);
 
 /// For train.ema_decay; null without it.
 [[nodiscard]] std::unique_ptr<WeightAverage> make_average(const Config& config, Model& model);

@@ -249,6 +249,21 @@ void check_parallel(const Config& c) {
             choice.chunks, chunks);
 }
 
+// What needs all classes of a sample, or all rows of a layer, in one place.
+void check_shard_head(const Config& c) {
+  constexpr const char* kKey = "parallel.shard_head";
+  if (!c.parallel.shard_head) return;
+  refuse_if(c.train.loss.kind != Loss::Kind::kCrossEntropy, kKey, "divides a softmax: train.loss is \"{}\" (use cross_entropy)",
+            to_string(c.train.loss.kind));
+  refuse_if(c.parallel.shard_optimizer, kKey,
+            "does not work with parallel.shard_optimizer (leave one out: the head's state is divided already)");
+  refuse_if(c.data.augmentation().mixes() || !c.data.class_weights.empty(), kKey,
+            "needs one label a sample: leave mixup, cutmix and data.class_weights out");
+  const std::string_view optimizer = c.optimizer.name();
+  refuse_if(optimizer == "lars" || optimizer == "lamb", kKey,
+            "does not work with optimizer.name = \"{}\", which needs norms of whole layers (use sgd or adamw)", optimizer);
+}
+
 }  // namespace
 
 void check_replay(const Config& c, bool on_gpu) {
@@ -259,6 +274,9 @@ void check_replay(const Config& c, bool on_gpu) {
       c.parallel.shard_optimizer, "run.replay_every",
       "{} does not work with parallel.shard_optimizer = true (replicas compare states that all of them have; use 0)",
       c.run.replay_every);
+  refuse_if(c.parallel.shard_head, "run.replay_every",
+            "{} does not work with parallel.shard_head = true (replicas compare states that all of them have; use 0)",
+            c.run.replay_every);
   refuse_if(
       on_gpu && !c.device.deterministic, "run.replay_every",
       "{} on a GPU needs device.deterministic = true: without it equal inputs need not give equal bits (set it, or "
@@ -282,6 +300,7 @@ void check_config(const Config& config, DeviceCheck device) {
   check_training(config);
   check_optimizer(config);
   check_parallel(config);
+  check_shard_head(config);
 }
 
 }  // namespace convoy

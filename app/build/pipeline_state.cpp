@@ -17,13 +17,6 @@ namespace {
 constexpr const char* kStageState = "state of a stage";
 constexpr int kShardTag = 0;
 
-// The optimizer's slots, and the average.
-Optimizer::Slots slots_of(const Run& run) {
-  Optimizer::Slots slots = run.optimizer->slots();
-  if (run.average) slots.emplace_back(kAverageSlot, run.average->tensor());
-  return slots;
-}
-
 // Whether replicas have different parts of this slot.
 bool is_sharded(const Run& run, const std::string& slot) { return run.optimizer->is_sharded() && slot != kAverageSlot; }
 
@@ -156,10 +149,12 @@ void broadcast_part(Run& run) {
   const auto broadcast = [&](const Tensor& tensor, const std::string& what) {
     if (tensor.size() > 0) replicas.broadcast(tensor, 0, what)->wait();
   };
-  broadcast(store.values(), "parameters");
+  const std::int64_t divided = store.divided_elements();
+  const auto replicated = [divided](const Tensor& flat) { return flat.view(divided, {flat.size() - divided}); };
+  broadcast(replicated(store.values()), "parameters");
   broadcast(store.running(), "running statistics");
   for (const auto& [name, slot] : slots_of(run)) {
-    if (!is_sharded(run, name)) broadcast(slot, "optimizer " + name);
+    if (!is_sharded(run, name)) broadcast(replicated(slot), "optimizer " + name);
   }
   std::vector<std::int64_t> counts = store.batch_counts();
   if (!counts.empty()) {
@@ -173,6 +168,12 @@ void broadcast_part(Run& run) {
 }
 
 }  // namespace
+
+Optimizer::Slots slots_of(const Run& run) {
+  Optimizer::Slots slots = run.optimizer->slots();
+  if (run.average) slots.emplace_back(kAverageSlot, run.average->tensor());
+  return slots;
+}
 
 StateTensors gather_state(Run& run, StateTensors reuse) {
   StateTensors state;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Gathers the state of all stages on rank 0, and scatters it. Each stage exchanges only its own tensors. All functions
-// are collective.
+// Gathers the state of all stages on rank 0, and scatters it. Each stage exchanges only its own tensors. A head that is
+// divided over the replicas is left to head_state.h. All functions but slots_of() are collective.
 #pragma once
 
 #include <string>
@@ -21,6 +21,9 @@ struct StateTensors {
   std::vector<HostTensor> model;
   std::vector<OptimizerSlot> optimizer;
 };
+
+/// The optimizer's slots, and the average.
+[[nodiscard]] Optimizer::Slots slots_of(const Run& run);
 
 /// Returns the state of all stages on rank 0, from replica 0; incomplete on other ranks. `reuse`: an earlier result
 /// whose memory is reused.

@@ -42,10 +42,11 @@ RehearsedRank::RehearsedRank(const MemoryRequest& request, Backend& backend, boo
       replicas_(request.layout.mesh.replica(request.rank), request.layout.mesh.replicas()),
       all_(request.rank, request.layout.mesh.ranks()),
       reducer_(replicas_),
+      head_(make_head(request.config, request.layout, replicas_, backend)),
       model_(backend, build_units(request.config, request.train.outputs),
              batch_shape(request.train.sample, microbatch()), request.config.run.seed,
              request.config.parallel.sync_batch_norm && replicas_.size() > 1 ? &reducer_ : nullptr,
-             stage_chunks(request.layout.schedule, request.layout.partition, stage_)),
+             stage_chunks(request.layout.schedule, request.layout.partition, stage_), head_.get()),
       scaler_(scales_loss) {}
 
 std::int64_t RehearsedRank::microbatch() const {
@@ -63,8 +64,8 @@ void RehearsedRank::make_runner() {
   const Config& c = request_.config;
   if (request_.purpose != RunPurpose::kEvaluation) average_ = make_average(c, model_);
   replay_ = make_replay(c, model_, *optimizer_, all_, stage_);
-  runner_ = convoy::make_runner(c, request_.layout, {stage_, stages_.size() > 1 ? &stages_ : nullptr, &replicas_},
-                                model_, *optimizer_, scaler_, {}, replay_.get(), average_.get());
+  runner_ = convoy::make_runner(c, request_.layout, 
+                                {stage_, stages_.size() > 1 ? &stages_ : nullptr, &replicas_, head_.get()}, model_, *optimizer_, scaler_, {}, replay_.get(), average_.get());
 }
 
 void RehearsedRank::train_step() {

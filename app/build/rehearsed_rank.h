@@ -17,6 +17,7 @@
 #include "parallel/comm/rehearsal_communicator.h"
 #include "parallel/comm/statistics_reducer.h"
 #include "parallel/engine/replay.h"
+#include "parallel/engine/sharded_head.h"
 #include "parallel/engine/step_runner.h"
 
 namespace convoy {
@@ -44,6 +45,7 @@ class RehearsedRank {
   int stage_;
   RehearsalCommunicator stages_, replicas_, all_;
   CommunicatorStatisticsReducer reducer_;
+  std::unique_ptr<ShardedHead> head_;
   Model model_;
   std::unique_ptr<Optimizer> optimizer_;
   LossScaler scaler_;

@@ -10,6 +10,7 @@
 #include "app/base/version.h"
 #include "app/build/data_fingerprint.h"
 #include "app/build/find_checkpoint.h"
+#include "app/build/head_state.h"
 #include "app/build/pipeline_state.h"
 #include "app/build/read_config.h"
 #include "app/build/resume_choice.h"
@@ -151,12 +152,13 @@ void check_weights(const Run& run, const std::vector<HostTensor>& weights, const
 void load_weights(Run& run, const std::string& file, const std::string& skip) {
   StateTensors tensors;
   const auto load = [&]() -> std::string {
-    tensors.model = read_model_weights(file);
+    tensors.model = read_model_weights(file, divided_names(run));
     check_weights(run, tensors.model, file, skip);
     return "";
   };
   on_root(*run.communicator, load, "loading weights");
   scatter_state(run, tensors, file, skip);
+  if (run.head && skip.empty()) scatter_head(run, {{"/model", run.model->parameters().values()}}, file);
   if (run.average) run.average->restart();
   run.loaded_weights = fmt::format("{} from {}", counted(tensors.model.size(), "tensor"), file);
   if (!skip.empty()) run.loaded_weights += fmt::format("; {}* is initialised at random", skip);
@@ -175,6 +177,20 @@ bool is_trained(const Config& config, const RunState& state) {
 
 bool is_finished(const Config& config, const RunState& state) { return state.early_stop || is_trained(config, state); }
 
+namespace {
+
+// A divided head's parts of a checkpoint. With an average, but none in the file, that begins with the weights.
+std::vector<HeadPart> head_parts(const Run& run, bool average_in_file = true) {
+  std::vector<HeadPart> parts{{"/model", run.model->parameters().values()}};
+  for (const auto& [name, flat] : slots_of(run)) {
+    const bool is_average = name == kAverageSlot;
+    parts.push_back({!is_average ? "/optimizer/" + name : average_in_file ? "/ema" : "/model", flat});
+  }
+  return parts;
+}
+
+}  // namespace
+
 Checkpoint capture_checkpoint(Run& run, const RunState& state, Checkpoint reuse) {
   Checkpoint checkpoint;
   run.runner->share_state();
@@ -186,6 +202,11 @@ Checkpoint capture_checkpoint(Run& run, const RunState& state, Checkpoint reuse)
   }
   checkpoint.model = std::move(tensors.model);
   checkpoint.optimizer = std::move(tensors.optimizer);
+  if (run.head) {
+    const auto spool = run.is_root() ? std::make_shared<TensorSpool>(checkpoint_folder(run.config)) : nullptr;
+    gather_head(run, head_parts(run), spool.get());
+    checkpoint.spool = spool;
+  }
   checkpoint.step = state.step;
   checkpoint.epoch = state.epoch;
   checkpoint.samples_seen = state.samples_seen;
@@ -206,6 +227,7 @@ Checkpoint capture_checkpoint(Run& run, const RunState& state, Checkpoint reuse)
 RunState restore_run(Run& run, const std::string& log) {
   RunState state;
   StateTensors tensors;
+  bool average_in_file = true;
   const auto load = [&]() -> std::string {
     run.data_fingerprint = data_fingerprint(run.config, *run.train);
     ResumeChoice choice;
@@ -216,7 +238,7 @@ RunState restore_run(Run& run, const std::string& log) {
     state.record = std::move(choice.record);
     run.notes.insert(run.notes.end(), choice.notes.begin(), choice.notes.end());
     if (file.empty()) return "";
-    Checkpoint checkpoint = read_checkpoint(file);
+    Checkpoint checkpoint = read_checkpoint(file, divided_names(run));
     const std::vector<ConfigChange> changes = config_changes(checkpoint.config, run.config);
     check_checkpoint(run, checkpoint, file, changes, choice.named, log);
     for (const ConfigChange& change : changes) state.changes.push_back(change.str());
@@ -224,6 +246,7 @@ RunState restore_run(Run& run, const std::string& log) {
       state.changes.push_back(fmt::format("training data: {} -> {}", checkpoint.data, run.data_fingerprint));
     }
     std::vector<HostTensor> average;
+    average_in_file = !checkpoint.average.empty();
     if (run.average) average = take_average(run, checkpoint, file);
     tensors = {std::move(checkpoint.model), std::move(checkpoint.optimizer)};
     if (run.average) tensors.optimizer.emplace_back(kAverageSlot, std::move(average));
@@ -246,6 +269,7 @@ RunState restore_run(Run& run, const std::string& log) {
   run.loss_scaler.restore(loss_scale);
   std::getline(text, state.source);
   scatter_state(run, tensors, state.source);
+  if (run.head) scatter_head(run, head_parts(run, average_in_file), state.source);
   return state;
 }
 
@@ -254,10 +278,10 @@ void load_model(Run& run, const std::string& file) { load_weights(run, file, "")
 bool load_average(Run& run, const std::string& file) {
   StateTensors tensors;
   const auto load = [&]() -> std::string {
-    std::vector<HostTensor> average = read_average(file);
+    std::vector<HostTensor> average = read_average(file, divided_names(run));
     if (average.empty()) return "";
     static_cast<void>(match_manifest(only_parameters(run.model->manifest()), average, file + ":/ema"));
-    tensors.model = read_model_weights(file);
+    tensors.model = read_model_weights(file, divided_names(run));
     for (HostTensor& tensor : tensors.model) {
       const auto found = std::find_if(average.begin(), average.end(),
                                       [&](const HostTensor& other) { return other.name == tensor.name; });
@@ -267,6 +291,7 @@ bool load_average(Run& run, const std::string& file) {
   };
   if (on_root(*run.communicator, load, "loading the average of the weights").empty()) return false;
   scatter_state(run, tensors, file);
+  if (run.head) scatter_head(run, {{"/ema", run.model->parameters().values()}}, file);
   return true;
 }
 

@@ -150,11 +150,22 @@ void write_hdf5(const std::string& path, const Predictions& p) {
   write_result("--out", path, image.bytes());
 }
 
+void refuse_divided_outputs(const LoadedConfig& loaded) {
+  const auto check = [&] {
+    if (!loaded.config.parallel.shard_head || loaded.communicator->size() == 1) return;
+    fail_usage(
+        "predict: parallel.shard_head divides the outputs of a sample (add --set parallel.shard_head=false, or run one "
+        "rank)");
+  };
+  agree(*loaded.communicator, check, "checking parallel.shard_head");
+}
+
 }  // namespace
 
 int predict_command(World& world, const PredictArguments& arguments) {
   const EvaluationRun of = evaluation_run(world, "predict", arguments.config, arguments.overrides, arguments.checkpoint,
                                           [](LoadedConfig& loaded) {
+                                            refuse_divided_outputs(loaded);
                                             loaded.config.data.validation.clear();
                                             loaded.stage_data = false;  // of the training data only the form is needed
                                           });

@@ -97,7 +97,7 @@ std::vector<float> host_floats(Backend& backend, const Tensor& values) {
 }
 
 std::int64_t confusion_classes(const Run& run, const Dataset& data) {
-  const std::int64_t classes = data.target_size() > 0 ? 0 : output_size(run.config, *run.train);
+  const std::int64_t classes = data.target_size() > 0 || run.head ? 0 : output_size(run.config, *run.train);
   return classes <= kMostConfusionClasses ? classes : 0;
 }
 

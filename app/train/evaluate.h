@@ -57,8 +57,8 @@ using AfterBatch = std::function<bool(std::int64_t done, std::int64_t batches)>;
 /// The elements of a float tensor, on the host as float32.
 [[nodiscard]] std::vector<float> host_floats(Backend& backend, const Tensor& values);
 
-/// The classes of a confusion matrix over `data`: those of the model; 0 with float targets, or with too many of them
-/// (kMostConfusionClasses).
+/// The classes of a confusion matrix over `data`: those of the model; 0 with float targets, with too many of them
+/// (kMostConfusionClasses), or where no rank has all outputs of a sample (parallel.shard_head).
 [[nodiscard]] std::int64_t confusion_classes(const Run& run, const Dataset& data);
 
 /// Returns the same result on every rank; nothing if `after_batch` has ended it. The loss has no label smoothing.

@@ -4,12 +4,19 @@
 // also carry Fletcher32, which the HDF5 library checks as it reads. `complete` is the last attribute written.
 #include "io/checkpoint/checkpoint.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <ctime>
+#include <map>
 #include <span>
 #include <string_view>
 
 #include "io/files/atomic_file.h"
+#include "io/files/copy_range.h"
+#include "io/files/own_file.h"
 #include "io/hdf5/checksum_trailer.h"
 #include "layers/base/clock.h"
 #include "layers/base/error.h"
@@ -65,13 +72,21 @@ void refuse_implausible_sum(const hdf5::File& file, const std::string& group,
   }
 }
 
-std::vector<HostTensor> read_group(const hdf5::File& file, const std::string& group) {
+std::vector<HostTensor> read_group(const hdf5::File& file, const std::string& group, const LeftInFile& left) {
   std::vector<HostTensor> tensors;
   const std::vector<hdf5::DatasetInfo> infos = file.datasets(group);
   refuse_implausible_sum(file, group, infos);
   tensors.reserve(infos.size());
   for (const auto& info : infos) {
-    tensors.push_back(file.read(info.path, to_name(group, info.path)));
+    const std::string name = to_name(group, info.path);
+    if (std::find(left.begin(), left.end(), name) == left.end()) {
+      tensors.push_back(file.read(info.path, name));
+      continue;
+    }
+    HostTensor& tensor = tensors.emplace_back();
+    tensor.name = name;
+    tensor.shape = Shape(info.dims.data(), static_cast<int>(info.dims.size()));
+    tensor.dtype = info.dtype.value_or(DType::kU8);
   }
   return tensors;
 }
@@ -133,6 +148,7 @@ bool has_average(const hdf5::File& file) { return file.has(kAverage) && !file.is
 }  // namespace
 
 std::string first_nonfinite(const Checkpoint& checkpoint) {
+  if (checkpoint.spool && !checkpoint.spool->nonfinite().empty()) return checkpoint.spool->nonfinite();
   std::string name = first_nonfinite(checkpoint.model);
   for (const auto& [slot, tensors] : checkpoint.optimizer) {
     if (!name.empty()) break;
@@ -146,8 +162,10 @@ std::string first_nonfinite(const Checkpoint& checkpoint) {
   return name;
 }
 
-void write_checkpoint(const std::string& path, const Checkpoint& checkpoint, hdf5::FileImageBuffer* memory) {
-  hdf5::FileImage image(path, payload(checkpoint), memory);
+namespace {
+
+// All but what is in a spool.
+void fill(hdf5::FileImage& image, const Checkpoint& checkpoint) {
   image.create_group("/model");
   image.create_group("/optimizer");
   for (const auto& tensor : checkpoint.model) image.write(to_file_path("/model", tensor.name), tensor);
@@ -176,41 +194,98 @@ void write_checkpoint(const std::string& path, const Checkpoint& checkpoint, hdf
   image.write_attribute("/", "created", checkpoint.created.empty() ? utc_time() : checkpoint.created);
   image.write_attribute("/", "run", checkpoint.run);
   image.write_attribute("/", "complete", std::int64_t{1});
+}
+
+// HDF5 writes a file without a name in which the tensors of the spool have their places; it is copied around them.
+void write_around_spool(const std::string& path, const Checkpoint& checkpoint) {
+  const TensorSpool& spool = *checkpoint.spool;
+  if (!spool.problem().empty()) fail_io("{}", spool.problem());
+  AtomicFile file(path);
+  const std::string frame = fmt::format("{}.{}{}", path, unguessable_digits(), kTemporarySuffix);
+  const int descriptor = create_new_file(frame, 0600);
+  if (descriptor < 0) fail_system(errno, "cannot write {}: {}", frame, std::strerror(errno));
+  const std::unique_ptr<const int, void (*)(const int*)> closes(&descriptor, [](const int* d) { ::close(*d); });
+  std::map<std::int64_t, const TensorSpool::Entry*> places;
+  {
+    hdf5::FileImage image(path, frame);
+    ::unlink(frame.c_str());
+    fill(image, checkpoint);
+    for (const TensorSpool::Entry& entry : spool.entries()) {
+      places[image.reserve(to_file_path(entry.group, entry.name), entry.shape, DType::kF32)] = &entry;
+    }
+    image.close();
+  }
+  std::int64_t at = 0;
+  std::uint32_t checksum = 0;
+  for (const auto& [place, entry] : places) {
+    const std::int64_t bytes = entry->shape.size() * static_cast<std::int64_t>(sizeof(float));
+    checksum = copy_range(descriptor, at, place, file.descriptor(), at, path, checksum);
+    checksum = copy_range(spool.descriptor(), entry->offset, entry->offset + bytes, file.descriptor(), place, path,
+                          checksum);
+    at = place + bytes;
+  }
+  const std::int64_t end = ::lseek(descriptor, 0, SEEK_END);
+  checksum = copy_range(descriptor, at, end, file.descriptor(), at, path, checksum);
+  const std::string trailer = trailer_line(checksum, static_cast<std::uint64_t>(end));
+  if (const int reason = pwrite_all(file.descriptor(), std::as_bytes(std::span(trailer)), end); reason != 0) {
+    fail_io("cannot write {}: {}", path, std::strerror(reason));
+  }
+  file.finish();
+}
+
+}  // namespace
+
+void write_checkpoint(const std::string& path, const Checkpoint& checkpoint, hdf5::FileImageBuffer* memory) {
+  if (checkpoint.spool) return write_around_spool(path, checkpoint);
+  hdf5::FileImage image(path, payload(checkpoint), memory);
+  fill(image, checkpoint);
   const auto bytes = image.bytes();
   const std::string trailer = trailer_for(bytes);
   write_file_atomically(path, bytes, std::as_bytes(std::span(trailer)));
 }
 
-Checkpoint read_checkpoint(const std::string& path) {
+TensorRows::TensorRows(const std::string& path) : file_(open_checked(path, check_trailer(path))) {}
+
+std::vector<float> TensorRows::read(const std::string& group, const std::string& name, std::int64_t first,
+                                    std::int64_t count) const {
+  const std::string dataset = to_file_path(group, name);
+  const hdf5::DatasetInfo info = file_.info(dataset);
+  if (count == 0) return {};
+  std::vector<float> rows(static_cast<std::size_t>(info.size() / info.dims[0] * count));
+  hdf5::RowReader(file_, dataset).read(first, count, DType::kF32, rows.data());
+  return rows;
+}
+
+Checkpoint read_checkpoint(const std::string& path, const LeftInFile& left) {
   const TrailerCheck trailer = check_trailer(path);  // an error here is one of the storage, not of the file
   return hdf5::input_errors([&] {
     const hdf5::File file = open_checked(path, trailer);
     Checkpoint checkpoint = read_header(file);
-    checkpoint.model = read_group(file, "/model");
+    checkpoint.model = read_group(file, "/model", left);
     for (const auto& slot : file.groups("/optimizer")) {
-      checkpoint.optimizer.push_back({slot, read_group(file, "/optimizer/" + slot)});
+      checkpoint.optimizer.push_back({slot, read_group(file, "/optimizer/" + slot, left)});
     }
-    if (has_average(file)) checkpoint.average = read_group(file, kAverage);
+    if (has_average(file)) checkpoint.average = read_group(file, kAverage, left);
     return checkpoint;
   });
 }
 
-std::vector<HostTensor> read_model_weights(const std::string& path) {
+std::vector<HostTensor> read_model_weights(const std::string& path, const LeftInFile& left) {
   return hdf5::input_errors([&] {
     const hdf5::File file = open_checked(path, check_trailer(path));
     if (!file.has("/model") || file.is_dataset("/model")) {
       fail("{}: no group /model, which holds the weights under torchvision's names with '.' as '/'", path);
     }
-    auto tensors = read_group(file, "/model");
+    auto tensors = read_group(file, "/model", left);
     if (tensors.empty()) fail("{}: its group /model holds no data sets", path);
     return tensors;
   });
 }
 
-std::vector<HostTensor> read_average(const std::string& path) {
+std::vector<HostTensor> read_average(const std::string& path, const LeftInFile& left) {
   return hdf5::input_errors([&] {
     const hdf5::File file = open_checked(path, check_trailer(path));
-    return has_average(file) ? read_group(file, kAverage) : std::vector<HostTensor>();
+    return has_average(file) ? read_group(file, kAverage, left) : std::vector<HostTensor>();
   });
 }
 

@@ -6,10 +6,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "io/checkpoint/tensor_spool.h"
 #include "io/hdf5/hdf5.h"
 #include "layers/base/host_tensor.h"
 
@@ -22,6 +24,7 @@ struct Checkpoint {
   std::vector<HostTensor> model;  ///< parameters and buffers; read back in the order of their paths
   std::vector<OptimizerSlot> optimizer;
   std::vector<HostTensor> average;  ///< of the weights (train.ema_decay), by parameter; empty: none
+  std::shared_ptr<const TensorSpool> spool;  ///< further tensors of these groups, to be written; null: none
   std::int64_t step = 0;            ///< optimizer steps done
   std::int64_t epoch = 0;           ///< the epoch that the next sample belongs to
   std::int64_t samples_seen = 0;    ///< of this epoch
@@ -48,19 +51,34 @@ struct Checkpoint {
 /// together in `memory`, if given, which whoever writes many of them keeps.
 void write_checkpoint(const std::string& path, const Checkpoint& checkpoint, hdf5::FileImageBuffer* memory = nullptr);
 
+/// Names of tensors that are not read: they come with their shape and without bytes. TensorRows reads them.
+using LeftInFile = std::vector<std::string>;
+
 /// Reads and verifies format, version, completeness and every checksum. An Error says what is wrong with which file; it
 /// is a usage Error unless the file cannot be read.
-[[nodiscard]] Checkpoint read_checkpoint(const std::string& path);
+[[nodiscard]] Checkpoint read_checkpoint(const std::string& path, const LeftInFile& left = {});
 
 /// Only the `/model` group of any HDF5 file, a checkpoint or not (config key model.weights); checksums are looked at
 /// where there are any.
-[[nodiscard]] std::vector<HostTensor> read_model_weights(const std::string& path);
+[[nodiscard]] std::vector<HostTensor> read_model_weights(const std::string& path, const LeftInFile& left = {});
+
+/// Some rows at a time of the tensors of a checkpoint, or of another file with a group `/model`.
+class TensorRows {
+ public:
+  explicit TensorRows(const std::string& path);
+  /// The rows first, first + 1, ... of the tensor `name` in `group` ("/model", "/optimizer/momentum", "/ema"), float32.
+  [[nodiscard]] std::vector<float> read(const std::string& group, const std::string& name, std::int64_t first,
+                                        std::int64_t count) const;
+
+ private:
+  hdf5::File file_;
+};
 
 /// Whether the file says that it is a checkpoint, of this version or another one.
 [[nodiscard]] bool is_checkpoint(const hdf5::File& file);
 
 /// The `/ema` group of a checkpoint; empty where there is none.
-[[nodiscard]] std::vector<HostTensor> read_average(const std::string& path);
+[[nodiscard]] std::vector<HostTensor> read_average(const std::string& path, const LeftInFile& left = {});
 
 /// kInvalid: what was read is damaged, incomplete, or no checkpoint that this program knows. kUnreadable: the storage
 /// did not give the file (EIO, EACCES, ESTALE, a link to nowhere), so nothing is known about it.

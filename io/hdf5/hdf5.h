@@ -122,16 +122,21 @@ class RowReader {
   std::vector<std::int64_t> dims_;
 };
 
-/// A file that is built in memory. Data sets are contiguous; a scalar is in its object header.
+/// A file that is built in memory, or in another file. Data sets are contiguous; a scalar is in its object header.
 class FileImage {
  public:
   /// `name` is used in messages; `expected_bytes` determines the steps in which the memory grows. `memory`, if given,
   /// holds the image and must outlive it.
   FileImage(std::string name, std::size_t expected_bytes, FileImageBuffer* memory = nullptr);
+  /// Built in the file at `path`, which is emptied. It is complete after close().
+  FileImage(std::string name, const std::string& path);
 
   /// Creates the group and its parents unless they exist.
   void create_group(const std::string& path);
   void write(const std::string& dataset, const HostTensor& tensor);
+  /// A data set of such elements which nobody writes: they have their place in the file. Returns where it begins, in
+  /// bytes. Not in memory.
+  [[nodiscard]] std::int64_t reserve(const std::string& dataset, const Shape& shape, DType dtype);
   /// A data set [n] of UTF-8 strings.
   void write(const std::string& dataset, const std::vector<std::string>& values);
   void write_attribute(const std::string& object, const std::string& name, std::int64_t value);
@@ -141,8 +146,10 @@ class FileImage {
   void write_attribute(const std::string& object, const std::string& name, const std::vector<std::string>& values);
   /// The bytes of the file so far; valid until the next write and the end of the image.
   [[nodiscard]] std::span<const std::byte> bytes();
+  void close();
 
  private:
+  [[nodiscard]] Handle create_dataset(const std::string& dataset, const Shape& shape, DType dtype, bool reserved);
   void write_number(const std::string& object, const std::string& name, Id type, const void* value);
 
   std::string name_;

@@ -43,6 +43,13 @@ FileImage::FileImage(std::string name, std::size_t expected_bytes, FileImageBuff
   handle_ = Handle(CONVOY_HDF5(H5Fcreate(unused.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.id()), name_));
 }
 
+FileImage::FileImage(std::string name, const std::string& path) : name_(std::move(name)) {
+  const auto guard = lock();
+  const Handle access = access_list(name_);
+  CONVOY_HDF5(H5Pset_libver_bounds(access.id(), H5F_LIBVER_V18, H5F_LIBVER_V18), name_);
+  handle_ = Handle(CONVOY_HDF5(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.id()), name_));
+}
+
 void FileImage::create_group(const std::string& path) {
   const auto guard = lock();
   const std::string place = name_ + ":" + path;
@@ -64,17 +71,41 @@ void FileImage::write(const std::string& dataset, const HostTensor& tensor) {
   if (tensor.bytes.size() != static_cast<std::size_t>(tensor.shape.size()) * element) {
     fail("{}: {} bytes for shape {} of {}", place, tensor.bytes.size(), tensor.shape.str(), dtype_name(tensor.dtype));
   }
+  const Handle handle = create_dataset(dataset, tensor.shape, tensor.dtype, false);
+  CONVOY_HDF5(
+      H5Dwrite(handle.id(), native_type(tensor.dtype), H5S_ALL, H5S_ALL, H5P_DEFAULT, tensor.bytes.data()), place);
+}
+
+Handle FileImage::create_dataset(const std::string& dataset, const Shape& shape, DType dtype, bool reserved) {
+  const std::string place = name_ + ":" + dataset;
   if (const auto slash = dataset.rfind('/'); slash > 0) create_group(dataset.substr(0, slash));
-  const hid_t type = native_type(tensor.dtype);
   const Handle list(CONVOY_HDF5(H5Pcreate(H5P_DATASET_CREATE), place));
-  const bool scalar = tensor.shape.rank() == 0;
+  const bool scalar = shape.rank() == 0;
   CONVOY_HDF5(H5Pset_layout(list.id(), scalar ? H5D_COMPACT : H5D_CONTIGUOUS), place);
-  const std::vector<hsize_t> extents = extents_of(tensor.shape);
-  const Handle space(CONVOY_HDF5(
-      scalar ? H5Screate(H5S_SCALAR) : H5Screate_simple(tensor.shape.rank(), extents.data(), nullptr), place));
-  const Handle handle(CONVOY_HDF5(
-      H5Dcreate2(handle_.id(), dataset.c_str(), type, space.id(), H5P_DEFAULT, list.id(), H5P_DEFAULT), place));
-  CONVOY_HDF5(H5Dwrite(handle.id(), type, H5S_ALL, H5S_ALL, H5P_DEFAULT, tensor.bytes.data()), place);
+  if (reserved) {
+    CONVOY_HDF5(H5Pset_alloc_time(list.id(), H5D_ALLOC_TIME_EARLY), place);
+    CONVOY_HDF5(H5Pset_fill_time(list.id(), H5D_FILL_TIME_NEVER), place);
+  }
+  const std::vector<hsize_t> extents = extents_of(shape);
+  const Handle space(
+      CONVOY_HDF5(scalar ? H5Screate(H5S_SCALAR) : H5Screate_simple(shape.rank(), extents.data(), nullptr), place));
+  return Handle(CONVOY_HDF5(H5Dcreate2(handle_.id(), dataset.c_str(), native_type(dtype), space.id(), H5P_DEFAULT,
+                                       list.id(), H5P_DEFAULT),
+                            place));
+}
+
+std::int64_t FileImage::reserve(const std::string& dataset, const Shape& shape, DType dtype) {
+  const auto guard = lock();
+  const Handle handle = create_dataset(dataset, shape, dtype, true);
+  const haddr_t at = H5Dget_offset(handle.id());
+  if (at == HADDR_UNDEF) fail("{}:{}: HDF5 gives it no place", name_, dataset);
+  return static_cast<std::int64_t>(at);
+}
+
+void FileImage::close() {
+  const auto guard = lock();
+  CONVOY_HDF5(H5Fflush(handle_.id(), H5F_SCOPE_GLOBAL), name_);
+  CONVOY_HDF5(H5Fclose(handle_.release()), name_);
 }
 
 std::span<const std::byte> FileImage::bytes() {

@@ -13,6 +13,7 @@
 #include <span>
 
 #include "io/files/atomic_file.h"
+#include "io/files/copy_range.h"
 #include "io/files/crc32c.h"
 #include "io/files/own_file.h"
 #include "io/hdf5/checksum_trailer.h"
@@ -93,25 +94,6 @@ std::int64_t create_bulk(const Handle& file, const DataFileFrame& frame, const D
   return static_cast<std::int64_t>(at);
 }
 
-// Gives the CRC-32C of the range.
-std::uint32_t copy_range(int from, std::int64_t first, std::int64_t last, int to, const std::string& path) {
-  std::uint32_t checksum = 0;
-  std::vector<std::byte> buffer(1 << 20);
-  while (first < last) {
-    const auto wanted = static_cast<std::size_t>(std::min<std::int64_t>(last - first, 1 << 20));
-    const ssize_t count = ::pread(from, buffer.data(), wanted, first);
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) fail_io("cannot write {}: its frame ends early", path);
-    const std::span<const std::byte> piece(buffer.data(), static_cast<std::size_t>(count));
-    if (const int reason = pwrite_all(to, piece, first); reason != 0) {
-      fail_io("cannot write {}: {}", path, std::strerror(reason));
-    }
-    checksum = crc32c({reinterpret_cast<const char*>(piece.data()), piece.size()}, checksum);
-    first += count;
-  }
-  return checksum;
-}
-
 // Gives the byte at which the samples start.
 std::int64_t write_frame(const Handle& file, const DataFileFrame& frame, const std::string& place) {
   for (const DataFileGroup& group : frame.groups) {
@@ -187,8 +169,8 @@ FrameFile::~FrameFile() { ::close(descriptor_); }
 
 void FrameFile::complete(int descriptor, const std::string& path) const {
   const std::int64_t after = start_ + bulk_, end = ::lseek(descriptor_, 0, SEEK_END);
-  const std::uint32_t head = copy_range(descriptor_, 0, start_, descriptor, path);
-  const std::uint32_t tail = copy_range(descriptor_, after, end, descriptor, path);
+  const std::uint32_t head = copy_range(descriptor_, 0, start_, descriptor, 0, path);
+  const std::uint32_t tail = copy_range(descriptor_, after, end, descriptor, after, path);
   const std::uint32_t samples = crc32c_joined(head, bulk_checksum_, static_cast<std::uint64_t>(bulk_));
   const std::string trailer = trailer_line(crc32c_joined(samples, tail, static_cast<std::uint64_t>(end - after)),
                                            static_cast<std::uint64_t>(end));

@@ -3,6 +3,8 @@
 // Losses and the updates of optimizers.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <span>
 
 #include "layers/backend/operation.h"
@@ -15,6 +17,23 @@ enum class LossFunction {
   kL1,   ///< L1Loss: |p - t|; its slope at 0 is 0
   kBce   ///< BCEWithLogitsLoss: -t * log(sigmoid(p)) - (1 - t) * log(1 - sigmoid(p)), in a form that does not overflow
 };
+
+/// The classes of which a rank has the logits: first, first + 1, ... in the columns 0, 1, ... of a tensor that may have
+/// more columns.
+struct ClassShard {
+  std::int64_t first = 0, count = 0;
+  std::int64_t classes = 0;  ///< of all ranks together
+};
+
+/// Columns of every rank: as many as the shard with the most classes has.
+[[nodiscard]] inline std::int64_t shard_columns(std::int64_t classes, int shards) {
+  return (classes + shards - 1) / shards;
+}
+/// Shard number `shard` of so many. The last ones may have fewer classes, or none.
+[[nodiscard]] inline ClassShard class_shard(std::int64_t classes, int shard, int shards) {
+  const std::int64_t each = shard_columns(classes, shards), first = std::min(each * shard, classes);
+  return {first, std::min(each, classes - first), classes};
+}
 
 namespace ops {
 
@@ -59,6 +78,64 @@ struct PointwiseLoss {
   PointwiseLoss visit(V& v) const {
     return {v.in(predictions),          v.in(targets), v.in(loss_scale), scale, v.out("dpredictions", dpredictions),
             v.in_out("totals", totals), function,      smoothing};
+  }
+};
+
+// ---- cross-entropy of logits [N, C] that are divided over ranks by classes, as the vocabulary-parallel one of
+// Megatron-LM (Shoeybi et al. 2019, section 3). Every rank has all labels, int64 [N]; a label below 0 marks a row that
+// is no sample
+
+/// Sets maxima, float64 [2, N]: the largest logit, and the logit of the label, -infinity where it is not here. To be
+/// reduced over the ranks with max.
+struct ShardMaxima {
+  static constexpr const char* kName = "shard_maxima";
+  In logits, labels;
+  ClassShard shard;
+  Out maxima;
+  template <class V>
+  ShardMaxima visit(V& v) const {
+    return {v.in(logits), v.in(labels), shard, v.out("maxima", maxima)};
+  }
+};
+
+/// Sets sums, float64 [3, N]: of exp(logit - largest), of the classes here that come before the label (greater logits,
+/// equal ones of a lower index, NaNs), and of the logits. To be reduced over the ranks with sum. maxima are reduced.
+struct ShardSums {
+  static constexpr const char* kName = "shard_sums";
+  In logits, labels, maxima;
+  ClassShard shard;
+  Out sums;
+  template <class V>
+  ShardSums visit(V& v) const {
+    return {v.in(logits), v.in(labels), v.in(maxima), shard, v.out("sums", sums)};
+  }
+};
+
+/// SoftmaxCrossEntropy against labels, from reduced maxima and sums. Adds the losses and scores of the samples
+/// first_sample, first_sample + 1, ... alone to the totals. Sets dlogits [N, C] of all rows unless it is empty: 0 in rows
+/// that are no samples and in columns that are no classes.
+struct ShardCrossEntropy {
+  static constexpr const char* kName = "shard_cross_entropy";
+  In logits, labels, maxima, sums, loss_scale;
+  ClassShard shard;
+  std::int64_t first_sample = 0, samples = 0;
+  float smoothing = 0, scale = 1;
+  Out dlogits;
+  InOut totals;
+  template <class V>
+  ShardCrossEntropy visit(V& v) const {
+    return {v.in(logits),
+            v.in(labels),
+            v.in(maxima),
+            v.in(sums),
+            v.in(loss_scale),
+            shard,
+            first_sample,
+            samples,
+            smoothing,
+            scale,
+            v.out("dlogits", dlogits),
+            v.in_out("totals", totals)};
   }
 };
 
@@ -206,6 +283,9 @@ struct LambUpdate {
 #define CONVOY_TRAINING_OPERATIONS(X) \
   X(SoftmaxCrossEntropy)              \
   X(PointwiseLoss)                    \
+  X(ShardMaxima)                      \
+  X(ShardSums)                        \
+  X(ShardCrossEntropy)                \
   X(SquaredNorms)                     \
   X(ClipFactor)                       \
   X(SgdUpdate)                        \

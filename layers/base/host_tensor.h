@@ -20,7 +20,7 @@ struct HostTensor {
   std::string name;  ///< dotted torchvision path, e.g. "layer1.0.conv1.weight"
   Shape shape;
   DType dtype = DType::kF32;
-  std::vector<std::byte> bytes;
+  std::vector<std::byte> bytes;  ///< empty: the values are elsewhere
 
   HostTensor() = default;
   HostTensor(std::string name_, const Shape& shape_, DType dtype_)
@@ -41,7 +41,7 @@ struct HostTensor {
   [[nodiscard]] bool all_finite() const {
     if (dtype != DType::kF32) return true;
     std::uint32_t nonfinite = 0;  // integers, so that the loop is vectorised
-    for (std::int64_t i = 0; i < shape.size(); ++i) {
+    for (std::size_t i = 0; i < bytes.size() / sizeof(float); ++i) {
       const auto word = std::bit_cast<std::uint32_t>(data<float>()[i]);
       nonfinite |= static_cast<std::uint32_t>((word & 0x7f800000U) == 0x7f800000U);
     }

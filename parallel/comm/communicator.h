@@ -50,6 +50,10 @@ class Communicator {
   /// Root's `whole` in size() equal parts along the first axis <-> each member's `part`.
   virtual Pending scatter(const Tensor& whole, const Tensor& part, int root, const std::string& what) = 0;
   virtual Pending gather(const Tensor& part, const Tensor& whole, int root, const std::string& what) = 0;
+  /// The parts of all members, in rank order along the first axis, become `whole` on every member.
+  virtual Pending all_gather(const Tensor& part, const Tensor& whole, const std::string& what) = 0;
+  /// Each member's `part` becomes its own of size() equal parts, along the first axis, of the sum of all `whole`.
+  virtual Pending reduce_scatter(const Tensor& whole, const Tensor& part, const std::string& what) = 0;
   virtual Pending send(const Tensor& buffer, int peer, int tag, const std::string& what) = 0;
   virtual Pending receive(const Tensor& buffer, int peer, int tag, const std::string& what) = 0;
 

@@ -225,6 +225,36 @@ Pending MpiCommunicator::gather(const Tensor& part, const Tensor& whole, int roo
   return operation;
 }
 
+Pending MpiCommunicator::all_gather(const Tensor& part, const Tensor& whole, const std::string& what) {
+  auto operation = start_collective("all_gather", what);
+  const int count = part_count(whole, part, rank(), *operation);
+  if (size() == 1) {
+    std::memcpy(whole.raw(), part.raw(), part.bytes());
+    return operation;
+  }
+  operation->keep(part);
+  operation->keep(whole);
+  const MPI_Datatype type = mpi_type(part.dtype());
+  CONVOY_MPI_CHECK(
+      MPI_Iallgather(part.raw(), count, type, whole.raw(), count, type, comm_, operation->add_request()));
+  return operation;
+}
+
+Pending MpiCommunicator::reduce_scatter(const Tensor& whole, const Tensor& part, const std::string& what) {
+  auto operation = start_collective("reduce_scatter", what);
+  const int count = part_count(whole, part, rank(), *operation);
+  check_reducible(whole, *operation);
+  if (size() == 1) {
+    std::memcpy(part.raw(), whole.raw(), part.bytes());
+    return operation;
+  }
+  operation->keep(part);
+  operation->keep(whole);
+  CONVOY_MPI_CHECK(MPI_Ireduce_scatter_block(whole.raw(), part.raw(), count, mpi_type(part.dtype()), MPI_SUM, comm_,
+                                             operation->add_request()));
+  return operation;
+}
+
 Pending MpiCommunicator::send(const Tensor& buffer, int peer, int tag, const std::string& what) {
   auto operation = start_message("send to", peer, tag, what);
   check_buffer(buffer, *operation);

@@ -40,6 +40,8 @@ class MpiCommunicator final : public Communicator {
   Pending reduce(const Tensor& buffer, ReduceOp op, int root, const std::string& what) override;
   Pending scatter(const Tensor& whole, const Tensor& part, int root, const std::string& what) override;
   Pending gather(const Tensor& part, const Tensor& whole, int root, const std::string& what) override;
+  Pending all_gather(const Tensor& part, const Tensor& whole, const std::string& what) override;
+  Pending reduce_scatter(const Tensor& whole, const Tensor& part, const std::string& what) override;
   Pending send(const Tensor& buffer, int peer, int tag, const std::string& what) override;
   Pending receive(const Tensor& buffer, int peer, int tag, const std::string& what) override;
 

@@ -34,6 +34,12 @@ class RehearsalCommunicator final : public Communicator {
   Pending gather(const Tensor& /*part*/, const Tensor& whole, int /*root*/, const std::string& /*what*/) override {
     return done(whole);
   }
+  Pending all_gather(const Tensor& /*part*/, const Tensor& whole, const std::string& /*what*/) override {
+    return done(whole);
+  }
+  Pending reduce_scatter(const Tensor& whole, const Tensor& /*part*/, const std::string& /*what*/) override {
+    return done(whole);
+  }
   Pending send(const Tensor& buffer, int /*peer*/, int /*tag*/, const std::string& /*what*/) override {
     return std::make_unique<Sent>(buffer);
   }

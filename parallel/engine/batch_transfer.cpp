@@ -30,8 +30,12 @@ bool has_probabilities(const Batch& batch) { return batch.mixing || batch.class_
 }  // namespace
 
 BatchTransfer::BatchTransfer(Backend& backend, const Shape& largest, std::int64_t channels,
-                             const Normalization& normalization, double label_smoothing)
-    : backend_(backend), largest_(largest), channels_(channels), label_smoothing_(label_smoothing) {
+                             const Normalization& normalization, double label_smoothing, bool pads_labels)
+    : backend_(backend),
+      largest_(largest),
+      channels_(channels),
+      label_smoothing_(label_smoothing),
+      pads_labels_(pads_labels) {
   if (largest.rank() != 4) return;
   mean_ = channel_values(backend_, normalization.mean, largest[1], "mean");
   std_ = channel_values(backend_, normalization.std, largest[1], "std");
@@ -76,7 +80,7 @@ void BatchTransfer::load_changes(const Batch& batch, std::int64_t first, std::in
 
 void BatchTransfer::load(const Batch& batch, const Shape& outputs, LoadedBatch& loaded) {
   const bool labels = batch.labels != nullptr && !has_probabilities(batch);
-  const Shape targets = labels ? Shape{batch.samples} : outputs.with_batch(batch.samples);
+  const Shape targets = labels ? Shape{label_count(batch)} : outputs.with_batch(batch.samples);
   RawInputs& inputs = loaded.inputs;
   const Shape raw = batch.raw_shape();
   const std::int64_t most = largest_[0] + (batch.mixing ? 1 : 0);
@@ -95,7 +99,7 @@ void BatchTransfer::load(const Batch& batch, const Shape& outputs, LoadedBatch& 
 
 Tensor BatchTransfer::targets(const Batch& batch, const Shape& outputs) {
   const bool labels = batch.labels != nullptr && !has_probabilities(batch);
-  Tensor targets = labels ? backend_.tensor({batch.samples}, DType::kI64) : backend_.tensor(outputs, DType::kF32);
+  Tensor targets = labels ? backend_.tensor({label_count(batch)}, DType::kI64) : backend_.tensor(outputs, DType::kF32);
   copy_targets(batch, targets);
   return targets;
 }
@@ -105,6 +109,10 @@ void BatchTransfer::copy_targets(const Batch& batch, const Tensor& targets) {
     set_probabilities(batch, targets.shape()[1]);
     if (batch.class_weights) weigh_probabilities(*batch.class_weights);
     backend_.copy_from_host(probabilities_.data(), targets);
+  } else if (pads_labels_ && batch.samples < targets.size()) {
+    std::vector<std::int64_t> padded(batch.labels, batch.labels + batch.samples);
+    padded.resize(static_cast<std::size_t>(targets.size()), -1);
+    backend_.copy_from_host(padded.data(), targets);
   } else {
     backend_.copy_from_host(batch.labels != nullptr ? static_cast<const void*>(batch.labels) : batch.targets, targets);
   }

@@ -27,10 +27,10 @@ struct LoadedBatch {
 class BatchTransfer {
  public:
   /// largest: the shape of the largest batch, [n, C, H, W] or [n, F]; channels: of normalised images, at least C.
-  /// label_smoothing: of batches with class weights. Throws a usage Error when the normalization does not fit the
-  /// images.
+  /// label_smoothing: of batches with class weights. pads_labels: labels are int64 [n] of the largest batch, -1 behind
+  /// those of the batch. Throws a usage Error when the normalization does not fit the images.
   BatchTransfer(Backend& backend, const Shape& largest, std::int64_t channels, const Normalization& normalization,
-                double label_smoothing = 0);
+                double label_smoothing = 0, bool pads_labels = false);
 
   /// The inputs in the compute type; uint8 images are normalised, and the channels that they lack are 0.
   [[nodiscard]] Tensor inputs(const Batch& batch);
@@ -48,6 +48,9 @@ class BatchTransfer {
   [[nodiscard]] Tensor targets(const Batch& batch, const Shape& outputs);
 
  private:
+  [[nodiscard]] std::int64_t label_count(const Batch& batch) const {
+    return pads_labels_ ? largest_[0] : batch.samples;
+  }
   void copy_targets(const Batch& batch, const Tensor& targets);
   void set_probabilities(const Batch& batch, std::int64_t classes);
   void weigh_probabilities(const ClassWeights& weights);
@@ -57,6 +60,7 @@ class BatchTransfer {
   std::int64_t channels_;
   Tensor mean_, std_;  // float32 [C], of uint8 images
   double label_smoothing_;
+  bool pads_labels_;
   std::vector<float> probabilities_;  // of a batch that is mixed or has class weights
 };
 

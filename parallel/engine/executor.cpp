@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/engine/executor.h"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -36,6 +37,19 @@ std::string at(const std::string& what, const Action& action) {
   return fmt::format("{} (microbatch {}, chunk {})", what, action.microbatch, action.chunk);
 }
 
+// Behind those of a divided head, which are complete without a reduction.
+Tensor replicated_gradients(ParameterStore& store) {
+  const Tensor& all = store.gradients();
+  const std::int64_t divided = store.divided_elements();
+  return divided == 0 ? all : all.view(divided, {all.size() - divided});
+}
+
+// The gradients whose squares this replica counts for all: those of a divided head are counted by each, all others once.
+std::int64_t clip_end(const Optimizer& optimizer, ParameterStore& store, const Communicator* replicas) {
+  const std::int64_t divided = store.divided_elements();
+  return divided > 0 && replicas != nullptr && replicas->rank() > 0 ? divided : optimizer.shard_end();
+}
+
 trace::Track track(ActionKind kind) {
   return kind == ActionKind::kReduceGradients ? trace::Track::kWait : trace::Track::kCompute;
 }
@@ -49,11 +63,12 @@ Executor::Executor(Model& model, Optimizer& optimizer, const Loss& loss, const N
       backend_(model.backend()),
       optimizer_(optimizer),
       loss_(loss),
-      transfer_(backend_, model.input_shape(), model.input_channels(), normalization, loss.label_smoothing),
+      transfer_(backend_, model.input_shape(), model.input_channels(), normalization, loss.label_smoothing,
+                coordinates.head != nullptr),
       schedule_(std::move(schedule)),
       evaluation_(forward_only(schedule_)),
-      coordinates_{coordinates.stage, several(coordinates.stages), several(coordinates.replicas)},
-      buckets_(coordinates_.replicas, model.parameters().gradients(), buckets.first_mb, buckets.mb,
+      coordinates_{coordinates.stage, several(coordinates.stages), several(coordinates.replicas), coordinates.head},
+      buckets_(coordinates_.replicas, replicated_gradients(model.parameters()), buckets.first_mb, buckets.mb,
                optimizer.shard_bounds()),
       gather_(coordinates_.replicas, model.parameters(), optimizer.shard_bounds(), buckets.mb),
       link_(coordinates_.stages, schedule_, coordinates.stage, model),
@@ -62,7 +77,8 @@ Executor::Executor(Model& model, Optimizer& optimizer, const Loss& loss, const N
       loss_scale_(backend_, scaler.enabled()),
       recording_(schedule_.virtual_stages() == 1 ? std::move(record) : StepRecording::Record()),
       replay_(replay),
-      clip_(update.clip_norm, model, optimizer.shard_begin(), optimizer.shard_end()),
+      clip_(update.clip_norm, model, optimizer.shard_begin(),
+            clip_end(optimizer, model.parameters(), coordinates_.replicas)),
       average_(update.average),
       totals_(backend_) {
   check_schedule(schedule_);
@@ -236,9 +252,19 @@ Tensor Executor::targets(int microbatch, const Batch& batch, const Shape& output
 
 void Executor::apply_loss(const Action& action, const Batch& batch, const Tensor& outputs) {
   const Tensor doutputs = backend_.tensor(outputs.shape(), outputs.dtype());
-  loss_.apply(backend_, outputs, targets(action.microbatch, batch, outputs.shape()), global_samples_, doutputs,
-              totals_.losses(), loss_scale_.tensor(), batch.class_weights.has_value());
+  const Tensor wanted = targets(action.microbatch, batch, outputs.shape());
+  if (coordinates_.head != nullptr) {
+    coordinates_.head->apply(loss_, outputs, shard_targets(batch, wanted), global_samples_, doutputs, totals_.losses(),
+                             loss_scale_.tensor());
+  } else {
+    loss_.apply(backend_, outputs, wanted, global_samples_, doutputs, totals_.losses(), loss_scale_.tensor(),
+                batch.class_weights.has_value());
+  }
   link_.put_output_gradient(action.microbatch, action.chunk, doutputs);
+}
+
+ShardedHead::Targets Executor::shard_targets(const Batch& batch, const Tensor& labels) const {
+  return {labels, batch.samples, model_.output_shape()[1]};
 }
 
 void Executor::backward(const Action& action) {
@@ -272,7 +298,7 @@ void Executor::weights_done(const Action& action, std::int64_t elements) {
     front = done_[static_cast<std::size_t>(chunk)];
     if (front < model_.chunk_end(chunk)) break;
   }
-  buckets_.ready_up_to(front);
+  buckets_.ready_up_to(std::max<std::int64_t>(0, front - model_.parameters().divided_elements()));
 }
 
 // The statistics of a step are complete after its last forward: their sum travels while backward runs.
@@ -299,7 +325,7 @@ Tensor Executor::reduced_gradients() { return optimizer_.of_shard(model_.paramet
 void Executor::clip_gradients() {
   if (!clip_.enabled()) return;
   const Tensor& squares = replaying() ? replay_->measure(clip_) : clip_.measure();
-  if (gather_.enabled()) {
+  if (divides_gradients()) {
     coordinates_.replicas->all_reduce(squares, ReduceOp::kSum, "norm of the gradients")->wait();
   }
   if (coordinates_.stages != nullptr) {
@@ -313,7 +339,7 @@ void Executor::optimizer_step() {
   std::array<double, 1> finite{scaler_.unscale(backend_, reduced_gradients()) ? 1.0 : 0.0};
   if (scaler_.enabled()) {  // replicas have equal gradients, shards and stages have not
     const std::string what = "overflow of gradients";
-    if (gather_.enabled()) coordinates_.replicas->all_reduce(std::span<double>(finite), ReduceOp::kMin, what);
+    if (divides_gradients()) coordinates_.replicas->all_reduce(std::span<double>(finite), ReduceOp::kMin, what);
     if (coordinates_.stages != nullptr) {
       coordinates_.stages->all_reduce(std::span<double>(finite), ReduceOp::kMin, what);
     }
@@ -343,14 +369,14 @@ void Executor::predict(std::span<const Batch> microbatches, const TakeOutputs& t
     const Action& action = actions[i];
     make_room(evaluation_link_, actions, i, microbatches);
     const Batch& batch = microbatches[static_cast<std::size_t>(action.microbatch)];
-    if (batch.samples == 0) continue;
+    if (batch.samples == 0 && coordinates_.head == nullptr) continue;
     if (is_communication(action.kind)) {
       evaluation_link_.start(action);
       continue;
     }
     const trace::Span span(trace::Track::kCompute, "evaluation");
     const Tensor x = evaluation_link_.is_first(action.chunk)
-                         ? transfer_.inputs(batch)
+                         ? evaluation_inputs(batch)
                          : evaluation_link_.take_input(action.microbatch, action.chunk);
     Tensor y = model_.forward(x, caches_.front(), Mode::kEvaluation, action.chunk,
                               [this](std::size_t, const Tensor&) { evaluation_link_.progress(); });
@@ -363,10 +389,23 @@ void Executor::predict(std::span<const Batch> microbatches, const TakeOutputs& t
   evaluation_link_.finish();
 }
 
+// Without samples a placeholder of one: the other replicas wait for this one's part of the head.
+Tensor Executor::evaluation_inputs(const Batch& batch) {
+  if (batch.samples > 0) return transfer_.inputs(batch);
+  Shape shape = model_.input_shape().with_batch(1);
+  if (batch.input_dtype == DType::kU8) shape.set(1, model_.input_channels());
+  return backend_.zeros(shape, backend_.compute_type());
+}
+
 LossTotals Executor::evaluate(std::span<const Batch> microbatches, const TakeOutputs& take) {
   totals_.clear();
   predict(microbatches, [&](const Batch& batch, const Tensor& outputs) {
-    loss_.apply(backend_, outputs, transfer_.targets(batch, outputs.shape()), 1, Tensor(), totals_.losses());
+    const Tensor targets = transfer_.targets(batch, outputs.shape());
+    if (coordinates_.head != nullptr) {
+      coordinates_.head->apply(loss_, outputs, shard_targets(batch, targets), 1, Tensor(), totals_.losses());
+      return;
+    }
+    loss_.apply(backend_, outputs, targets, 1, Tensor(), totals_.losses());
     if (take) take(batch, outputs);
   });
   return totals_.read();

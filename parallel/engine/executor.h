@@ -22,6 +22,7 @@
 #include "parallel/engine/gradient_buckets.h"
 #include "parallel/engine/parameter_gather.h"
 #include "parallel/engine/replay.h"
+#include "parallel/engine/sharded_head.h"
 #include "parallel/engine/stage_link.h"
 #include "parallel/engine/step_recording.h"
 #include "parallel/engine/step_runner.h"
@@ -39,6 +40,7 @@ class Executor final : public StepRunner {
     int stage = 0;
     Communicator* stages = nullptr;    ///< the stages of this replica, by rank
     Communicator* replicas = nullptr;  ///< the ranks that hold this stage's other replicas
+    ShardedHead* head = nullptr;       ///< that of the model, over `replicas`; null: each replica has the whole
   };
 
   /// `model` holds the chunks of this stage. All references must outlive this. record: see StepRecording; used when one
@@ -67,9 +69,11 @@ class Executor final : public StepRunner {
   static void make_room(StageLink& link, std::span<const Action> actions, std::size_t i,
                         std::span<const Batch> batches);
   Tensor inputs(int microbatch, const Batch& batch);
+  Tensor evaluation_inputs(const Batch& batch);
   Tensor targets(int microbatch, const Batch& batch, const Shape& outputs);
   void forward(const Action& action, const Batch& batch);
   void apply_loss(const Action& action, const Batch& batch, const Tensor& outputs);
+  [[nodiscard]] ShardedHead::Targets shard_targets(const Batch& batch, const Tensor& labels) const;
   void backward(const Action& action);
   void weights_done(const Action& action, std::int64_t elements);
   void start_statistics();
@@ -78,6 +82,8 @@ class Executor final : public StepRunner {
   void optimizer_step();
   void update_parameters();
   [[nodiscard]] Tensor reduced_gradients();
+  /// Whether replicas have different gradients when a step has reduced them.
+  [[nodiscard]] bool divides_gradients() const { return gather_.enabled() || coordinates_.head != nullptr; }
   void progress();
   void lap(Phase phase);
   Cache& cache(int microbatch) { return caches_[static_cast<std::size_t>(microbatch)]; }

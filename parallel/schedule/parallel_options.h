@@ -37,6 +37,7 @@ struct ParallelOptions {
   double first_bucket_mb = 1.0;
   bool sync_batch_norm = false;
   bool shard_optimizer = false;
+  bool shard_head = false;
   double timeout = 600.0;  ///< seconds
 
   template <class Visitor, class Self>
@@ -69,6 +70,8 @@ struct ParallelOptions {
           "batch norm over the microbatch of all replicas");
     v.key("shard_optimizer", p.shard_optimizer, in(anything(), {kData, kModel, kPipeline}),
           "each replica keeps the optimizer state of, and updates, its share of the parameters");
+    v.key("shard_head", p.shard_head, in(anything(), {kData}),
+          "the last layer and its softmax are divided over the replicas by classes");
     v.key("timeout", p.timeout, above(0), "seconds to wait for another rank before the job is ended");
   }
   bool operator==(const ParallelOptions&) const = default;

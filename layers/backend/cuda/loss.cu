@@ -141,6 +141,81 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// The rows of logits that are divided over ranks, a block to each; logits in [rows, columns].
+struct Shard {
+  ClassShard classes;
+  std::int64_t rows, columns;
+  const std::int64_t* labels;
+  Shard(const ClassShard& shard, const Tensor& logits, const Tensor& labels_)
+      : classes(shard),
+        rows(logits.shape()[0]),
+        columns(logits.shape()[1]),
+        labels(labels_.data<const std::int64_t>()) {}
+};
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) shard_maxima_kernel(Shard shard, const T* logits, double* maxima) {
+  const std::int64_t n = blockIdx.x, label = shard.labels[n] - shard.classes.first;
+  const T* row = logits + n * shard.columns;
+  double top = -INFINITY;
+  for (std::int64_t k = threadIdx.x; k < shard.classes.count; k += blockDim.x)
+    top = fmax(top, static_cast<double>(load(row[k])));
+  top = gpu::block_max(top);
+  if (threadIdx.x != 0) return;
+  const double own = is_class(label, shard.classes.count) ? load(row[label]) : -INFINITY;
+  maxima[n] = top;
+  maxima[shard.rows + n] = isnan(own) ? -INFINITY : own;  // the sum of the exponentials is NaN then
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    shard_sums_kernel(Shard shard, const T* logits, const double* maxima, double* sums) {
+  const std::int64_t n = blockIdx.x;
+  const T* row = logits + n * shard.columns;
+  const double largest = maxima[n], own = maxima[shard.rows + n];
+  double sum_exps = 0.0, ahead = 0.0, sum_logits = 0.0;
+  for (std::int64_t k = threadIdx.x; k < shard.classes.count; k += blockDim.x) {
+    const double logit = load(row[k]);
+    sum_exps += exp(logit - largest);
+    sum_logits += logit;
+    ahead += !(logit <= own) || (logit == own && shard.classes.first + k < shard.labels[n]) ? 1.0 : 0.0;
+  }
+  sum_exps = gpu::block_sum(sum_exps);
+  ahead = gpu::block_sum(ahead);
+  sum_logits = gpu::block_sum(sum_logits);
+  if (threadIdx.x != 0) return;
+  sums[n] = sum_exps;
+  sums[shard.rows + n] = ahead;
+  sums[2 * shard.rows + n] = sum_logits;
+}
+
+// Own samples are those from `first` on, as many as there are scores.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    shard_cross_entropy_kernel(Shard shard, double smoothing, GradientScale scale, const T* logits,
+                               const double* maxima, const double* sums, T* dlogits, std::int64_t first,
+                               std::int64_t samples, Scores scores) {
+  const std::int64_t n = blockIdx.x, label = shard.labels[n];
+  const double largest = maxima[n], sum_exps = sums[n];
+  const double even = smoothing / static_cast<double>(shard.classes.classes);
+  if (dlogits != nullptr) {
+    const double factor = scale.value();
+    for (std::int64_t k = threadIdx.x; k < shard.columns; k += blockDim.x) {
+      double gradient = 0.0;
+      if (label >= 0 && k < shard.classes.count) {
+        const double share = exp(static_cast<double>(load(logits[n * shard.columns + k])) - largest) / sum_exps;
+        gradient = factor * (share - even - (shard.classes.first + k == label ? 1.0 - smoothing : 0.0));
+      }
+      store(static_cast<float>(gradient), dlogits + n * shard.columns + k);
+    }
+  }
+  if (threadIdx.x == 0 && n >= first && n < first + samples) {
+    const double log_sum = largest + log(sum_exps), own = maxima[shard.rows + n];
+    scores.set_rank(n - first, log_sum - (1.0 - smoothing) * own - even * sums[2 * shard.rows + n],
+                    sums[shard.rows + n]);
+  }
+}
+
 // The functions of LossFunction and their slopes over kFactor.
 struct SquaredError {
   static constexpr double kFactor = 2.0;
@@ -243,10 +318,10 @@ unsigned row_threads(std::int64_t outputs) {
   return static_cast<unsigned>(std::clamp<std::int64_t>((outputs + 31) / 32 * 32, 32, kThreads));
 }
 
-void add_scores(const CudaState& state, const Scores& scores, std::int64_t samples, const Targets& targets,
-                const Tensor& totals) {
-  gpu::launch_kernel(state, 1, kThreads, add_scores_kernel, scores, samples, targets.labels, targets.outputs,
-                     state.bad_label, totals.data<double>());
+void add_scores(const CudaState& state, const Scores& scores, std::int64_t samples, const std::int64_t* labels,
+                std::int64_t classes, const Tensor& totals) {
+  gpu::launch_kernel(state, 1, kThreads, add_scores_kernel, scores, samples, labels, classes, state.bad_label,
+                     totals.data<double>());
 }
 
 }  // namespace
@@ -263,7 +338,40 @@ void CudaBackend::run(const ops::SoftmaxCrossEntropy& op) {
                        CrossEntropy{classes, op.smoothing, {op.scale, op.loss_scale.data<const float>()}},
                        op.logits.data<const T>(), targets, op.dlogits.data<T>(), scores);
   });
-  add_scores(*state_, scores, samples, targets, op.totals);
+  add_scores(*state_, scores, samples, targets.labels, targets.outputs, op.totals);
+}
+
+void CudaBackend::run(const ops::ShardMaxima& op) {
+  const Shard shard(op.shard, op.logits, op.labels);
+  gpu::dispatch_activation(op.logits.dtype(), [&](auto type) {
+    using T = decltype(type);
+    gpu::launch_kernel(*state_, static_cast<unsigned>(shard.rows), row_threads(shard.columns), shard_maxima_kernel<T>,
+                       shard, op.logits.data<const T>(), op.maxima.data<double>());
+  });
+}
+
+void CudaBackend::run(const ops::ShardSums& op) {
+  const Shard shard(op.shard, op.logits, op.labels);
+  gpu::dispatch_activation(op.logits.dtype(), [&](auto type) {
+    using T = decltype(type);
+    gpu::launch_kernel(*state_, static_cast<unsigned>(shard.rows), row_threads(shard.columns), shard_sums_kernel<T>,
+                       shard, op.logits.data<const T>(), op.maxima.data<const double>(), op.sums.data<double>());
+  });
+}
+
+void CudaBackend::run(const ops::ShardCrossEntropy& op) {
+  const Shard shard(op.shard, op.logits, op.labels);
+  const Tensor scratch = tensor({3, std::max<std::int64_t>(1, op.samples)}, DType::kF64);
+  const Scores scores(scratch, op.samples);
+  const GradientScale scale{op.scale, op.loss_scale.data<const float>()};
+  gpu::dispatch_activation(op.logits.dtype(), [&](auto type) {
+    using T = decltype(type);
+    gpu::launch_kernel(*state_, static_cast<unsigned>(shard.rows), row_threads(shard.columns),
+                       shard_cross_entropy_kernel<T>, shard, static_cast<double>(op.smoothing), scale,
+                       op.logits.data<const T>(), op.maxima.data<const double>(), op.sums.data<const double>(),
+                       op.dlogits.data<T>(), op.first_sample, op.samples, scores);
+  });
+  add_scores(*state_, scores, op.samples, shard.labels + op.first_sample, op.shard.classes, op.totals);
 }
 
 void CudaBackend::run(const ops::PointwiseLoss& op) {
@@ -283,7 +391,7 @@ void CudaBackend::run(const ops::PointwiseLoss& op) {
                          op.predictions.data<const T>(), targets, op.dpredictions.data<T>(), scores);
     });
   });
-  add_scores(*state_, scores, samples, targets, op.totals);
+  add_scores(*state_, scores, samples, targets.labels, targets.outputs, op.totals);
 }
 
 }  // namespace convoy

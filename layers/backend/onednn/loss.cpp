@@ -165,6 +165,16 @@ void dispatch_loss(LossFunction function, Body&& body) {
   }
 }
 
+// The rows of logits that are divided over ranks. Calls body(row, n) for each.
+template <class T, class Body>
+void for_shard_rows(const Tensor& logits, Body&& body) {
+  const std::int64_t columns = logits.shape()[1];
+  const T* rows = logits.data<T>();
+  parallel_ranges(logits.shape()[0], 1 + 1024 / columns, [=](std::int64_t first, std::int64_t last, int) {
+    for (std::int64_t n = first; n < last; ++n) body(rows + n * columns, n);
+  });
+}
+
 // losses: scratch memory, double [3, samples].
 template <class Function>
 void pointwise_loss(const ops::PointwiseLoss& op, double* losses) {
@@ -237,6 +247,79 @@ void OnednnBackend::run(const ops::SoftmaxCrossEntropy& op) {
     });
   });
   add_scores(losses, top1, top5, samples, op.totals.data<double>());
+}
+
+void OnednnBackend::run(const ops::ShardMaxima& op) {
+  const auto* labels = op.labels.data<std::int64_t>();
+  double *largest = op.maxima.data<double>(), *own = largest + op.logits.shape()[0];
+  dispatch_activation(op.logits.dtype(), [&](auto type) {
+    for_shard_rows<decltype(type)>(op.logits, [=, shard = op.shard](const auto* row, std::int64_t n) {
+      double top = -INFINITY;
+      for (std::int64_t k = 0; k < shard.count; ++k) top = std::max(top, static_cast<double>(load(row[k])));
+      const std::int64_t label = labels[n] - shard.first;
+      const double logit = label >= 0 && label < shard.count ? load(row[label]) : -INFINITY;
+      largest[n] = top;
+      own[n] = std::isnan(logit) ? -INFINITY : logit;  // the sum of the exponentials is NaN then
+    });
+  });
+}
+
+void OnednnBackend::run(const ops::ShardSums& op) {
+  const std::int64_t rows = op.logits.shape()[0];
+  const auto* labels = op.labels.data<std::int64_t>();
+  const double *largest = op.maxima.data<double>(), *own = largest + rows;
+  double *exps = op.sums.data<double>(), *ahead = exps + rows, *logits = ahead + rows;
+  dispatch_activation(op.logits.dtype(), [&](auto type) {
+    for_shard_rows<decltype(type)>(op.logits, [=, shard = op.shard](const auto* row, std::int64_t n) {
+      double sum_exps = 0.0, before = 0.0, sum_logits = 0.0;
+      for (std::int64_t k = 0; k < shard.count; ++k) {
+        const double logit = load(row[k]);
+        sum_exps += std::exp(logit - largest[n]);
+        sum_logits += logit;
+        before += !(logit <= own[n]) || (logit == own[n] && shard.first + k < labels[n]) ? 1.0 : 0.0;
+      }
+      exps[n] = sum_exps;
+      ahead[n] = before;
+      logits[n] = sum_logits;
+    });
+  });
+}
+
+void OnednnBackend::run(const ops::ShardCrossEntropy& op) {
+  const std::int64_t rows = op.logits.shape()[0], columns = op.logits.shape()[1], first = op.first_sample;
+  const auto* labels = op.labels.data<std::int64_t>();
+  check_labels(labels + first, op.samples, op.shard.classes);
+  const double *largest = op.maxima.data<double>(), *own = largest + rows;
+  const double *exps = op.sums.data<double>(), *ahead = exps + rows, *sum_logits = ahead + rows;
+  const double smoothing = op.smoothing, even = smoothing / static_cast<double>(op.shard.classes);
+  double* losses = scratch(static_cast<std::size_t>(3 * op.samples));
+  double *top1 = losses + op.samples, *top5 = top1 + op.samples;
+  parallel_ranges(op.samples, 4096, [=](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t n = first + i;
+      const double log_sum = largest[n] + std::log(exps[n]);
+      losses[i] = log_sum - (1.0 - smoothing) * own[n] - even * sum_logits[n];
+      top1[i] = ahead[n] < 1 ? 1.0 : 0.0;
+      top5[i] = ahead[n] < 5 ? 1.0 : 0.0;
+    }
+  });
+  if (!rehearsing()) add_scores(losses, top1, top5, op.samples, op.totals.data<double>());
+  if (!op.dlogits) return;
+  const double scale = gradient_scale(op);
+  dispatch_activation(op.logits.dtype(), [&](auto type) {
+    using T = decltype(type);
+    T* dlogits = op.dlogits.data<T>();
+    for_shard_rows<T>(op.logits, [=, shard = op.shard](const T* row, std::int64_t n) {
+      T* drow = dlogits + n * columns;
+      const std::int64_t classes = labels[n] < 0 ? 0 : shard.count, label = labels[n] - shard.first;
+      for (std::int64_t k = 0; k < classes; ++k) {
+        const double share = std::exp(static_cast<double>(load(row[k])) - largest[n]) / exps[n];
+        const double target = even + (k == label ? 1.0 - smoothing : 0.0);
+        store(static_cast<float>(scale * (share - target)), drow + k);
+      }
+      for (std::int64_t k = classes; k < columns; ++k) store(0.0F, drow + k);
+    });
+  });
 }
 
 void OnednnBackend::run(const ops::PointwiseLoss& op) {

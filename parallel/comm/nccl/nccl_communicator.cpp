@@ -139,6 +139,30 @@ class NcclCommunicator final : public Communicator {
     });
   }
 
+  Pending all_gather(const Tensor& part, const Tensor& whole, const std::string& what) override {
+    const Flight flight = collective("all_gather", 0, what);
+    check_parts(whole, part, rank(), *flight);
+    if (size() == 1) {
+      copy_own(whole.raw(), part.raw(), part.bytes(), state_.stream);
+      return std::make_unique<NcclOperation>();
+    }
+    return start(collectives(*flight), flight, part, whole, [&](ncclComm_t comm, cudaStream_t stream) {
+      return ncclAllGather(part.raw(), whole.raw(), count(part), nccl_type(part.dtype()), comm, stream);
+    });
+  }
+
+  Pending reduce_scatter(const Tensor& whole, const Tensor& part, const std::string& what) override {
+    const Flight flight = collective("reduce_scatter", 0, what);
+    check_parts(whole, part, rank(), *flight);
+    if (size() == 1) {
+      copy_own(part.raw(), whole.raw(), part.bytes(), state_.stream);
+      return std::make_unique<NcclOperation>();
+    }
+    return start(collectives(*flight), flight, part, whole, [&](ncclComm_t comm, cudaStream_t stream) {
+      return ncclReduceScatter(whole.raw(), part.raw(), count(part), nccl_type(part.dtype()), ncclSum, comm, stream);
+    });
+  }
+
   // Tags are not needed: each direction has a queue of its own, and both ends know the order of what passes through.
   Pending send(const Tensor& buffer, int peer, int tag, const std::string& what) override {
     const Flight flight = message("send to", peer, tag, what);

@@ -81,6 +81,29 @@ TEST_CASE("the writer writes, rotates and reports, in the background or not") {
   }
 }
 
+TEST_CASE("a spool that outgrows the disk fails with its checkpoint, and leaves nothing") {
+  const TemporaryFolder folder;
+  CheckpointWriter writer(folder.path(), 2, false);
+  Checkpoint checkpoint = sample_checkpoint(1);
+  const std::vector<float> elements(4096);
+  const auto fill = [&] {
+    const auto spool = std::make_shared<TensorSpool>(folder.path());
+    spool->begin("/model", "head.weight", {4096});
+    spool->append(elements);
+    checkpoint.spool = spool;
+  };
+  {
+    const FileSizeLimit limit(4096);
+    fill();
+  }
+  CHECK_THROWS_WITH_AS(writer.write(checkpoint), doctest::Contains("File too large"), Error);
+  checkpoint.spool = nullptr;
+  CHECK(files_in(folder.path()) == 0);
+  fill();
+  writer.write(checkpoint);
+  CHECK(files_in(folder.path()) == 1);
+}
+
 TEST_CASE("what was written lends its memory to the next checkpoint, and no bytes") {
   const TemporaryFolder folder;
   CheckpointWriter writer(folder.path(), 0, true);

@@ -111,6 +111,24 @@ TEST_CASE_FIXTURE(MpiFixture, "scatter and gather cut the first axis, from every
   }
 }
 
+TEST_CASE_FIXTURE(MpiFixture, "all_gather joins parts in rank order, reduce_scatter divides sums") {
+  const Tensor part = numbers<std::int64_t>(tensors, DType::kI64, rank, 6);
+  const Tensor all = tensors.tensor({6 * size}, DType::kI64);
+  comm->all_gather(part, all, "labels")->wait();
+  CHECK(holds<std::int64_t>(
+      all, [](std::int64_t i) { return static_cast<std::int64_t>(sample_value(static_cast<int>(i / 6), i % 6)); }));
+
+  const Tensor whole = numbers<float>(tensors, DType::kF32, rank, 6 * size), sum = tensors.tensor({6}, DType::kF32);
+  comm->reduce_scatter(whole, sum, "gradients")->wait();
+  CHECK(holds<float>(sum, [&](std::int64_t i) {
+    double expected = 0;
+    for (int other = 0; other < size; ++other) expected += sample_value(other, 6 * rank + i);
+    return static_cast<float>(expected);
+  }));
+  CHECK(contains(error_of([&] { comm->all_gather(sum, all, "uneven"); }), "'uneven'"));
+  CHECK(contains(error_of([&] { comm->reduce_scatter(part, sum, "uneven"); }), "'uneven'"));
+}
+
 TEST_CASE_FIXTURE(MpiFixture, "a root may scatter and gather in place") {
   const int root = size - 1;
   const Tensor whole = numbers<float>(tensors, DType::kF32, root, 3 * size);

@@ -60,6 +60,7 @@ template <class Operation>
 // One row of outputs to a block, then the scores of all.
 [[nodiscard]] inline int kernels_of(const ops::SoftmaxCrossEntropy& /*op*/, DType /*compute*/) { return 2; }
 [[nodiscard]] inline int kernels_of(const ops::PointwiseLoss& /*op*/, DType /*compute*/) { return 2; }
+[[nodiscard]] inline int kernels_of(const ops::ShardCrossEntropy& /*op*/, DType /*compute*/) { return 2; }
 
 // Sums of pieces of segments, then of segments.
 [[nodiscard]] inline int kernels_of(const ops::SquaredNorms& /*op*/, DType /*compute*/) { return 2; }

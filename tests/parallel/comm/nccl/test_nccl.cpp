@@ -105,6 +105,31 @@ TEST_CASE_FIXTURE(Fixture, "scatter and gather cut the first axis, from every ro
   }
 }
 
+TEST_CASE_FIXTURE(Fixture, "all_gather joins parts in rank order, reduce_scatter divides sums") {
+  const std::int64_t part_size = 10;
+  const Tensor labels = on_gpu(numbers<std::int64_t>(rank, part_size), DType::kI64);
+  const Tensor all = test_backend().tensor({part_size * size}, DType::kI64);
+  comm->all_gather(labels, all, "labels")->wait();
+  std::vector<std::int64_t> joined;
+  for (int other = 0; other < size; ++other) {
+    const std::vector<std::int64_t> part = numbers<std::int64_t>(other, part_size);
+    joined.insert(joined.end(), part.begin(), part.end());
+  }
+  CHECK(from_gpu<std::int64_t>(all) == joined);
+
+  const Tensor whole = on_gpu(numbers<float>(rank, part_size * size), DType::kF32);
+  const Tensor sum = test_backend().tensor({part_size}, DType::kF32);
+  comm->reduce_scatter(whole, sum, "gradients")->wait();
+  std::vector<float> expected(static_cast<std::size_t>(part_size));
+  for (int other = 0; other < size; ++other) {
+    const std::vector<float> all_of_it = numbers<float>(other, part_size * size);
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      expected[i] += all_of_it[static_cast<std::size_t>(part_size * rank) + i];
+    }
+  }
+  CHECK(from_gpu<float>(sum) == expected);
+}
+
 TEST_CASE_FIXTURE(Fixture, "messages go round both ways at once, several under way, longer than any buffer") {
   if (size == 1) return;
   constexpr std::int64_t kLong = kOnHost ? 1 << 20 : 8 << 20;

@@ -29,7 +29,9 @@ std::string Call::str() const {
   const char* name = kind == Kind::kAllReduce   ? "all_reduce"
                      : kind == Kind::kReduce    ? "reduce"
                      : kind == Kind::kBroadcast ? "broadcast"
-                                                : "message";
+                     : kind == Kind::kAllGather ? "all_gather"
+                     : kind == Kind::kMessage   ? "message"
+                                                : "reduce_scatter";
   return fmt::format("{} of {} elements of type {}, reduction {}, root {}", name, count, static_cast<int>(type),
                      static_cast<int>(op), root);
 }

@@ -17,7 +17,7 @@ namespace convoy::on_host {
 
 /// What an operation was called with; its ranks must agree.
 struct Call {
-  enum class Kind : std::int32_t { kAllReduce, kReduce, kBroadcast, kMessage };
+  enum class Kind : std::int32_t { kAllReduce, kReduce, kBroadcast, kAllGather, kReduceScatter, kMessage };
   Kind kind = Kind::kMessage;
   ncclDataType_t type = ncclUint8;
   ncclRedOp_t op = ncclSum;

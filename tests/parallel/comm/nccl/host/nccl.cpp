@@ -98,6 +98,25 @@ ncclResult_t collective(Call call, const void* from, void* to, ncclComm_t comm, 
   return begin(comm, std::move(operation), stream);
 }
 
+// Own and other parts of an all-gather or a reduce-scatter; `from` and `to` are this rank's.
+ncclResult_t parts(Call call, const void* from, void* to, ncclComm_t comm, cudaStream_t stream) {
+  const std::lock_guard lock(scheduler().mutex);
+  const auto rank = static_cast<std::size_t>(comm->member->rank), size = static_cast<std::size_t>(comm->member->size);
+  const bool gathers = call.kind == Call::Kind::kAllGather;
+  const auto sent = [&](std::size_t peer) {
+    return static_cast<const std::byte*>(from) + (gathers ? 0 : peer * call.bytes());
+  };
+  const auto received = [&](std::size_t peer) { return static_cast<std::byte*>(to) + (gathers ? peer * call.bytes() : 0); };
+  Operation operation{call, sent(rank), received(rank), {}};
+  for (std::size_t peer = 0; peer < size; ++peer) {
+    if (peer == rank) continue;
+    const int other = static_cast<int>(peer);
+    operation.messages.push_back({true, other, sent(peer), nullptr, call});
+    operation.messages.push_back({false, other, nullptr, received(peer), call});
+  }
+  return begin(comm, std::move(operation), stream);
+}
+
 ncclResult_t message(bool sends, int peer, const void* from, void* to, std::size_t count, ncclDataType_t type,
                      ncclComm_t comm, cudaStream_t stream) {
   const std::lock_guard lock(scheduler().mutex);
@@ -212,6 +231,16 @@ ncclResult_t ncclReduce(const void* from, void* to, std::size_t count, ncclDataT
 ncclResult_t ncclBroadcast(const void* from, void* to, std::size_t count, ncclDataType_t type, int root,
                            ncclComm_t comm, cudaStream_t stream) {
   return collective({Call::Kind::kBroadcast, type, ncclSum, root, count}, from, to, comm, stream);
+}
+
+ncclResult_t ncclAllGather(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclComm_t comm,
+                           cudaStream_t stream) {
+  return parts({Call::Kind::kAllGather, type, ncclSum, 0, count}, from, to, comm, stream);
+}
+
+ncclResult_t ncclReduceScatter(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
+                               ncclComm_t comm, cudaStream_t stream) {
+  return parts({Call::Kind::kReduceScatter, type, op, 0, count}, from, to, comm, stream);
 }
 
 ncclResult_t ncclSend(const void* from, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,

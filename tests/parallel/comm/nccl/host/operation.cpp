@@ -121,7 +121,7 @@ class Run {
       if (!is_there(message.from, transfer.data.size())) return false;
       std::memcpy(transfer.data.data(), message.from, transfer.data.size());
     }
-    if (reduces() && operation_.to != nullptr) {
+    if ((reduces() || operation_.call.kind == Call::Kind::kAllGather) && operation_.to != nullptr) {
       if (!is_there(operation_.from, operation_.call.bytes())) return false;
       own_.resize(operation_.call.bytes());
       std::memcpy(own_.data(), operation_.from, own_.size());
@@ -136,6 +136,7 @@ class Run {
       const Operation::Message& message = operation_.messages[i];
       if (!message.sends) set(message.to, transfers_[i].data);
     }
+    if (operation_.call.kind == Call::Kind::kAllGather) set(operation_.to, own_);
   }
 
   // In the order of ranks, so that all get the same bits.
@@ -155,7 +156,9 @@ class Run {
   }
 
   [[nodiscard]] bool reduces() const {
-    return operation_.call.kind == Call::Kind::kAllReduce || operation_.call.kind == Call::Kind::kReduce;
+    using Kind = Call::Kind;
+    const Kind kind = operation_.call.kind;
+    return kind == Kind::kAllReduce || kind == Kind::kReduce || kind == Kind::kReduceScatter;
   }
 
   Member& member_;

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/checkpoint/tensor_spool.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+
+#include "io/files/atomic_file.h"
+#include "io/files/own_file.h"
+
+namespace convoy {
+
+TensorSpool::TensorSpool(const std::string& folder)
+    : path_(fmt::format("{}/.spool.{}{}", folder, unguessable_digits(), kTemporarySuffix)),
+      descriptor_(create_new_file(path_, 0600)) {
+  if (descriptor_ < 0) {
+    failed(errno);
+  } else {
+    ::unlink(path_.c_str());
+  }
+}
+
+TensorSpool::~TensorSpool() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+void TensorSpool::failed(int reason) {
+  problem_ = fmt::format("cannot write {}: {}", path_, std::strerror(reason));
+}
+
+void TensorSpool::begin(const std::string& group, const std::string& name, const Shape& shape) {
+  entries_.push_back({group, name, shape, bytes_});
+}
+
+void TensorSpool::append(std::span<const float> elements) {
+  if (nonfinite_.empty() && !std::all_of(elements.begin(), elements.end(), [](float x) { return std::isfinite(x); })) {
+    const Entry& entry = entries_.back();
+    const std::string slot = entry.group.substr(1);
+    nonfinite_ = slot == "model" ? entry.name
+                                 : fmt::format("{} ({})", entry.name,
+                                               slot == "ema" ? "average" : "optimizer " + slot.substr(slot.find('/') + 1));
+  }
+  if (!problem_.empty()) return;
+  const std::span<const std::byte> bytes = std::as_bytes(elements);
+  if (const int reason = pwrite_all(descriptor_, bytes, bytes_); reason != 0) return failed(reason);
+  bytes_ += static_cast<std::int64_t>(bytes.size());
+}
+
+}  // namespace convoy

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tensors that are too large for memory, on their way into a checkpoint: their elements are appended to a file without
+// a name, from which write_checkpoint() copies them. Relies on the file system of the checkpoints. Invariant: after a
+// failure nothing more is written, and write_checkpoint() throws it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "layers/base/shape.h"
+
+namespace convoy {
+
+class TensorSpool {
+ public:
+  struct Entry {
+    std::string group;  ///< "/model", "/optimizer/momentum", "/ema"
+    std::string name;   ///< dotted torchvision path
+    Shape shape;        ///< of float32
+    std::int64_t offset = 0;  ///< in the file, bytes
+  };
+
+  /// The file is made in `folder`; that it cannot be is a failure as any other.
+  explicit TensorSpool(const std::string& folder);
+  ~TensorSpool();
+  TensorSpool(const TensorSpool&) = delete;
+  TensorSpool& operator=(const TensorSpool&) = delete;
+
+  /// The next elements belong to this tensor.
+  void begin(const std::string& group, const std::string& name, const Shape& shape);
+  /// Appends elements, row-major.
+  void append(std::span<const float> elements);
+
+  [[nodiscard]] const std::vector<Entry>& entries() const { return entries_; }
+  [[nodiscard]] int descriptor() const { return descriptor_; }
+  /// Why it could not be written; empty: it was.
+  [[nodiscard]] const std::string& problem() const { return problem_; }
+  /// The first tensor with a value that is infinite or NaN, "fc.weight" or "fc.weight (optimizer momentum)"; empty:
+  /// none.
+  [[nodiscard]] const std::string& nonfinite() const { return nonfinite_; }
+
+ private:
+  void failed(int reason);
+
+  std::string path_;
+  int descriptor_ = -1;
+  std::int64_t bytes_ = 0;
+  std::vector<Entry> entries_;
+  std::string problem_, nonfinite_;
+};
+
+}  // namespace convoy
