@@ -41,6 +41,13 @@ std::vector<const HostTensor*> match_manifest(const std::vector<TensorEntry>& wa
   fail_usage("{}: does not belong to this model{} (check model.name, model.classes and model.stem)", source, text);
 }
 
+std::vector<TensorEntry> averaged(const std::vector<TensorEntry>& entries) {
+  std::vector<TensorEntry> result;
+  std::copy_if(entries.begin(), entries.end(), std::back_inserter(result),
+               [](const TensorEntry& entry) { return entry.dtype == DType::kF32; });  // counts are int64
+  return result;
+}
+
 std::vector<TensorEntry> only_parameters(const std::vector<TensorEntry>& entries) {
   std::vector<TensorEntry> result;
   std::copy_if(entries.begin(), entries.end(), std::back_inserter(result),

@@ -23,6 +23,9 @@ struct TensorEntry {
                                                             const std::vector<HostTensor>& there,
                                                             const std::string& source, const std::string& skip = "");
 
+/// The entries that are parameters, and with them running means and variances: what an average of the model has.
+[[nodiscard]] std::vector<TensorEntry> averaged(const std::vector<TensorEntry>& entries);
+
 /// The entries that are parameters.
 [[nodiscard]] std::vector<TensorEntry> only_parameters(const std::vector<TensorEntry>& entries);
 

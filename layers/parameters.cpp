@@ -259,7 +259,8 @@ std::vector<TensorEntry> ParameterStore::manifest(std::size_t first_parameter, s
   return entries;
 }
 
-std::vector<HostTensor> ParameterStore::export_slot(const Tensor& flat, std::vector<HostTensor> reuse) const {
+std::vector<HostTensor> ParameterStore::export_slot(const Tensor& flat, std::vector<HostTensor> reuse,
+                                                    const Tensor& running) const {
   std::vector<HostTensor> result;
   result.reserve(reuse.size());
   for (const auto& p : parameters_) {
@@ -270,6 +271,11 @@ std::vector<HostTensor> ParameterStore::export_slot(const Tensor& flat, std::vec
     } else {
       backend_.export_weight(*p->layout, flat.view(p->offset, {p->layout->elements()}), host.data<float>());
     }
+  }
+  if (!running) return result;
+  for (const Piece& piece : running_pieces()) {
+    HostTensor& host = next_tensor(result, reuse, piece.name, {piece.elements}, DType::kF32);
+    backend_.copy_to_host(running.view(piece.offset, {piece.elements}), host.data<float>());
   }
   return result;
 }
@@ -294,9 +300,16 @@ std::vector<HostTensor> ParameterStore::export_model(std::vector<HostTensor> reu
   return result;
 }
 
-void ParameterStore::import_slot(const std::vector<HostTensor>& tensors, const Tensor& flat,
-                                 const std::string& source) {
-  const auto found = match_manifest(only_parameters(manifest()), tensors, source);
+void ParameterStore::import_slot(const std::vector<HostTensor>& tensors, const Tensor& flat, const std::string& source,
+                                 const Tensor& running) {
+  const std::vector<TensorEntry> wanted = running ? averaged(manifest()) : only_parameters(manifest());
+  const auto found = match_manifest(wanted, tensors, source);
+  if (running) {
+    for (const Piece& piece : running_pieces()) {
+      const auto at = std::find_if(found.begin(), found.end(), [&](const auto* t) { return t->name == piece.name; });
+      backend_.copy_from_host((*at)->bytes.data(), running.view(piece.offset, {piece.elements}));
+    }
+  }
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const auto& p = parameters_[i];
     if (p->shard || final_elements(*p) > flat.size()) continue;

@@ -136,11 +136,14 @@ class ParameterStore {
   /// optimizer slot, as long as gradients() (zeros for what is frozen; what a file has for that is left aside).
   /// An earlier result handed back as `reuse` lends its memory.
   [[nodiscard]] std::vector<HostTensor> export_model(std::vector<HostTensor> reuse = {}) const;
-  [[nodiscard]] std::vector<HostTensor> export_slot(const Tensor& flat, std::vector<HostTensor> reuse = {}) const;
+  /// running: as long as running(), whose means and variances follow; empty: none do.
+  [[nodiscard]] std::vector<HostTensor> export_slot(const Tensor& flat, std::vector<HostTensor> reuse = {},
+                                                    const Tensor& running = {}) const;
   /// Sets everything but divided parameters from `tensors`; throws one usage Error that lists all missing, unknown and mis-shaped names.
   /// Names for which `skip` starts the name are left as they are. `source` names the file in errors.
   void import_model(const std::vector<HostTensor>& tensors, const std::string& source, const std::string& skip = "");
-  void import_slot(const std::vector<HostTensor>& tensors, const Tensor& flat, const std::string& source);
+  void import_slot(const std::vector<HostTensor>& tensors, const Tensor& flat, const std::string& source,
+                   const Tensor& running = {});
   /// The rows of a divided parameter in a flat buffer as above, float32 [shard->count, ...].
   [[nodiscard]] std::vector<float> export_rows(const Parameter& parameter, const Tensor& flat) const;
   void import_rows(const Parameter& parameter, std::vector<float> rows, const Tensor& flat);

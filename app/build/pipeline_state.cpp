@@ -17,6 +17,11 @@ namespace {
 constexpr const char* kStageState = "state of a stage";
 constexpr int kShardTag = 0;
 
+// What a slot has beside parameters: the average of the running statistics, or nothing.
+Tensor statistics_of(const Run& run, const std::string& slot) {
+  return slot == kAverageSlot ? run.average->statistics() : Tensor();
+}
+
 // Whether replicas have different parts of this slot.
 bool is_sharded(const Run& run, const std::string& slot) { return run.optimizer->is_sharded() && slot != kAverageSlot; }
 
@@ -87,21 +92,19 @@ std::vector<HostTensor> of_stage(const std::vector<HostTensor>& tensors, const s
 // The model's tensors, then those of all slots in the order of slots_of().
 void send_part(Run& run, const StateTensors& part, int peer) {
   send_tensors(*run.stages, part.model, peer, kStageState);
-  std::vector<HostTensor> slots;
-  for (const auto& [name, tensors] : part.optimizer) slots.insert(slots.end(), tensors.begin(), tensors.end());
-  send_tensors(*run.stages, slots, peer, kStageState);
+  for (const auto& [name, flat] : slots_of(run)) {
+    const auto slot = std::find_if(part.optimizer.begin(), part.optimizer.end(),
+                                   [&, &name = name](const OptimizerSlot& one) { return one.first == name; });
+    send_tensors(*run.stages, slot == part.optimizer.end() ? std::vector<HostTensor>() : slot->second, peer, kStageState);
+  }
 }
 
 StateTensors receive_part(Run& run, int peer) {
   StateTensors part;
   part.model = receive_tensors(*run.stages, peer, kStageState);
-  std::vector<HostTensor> tensors = receive_tensors(*run.stages, peer, kStageState);
-  const Optimizer::Slots slots = slots_of(run);
-  auto next = tensors.begin();
-  const auto each = static_cast<std::ptrdiff_t>(tensors.size() / slots.size());
-  for (std::size_t i = 0; i < slots.size() && !tensors.empty(); ++i, next += each) {
-    part.optimizer.emplace_back(slots[i].first,
-                                std::vector<HostTensor>(std::move_iterator(next), std::move_iterator(next + each)));
+  for (const auto& [name, flat] : slots_of(run)) {
+    std::vector<HostTensor> tensors = receive_tensors(*run.stages, peer, kStageState);
+    if (!tensors.empty()) part.optimizer.emplace_back(name, std::move(tensors));
   }
   return part;
 }
@@ -122,7 +125,9 @@ void import_part(Run& run, const StateTensors& part, const std::string& source, 
   store.import_model(part.model, source, skip);
   for (const auto& [name, flat] : slots_of(run)) {
     for (const auto& [slot, tensors] : part.optimizer) {
-      if (slot == name && !is_sharded(run, name)) store.import_slot(tensors, flat, source);
+      if (slot == name && !is_sharded(run, name)) {
+        store.import_slot(tensors, flat, source, statistics_of(run, name));
+      }
     }
   }
 }
@@ -155,6 +160,7 @@ void broadcast_part(Run& run) {
   broadcast(store.running(), "running statistics");
   for (const auto& [name, slot] : slots_of(run)) {
     if (!is_sharded(run, name)) broadcast(replicated(slot), "optimizer " + name);
+    if (const Tensor statistics = statistics_of(run, name)) broadcast(statistics, "average of running statistics");
   }
   std::vector<std::int64_t> counts = store.batch_counts();
   if (!counts.empty()) {
@@ -171,7 +177,7 @@ void broadcast_part(Run& run) {
 
 Optimizer::Slots slots_of(const Run& run) {
   Optimizer::Slots slots = run.optimizer->slots();
-  if (run.average) slots.emplace_back(kAverageSlot, run.average->tensor());
+  if (run.average) slots.emplace_back(kAverageSlot, run.average->weights());
   return slots;
 }
 
@@ -186,7 +192,7 @@ StateTensors gather_state(Run& run, StateTensors reuse) {
     const Tensor whole = is_sharded(run, name) ? gather_shards(run, flat, "optimizer " + name) : flat;
     if (!writes) continue;
     auto& earlier = reuse.optimizer[state.optimizer.size()].second;
-    state.optimizer.emplace_back(name, store.export_slot(whole, std::move(earlier)));
+    state.optimizer.emplace_back(name, store.export_slot(whole, std::move(earlier), statistics_of(run, name)));
   }
   if (!writes || !run.stages) return state;
   if (!run.is_root()) {
@@ -196,9 +202,10 @@ StateTensors gather_state(Run& run, StateTensors reuse) {
   for (int stage = 1; stage < run.stages->size(); ++stage) {
     StateTensors part = receive_part(run, stage);
     std::move(part.model.begin(), part.model.end(), std::back_inserter(state.model));
-    for (std::size_t i = 0; i < part.optimizer.size(); ++i) {
-      std::move(part.optimizer[i].second.begin(), part.optimizer[i].second.end(),
-                std::back_inserter(state.optimizer[i].second));
+    for (auto& [name, tensors] : part.optimizer) {
+      for (auto& [slot, whole] : state.optimizer) {
+        if (slot == name) std::move(tensors.begin(), tensors.end(), std::back_inserter(whole));
+      }
     }
   }
   return state;

@@ -81,6 +81,12 @@ void check_optimizer_state(const Run& run, const Checkpoint& checkpoint, const s
   }
 }
 
+// Throws a usage Error unless it is an average of this model. Those of earlier versions have no running statistics.
+void check_average(const Run& run, const std::vector<HostTensor>& average, const std::string& file) {
+  const std::vector<TensorEntry> all = averaged(run.model->manifest()), parameters = only_parameters(all);
+  static_cast<void>(match_manifest(average.size() == parameters.size() ? parameters : all, average, file + ":/ema"));
+}
+
 // Throws a usage Error unless the checkpoint is one of this run: its model and optimizer, and, unless the user names
 // the file (`named`), its data and loss.
 void check_checkpoint(const Run& run, const Checkpoint& checkpoint, const std::string& file,
@@ -101,23 +107,26 @@ void check_checkpoint(const Run& run, const Checkpoint& checkpoint, const std::s
   const std::string loss = listed(changes, [](const std::string& key) { return key == "train.loss"; });
   if (!named && !loss.empty()) fail_usage("{}: was written with another loss: {} ({})", file, loss, remedy);
   check_optimizer_state(run, checkpoint, file);
-  if (run.average && !checkpoint.average.empty()) {
-    static_cast<void>(match_manifest(only_parameters(run.model->manifest()), checkpoint.average, file + ":/ema"));
-  }
+  if (run.average && !checkpoint.average.empty()) check_average(run, checkpoint.average, file);
 }
 
-// The average that the checkpoint has, or else its weights.
-std::vector<HostTensor> take_average(Run& run, Checkpoint& checkpoint, const std::string& file) {
-  if (!checkpoint.average.empty()) return std::move(checkpoint.average);
-  run.notes.push_back(
-      fmt::format("train.ema_decay: {} holds no average of the weights, which starts from its weights", file));
-  std::vector<HostTensor> weights;
-  for (const TensorEntry& entry : only_parameters(run.model->manifest())) {
-    const auto found = std::find_if(checkpoint.model.begin(), checkpoint.model.end(),
-                                    [&](const HostTensor& tensor) { return tensor.name == entry.name; });
-    weights.push_back(*found);
+// The average that the checkpoint has; for what it lacks, the model.
+std::vector<HostTensor> take_average(Run& run, const Checkpoint& checkpoint, const std::string& file) {
+  if (checkpoint.average.empty()) {
+    run.notes.push_back(
+        fmt::format("train.ema_decay: {} holds no average of the weights, which starts from its weights", file));
   }
-  return weights;
+  std::vector<HostTensor> average;
+  for (const TensorEntry& entry : averaged(run.model->manifest())) {
+    for (const auto* tensors : {&checkpoint.average, &checkpoint.model}) {
+      const auto found = std::find_if(tensors->begin(), tensors->end(),
+                                      [&](const HostTensor& tensor) { return tensor.name == entry.name; });
+      if (found == tensors->end()) continue;
+      average.push_back(*found);
+      break;
+    }
+  }
+  return average;
 }
 
 /// The name of the last layer's parameters ("fc."), which model.reset_head leaves fresh.
@@ -280,7 +289,7 @@ bool load_average(Run& run, const std::string& file) {
   const auto load = [&]() -> std::string {
     std::vector<HostTensor> average = read_average(file, divided_names(run));
     if (average.empty()) return "";
-    static_cast<void>(match_manifest(only_parameters(run.model->manifest()), average, file + ":/ema"));
+    check_average(run, average, file);
     tensors.model = read_model_weights(file, divided_names(run));
     for (HostTensor& tensor : tensors.model) {
       const auto found = std::find_if(average.begin(), average.end(),

@@ -50,7 +50,7 @@ RunState restore_run(Run& run, const std::string& log);
 /// Loads only the model's parameters and buffers of this file.
 void load_model(Run& run, const std::string& file);
 
-/// Loads the average of the weights that a checkpoint has, with its buffers; false, and nothing loaded, if it has none.
+/// Loads the average of the weights that a checkpoint has; false, and nothing loaded, if it has none.
 bool load_average(Run& run, const std::string& file);
 
 /// Loads model.weights, if set.

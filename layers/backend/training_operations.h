@@ -112,8 +112,8 @@ struct ShardSums {
 };
 
 /// SoftmaxCrossEntropy against labels, from reduced maxima and sums. Adds the losses and scores of the samples
-/// first_sample, first_sample + 1, ... alone to the totals. Sets dlogits [N, C] of all rows unless it is empty: 0 in rows
-/// that are no samples and in columns that are no classes.
+/// first_sample, first_sample + 1, ... alone to the totals. Sets dlogits [N, C] of all rows unless it is empty, as logits
+/// may be then: 0 in rows that are no samples and in columns that are no classes.
 struct ShardCrossEntropy {
   static constexpr const char* kName = "shard_cross_entropy";
   In logits, labels, maxima, sums, loss_scale;

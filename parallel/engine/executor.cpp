@@ -350,8 +350,8 @@ void Executor::optimizer_step() {
     update_parameters();
   }
   scaler_.finish(finite[0] > 0, update_);
-  if (average_ != nullptr) replaying() ? replay_->update_average(*average_, update_) : average_->update(update_);
   replaying() ? replay_->update_running_statistics() : model_.parameters().update_running_statistics();
+  if (average_ != nullptr) replaying() ? replay_->update_average(*average_, update_) : average_->update(update_);
   if (!gather_.enabled()) model_.parameters().refresh_learned();
 }
 

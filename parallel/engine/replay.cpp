@@ -202,8 +202,10 @@ void Replay::scale(GradientClip& clip) {
 }
 
 void Replay::update_average(WeightAverage& average, std::int64_t update) {
-  change_twice("average", average.tensor(), values_,
-               [&](std::int64_t begin, const Tensor& part) { average.apply(update, begin, part); });
+  change_twice("average", average.weights(), values_,
+               [&](std::int64_t begin, const Tensor& part) { average.apply_weights(update, begin, part); });
+  change_twice("average", average.statistics(), running_,
+               [&](std::int64_t begin, const Tensor& part) { average.apply_statistics(update, begin, part); });
 }
 
 void Replay::update(double lr, std::int64_t update, const Tensor& nonfinite) {

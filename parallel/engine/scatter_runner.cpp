@@ -121,8 +121,8 @@ LossTotals ScatterRunner::train_step(std::span<const Batch> microbatches, std::i
       optimizer_.step(lr, update, totals_.nonfinite());
     }
     scaler_.finish(finite, update);
-    if (average_ != nullptr) average_->update(update);
     store.update_running_statistics();
+    if (average_ != nullptr) average_->update(update);
     store.refresh_learned();
   }
   lap(Phase::kOptimizer);

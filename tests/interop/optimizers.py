@@ -91,8 +91,11 @@ def make_optimizer(model, case):
 
 
 def make_average(model, case):
-    """The average of the weights; buffers are the model's own. What get_ema_multi_avg_fn gives, which PyTorch 1.13 has not."""
+    """The average of the weights and of floating-point buffers. What get_ema_multi_avg_fn gives, which PyTorch 1.13 has not."""
     if not case["ema_decay"]:
         return None
-    return torch.optim.swa_utils.AveragedModel(
-        model, avg_fn=lambda average, weights, count: torch.lerp(average, weights, 1 - case["ema_decay"]))
+
+    def average(mean, present, count):
+        return torch.lerp(mean, present, 1 - case["ema_decay"]) if mean.is_floating_point() else present
+
+    return torch.optim.swa_utils.AveragedModel(model, avg_fn=average, use_buffers=True)

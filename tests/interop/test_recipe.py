@@ -48,8 +48,8 @@ Pair = collections.namedtuple("Pair", ("case", "actual", "expected"))
 Result = collections.namedtuple("Result", ("losses", "norms", "values", "average", "slots", "evaluation"))
 
 
-def parameters_of(module):
-    return {name: value.detach().clone() for name, value in module.named_parameters()}
+def floats_of(module):
+    return {name: value for name, value in module.state_dict().items() if value.is_floating_point()}
 
 
 def reference(case, model, x, labels):
@@ -57,11 +57,9 @@ def reference(case, model, x, labels):
     losses, slots = train_torch(model, case, x, labels, average, norms)
     evaluation = None
     if average is not None:
-        averaged = copy.deepcopy(model).eval()  # with the buffers of the model itself
-        averaged.load_state_dict(parameters_of(average.module), strict=False)
         with torch.no_grad():
-            evaluation = torch.nn.functional.cross_entropy(averaged(x), labels).item()
-    return Result(losses, norms, model.state_dict(), parameters_of(average.module) if average else {}, slots, evaluation)
+            evaluation = torch.nn.functional.cross_entropy(average.module.eval()(x), labels).item()
+    return Result(losses, norms, model.state_dict(), floats_of(average.module) if average else {}, slots, evaluation)
 
 
 def convoy(case, start, inputs, targets):

@@ -148,8 +148,8 @@ struct Shard {
   const std::int64_t* labels;
   Shard(const ClassShard& shard, const Tensor& logits, const Tensor& labels_)
       : classes(shard),
-        rows(logits.shape()[0]),
-        columns(logits.shape()[1]),
+        rows(labels_.size()),
+        columns(logits ? logits.shape()[1] : 0),
         labels(labels_.data<const std::int64_t>()) {}
 };
 
@@ -157,14 +157,17 @@ template <class T>
 __global__ void __launch_bounds__(kThreads) shard_maxima_kernel(Shard shard, const T* logits, double* maxima) {
   const std::int64_t n = blockIdx.x, label = shard.labels[n] - shard.classes.first;
   const T* row = logits + n * shard.columns;
-  double top = -INFINITY;
-  for (std::int64_t k = threadIdx.x; k < shard.classes.count; k += blockDim.x)
-    top = fmax(top, static_cast<double>(load(row[k])));
+  double top = -INFINITY, nans = 0.0;
+  for (std::int64_t k = threadIdx.x; k < shard.classes.count; k += blockDim.x) {
+    const double logit = load(row[k]);
+    top = fmax(top, logit);
+    nans += isnan(logit) ? 1.0 : 0.0;
+  }
   top = gpu::block_max(top);
+  nans = gpu::block_sum(nans);
   if (threadIdx.x != 0) return;
-  const double own = is_class(label, shard.classes.count) ? load(row[label]) : -INFINITY;
-  maxima[n] = top;
-  maxima[shard.rows + n] = isnan(own) ? -INFINITY : own;  // the sum of the exponentials is NaN then
+  maxima[n] = nans > 0.0 ? NAN : top;
+  maxima[shard.rows + n] = is_class(label, shard.classes.count) ? load(row[label]) : -INFINITY;
 }
 
 template <class T>

@@ -255,11 +255,13 @@ void OnednnBackend::run(const ops::ShardMaxima& op) {
   dispatch_activation(op.logits.dtype(), [&](auto type) {
     for_shard_rows<decltype(type)>(op.logits, [=, shard = op.shard](const auto* row, std::int64_t n) {
       double top = -INFINITY;
-      for (std::int64_t k = 0; k < shard.count; ++k) top = std::max(top, static_cast<double>(load(row[k])));
+      for (std::int64_t k = 0; k < shard.count; ++k) {
+        const double logit = load(row[k]);
+        if (logit > top || std::isnan(logit)) top = logit;  // a NaN stays
+      }
       const std::int64_t label = labels[n] - shard.first;
-      const double logit = label >= 0 && label < shard.count ? load(row[label]) : -INFINITY;
       largest[n] = top;
-      own[n] = std::isnan(logit) ? -INFINITY : logit;  // the sum of the exponentials is NaN then
+      own[n] = label >= 0 && label < shard.count ? load(row[label]) : -INFINITY;
     });
   });
 }
@@ -286,7 +288,7 @@ void OnednnBackend::run(const ops::ShardSums& op) {
 }
 
 void OnednnBackend::run(const ops::ShardCrossEntropy& op) {
-  const std::int64_t rows = op.logits.shape()[0], columns = op.logits.shape()[1], first = op.first_sample;
+  const std::int64_t rows = op.maxima.shape()[1], first = op.first_sample;
   const auto* labels = op.labels.data<std::int64_t>();
   check_labels(labels + first, op.samples, op.shard.classes);
   const double *largest = op.maxima.data<double>(), *own = largest + rows;
@@ -306,6 +308,7 @@ void OnednnBackend::run(const ops::ShardCrossEntropy& op) {
   if (!rehearsing()) add_scores(losses, top1, top5, op.samples, op.totals.data<double>());
   if (!op.dlogits) return;
   const double scale = gradient_scale(op);
+  const std::int64_t columns = op.logits.shape()[1];
   dispatch_activation(op.logits.dtype(), [&](auto type) {
     using T = decltype(type);
     T* dlogits = op.dlogits.data<T>();

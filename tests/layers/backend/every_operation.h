@@ -277,9 +277,9 @@ inline void call_shard_losses(Backend& backend, std::int64_t samples, std::int64
   backend.run(ops::ShardSums{logits, labels, maxima, shard, sums});
   const Tensor factor = data.floats({1}, 2, 64);
   for (const bool gradient : {true, false}) {
-    backend.run(ops::ShardCrossEntropy{logits, labels, maxima, sums, gradient ? factor : Tensor(), shard, 0, samples - 1,
-                                       gradient ? 0.1F : 0.0F, 0.25F, gradient ? data.output(shape) : Tensor(),
-                                       data.totals()});
+    backend.run(ops::ShardCrossEntropy{gradient ? logits : Tensor(), labels, maxima, sums,
+                                       gradient ? factor : Tensor(), shard, 0, samples - 1, gradient ? 0.1F : 0.0F,
+                                       0.25F, gradient ? data.output(shape) : Tensor(), data.totals()});
   }
 }
 

@@ -217,18 +217,26 @@ TEST_CASE("the average of the weights begins as a copy, and follows by 1 - decay
   WeightAverage average(0.9, backend, store);
   const auto values = [&](const Tensor& x) { return converted<double>(host_bytes(backend, x), DType::kF32); };
   std::vector<double> expected = values(store.values());
-  CHECK(values(average.tensor()) == expected);
+  CHECK(values(average.weights()) == expected);
+  std::vector<double> statistics = values(store.running());
+  CHECK(values(average.statistics()) == statistics);
   RandomData data(backend);
   for (int update = 0; update < 4; ++update) {
     backend.run(ops::Cast{data.floats(store.values().shape()), store.values()});
+    backend.run(ops::Cast{data.floats(store.running().shape(), 0, 1), store.running()});
     store.refresh_compute();
     average.update(update);
     const auto weights = values(store.values());
     for (std::size_t i = 0; i < expected.size(); ++i) {
       expected[i] = update == 0 ? weights[i] : 0.9 * expected[i] + 0.1 * weights[i];
     }
+    const auto running = values(store.running());
+    for (std::size_t i = 0; i < statistics.size(); ++i) {
+      statistics[i] = update == 0 ? running[i] : 0.9 * statistics[i] + 0.1 * running[i];
+    }
   }
-  const auto found = values(average.tensor());
+  const auto found = values(average.weights()), found_statistics = values(average.statistics());
+  for (std::size_t i = 0; i < statistics.size(); ++i) REQUIRE(std::abs(found_statistics[i] - statistics[i]) <= 1e-6);
   for (std::size_t i = 0; i < expected.size(); ++i) {
     REQUIRE(std::abs(found[i] - expected[i]) <= 1e-6);  // nine roundings of values up to 1
   }
@@ -240,6 +248,7 @@ TEST_CASE("the average of the weights begins as a copy, and follows by 1 - decay
   const auto own = outputs();
   average.exchange();
   CHECK(values(store.values()) == found);
+  CHECK(values(store.running()) == found_statistics);
   CHECK((outputs() != own));
   average.exchange();
   CHECK((host_bytes(backend, store.values()) == weights));

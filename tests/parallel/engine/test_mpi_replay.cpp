@@ -101,7 +101,8 @@ class Job {
     add(model.parameters().values());
     add(model.parameters().running());
     for (const auto& [name, slot] : optimizer->slots()) add(slot);
-    add(average.tensor());
+    add(average.weights());
+    add(average.statistics());
     return result;
   }
 
