@@ -20,6 +20,7 @@ constexpr double kMib = 1 << 20;
 constexpr int kSteps = 3;           // after two the pool has every block that steps need
 constexpr int kWrittenCopies = 2;   // of the state: as tensors, and as the image of the file
 constexpr int kCopiesInFlight = 3;  // one more while the checkpoint before is still being written
+constexpr int kShardCopies = 3;     // of a divided head: rank 0's own rows, and those of another as bytes and as floats
 
 double tensor_bytes(const std::vector<TensorEntry>& entries) {
   double bytes = 0;
@@ -38,14 +39,30 @@ double state_bytes(const std::vector<UnitInfo>& units, double slots) {
   return bytes;
 }
 
-double checkpoint_bytes(const MemoryRequest& request, const std::vector<UnitInfo>& units) {
+// The largest shard of a divided parameter, whose tensors are taken out of the units.
+double take_divided(const ParameterStore& store, std::vector<UnitInfo>& units) {
+  double largest = 0;
+  for (const auto& parameter : store.parameters()) {
+    if (!parameter->shard) continue;
+    largest = std::max(largest, sizeof(float) * static_cast<double>(parameter->layout->elements()));
+    for (UnitInfo& unit : units) {
+      std::erase_if(unit.manifest, [&](const TensorEntry& entry) { return entry.name == parameter->name; });
+    }
+  }
+  return largest;
+}
+
+double checkpoint_bytes(const MemoryRequest& request, Model& model) {
   if (request.purpose != RunPurpose::kTraining) return 0;
   const Mesh& mesh = request.layout.mesh;
   const double slots = request.config.slots();
+  std::vector<UnitInfo> units = model.units();
+  const double shard = take_divided(model.parameters(), units);
   if (request.rank == 0) {
-    return state_bytes(units, slots) * (request.config.checkpoint.async ? kCopiesInFlight : kWrittenCopies);
+    return state_bytes(units, slots) * (request.config.checkpoint.async ? kCopiesInFlight : kWrittenCopies) +
+           kShardCopies * shard;
   }
-  if (mesh.replica(request.rank) != 0) return 0;
+  if (mesh.replica(request.rank) != 0) return shard;
   std::vector<UnitInfo> own;
   for (const UnitRange& range :
        stage_chunks(request.layout.schedule, request.layout.partition, mesh.stage(request.rank))) {
@@ -138,7 +155,7 @@ MemoryPrediction predict_memory(const MemoryRequest& request) {
   prediction.communication = communication_bytes(request, gradients);
   prediction.start = start_bytes(store);
   prediction.loader = loaders_bytes(request);
-  prediction.checkpoint = checkpoint_bytes(request, rank.model().units());
+  prediction.checkpoint = checkpoint_bytes(request, rank.model());
   // Replica 0 puts the shards of a slot together before it copies them to the host.
   const bool gathers = optimizer.is_sharded() && mesh.replica(request.rank) == 0;
   if (gathers && request.purpose == RunPurpose::kTraining) prediction.checkpoint += gradients;

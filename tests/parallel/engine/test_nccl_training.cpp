@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <string>
@@ -18,6 +19,7 @@
 #include "layers/base/random.h"
 #include "layers/models/models.h"
 #include "parallel/engine/executor.h"
+#include "parallel/engine/sharded_head.h"
 #include "tests/parallel/comm/nccl/nccl_fixture.h"
 
 namespace convoy {
@@ -31,11 +33,11 @@ constexpr double kTolerance = 2e-4;
 struct Layout {
   const char* schedule;
   int replicas, stages, microbatches, chunks;
-  bool recorded = false, scaled = false, mixed = false, sharded = false;
+  bool recorded = false, scaled = false, mixed = false, sharded = false, head = false;
   [[nodiscard]] std::string str() const {
-    return fmt::format("{}, {} replicas, {} stages, {} microbatches, {} chunks{}{}{}{}", schedule, replicas, stages,
+    return fmt::format("{}, {} replicas, {} stages, {} microbatches, {} chunks{}{}{}{}{}", schedule, replicas, stages,
                        microbatches, chunks, recorded ? ", recorded" : "", scaled ? ", scaled" : "",
-                       mixed ? ", mixed" : "", sharded ? ", sharded optimizer" : "");
+                       mixed ? ", mixed" : "", sharded ? ", sharded optimizer" : "", head ? ", divided head" : "");
   }
 };
 
@@ -46,6 +48,7 @@ std::vector<Layout> layouts(int ranks) {
     all.push_back({"one_stage", ranks, 1, 2, 1, recorded, true});
     all.push_back({"one_stage", ranks, 1, 2, 1, recorded, false, true});
     if (ranks > 1) all.push_back({"one_stage", ranks, 1, 2, 1, recorded, true, false, true});
+    if (ranks > 1) all.push_back({"one_stage", ranks, 1, 2, 1, recorded, recorded, false, false, true});
   }
   if (ranks == 1) return all;
   all.push_back({"model", 1, ranks, 1, 1});
@@ -130,7 +133,7 @@ struct Rank {
 
   Rank(Backend& backend, const Layout& layout, const Executor::Coordinates& at, const StepRecording::Record& record)
       : schedule(make_schedule(layout.schedule, layout.stages, layout.microbatches, layout.chunks)),
-        model(backend, network(), {kPart, 3, kSize, kSize}, 7, nullptr, chunks(at.stage)),
+        model(backend, network(), {kPart, 3, kSize, kSize}, 7, nullptr, chunks(at.stage), at.head),
         optimizer(make_optimizer(
             SgdOptions{.weight_decay = 1e-3}, backend, model.parameters(), {},
             layout.sharded ? OptimizerShard{at.replicas->rank(), at.replicas->size()} : OptimizerShard{})),
@@ -154,7 +157,15 @@ struct Rank {
       executor.train_step(data.batches, samples * microbatches * replicas, kLr, step, {});
     }
     executor.share_state();
-    return model.parameters().export_model();
+    const ParameterStore& store = model.parameters();
+    Parameters result = store.export_model();
+    for (const auto& p : store.parameters()) {
+      if (!p->shard || p->shard->count == 0) continue;
+      const std::vector<float> rows = store.export_rows(*p, store.values());
+      HostTensor& tensor = result.emplace_back(p->name, p->file_shape.with_batch(p->shard->count), DType::kF32);
+      std::memcpy(tensor.bytes.data(), rows.data(), tensor.bytes.size());
+    }
+    return result;
   }
 };
 
@@ -175,16 +186,18 @@ Parameters train_on_gpus(const Layout& layout) {
       nccl_communicator(test_world().ranks().split(stage, replica, kTestTimeout, "replicas"), gpu, "replicas");
   StepRecording::Record record;
   if (layout.recorded) record = [&](const std::function<void()>& body) { return gpu.record(body); };
-  Rank own(gpu, layout, {stage, stages.get(), replicas.get()}, record);
+  std::unique_ptr<ShardedHead> head;
+  if (layout.head) head = std::make_unique<ShardedHead>(*replicas, gpu, kPart);
+  Rank own(gpu, layout, {stage, stages.get(), replicas.get(), head.get()}, record);
   return own.train(replica, layout.replicas, layout.microbatches, layout.mixed);
 }
 
-// Of float32; counts of batches are equal.
-double difference(const HostTensor& a, const HostTensor& b) {
+// Of float32, where `a` has the rows of b that come from row `first` on; counts of batches are equal.
+double difference(const HostTensor& a, const HostTensor& b, std::int64_t first) {
   if (a.dtype != DType::kF32) return a.bytes == b.bytes ? 0 : INFINITY;
   double largest = 0, size = 1;
   for (std::size_t i = 0; i < static_cast<std::size_t>(a.shape.size()); ++i) {
-    const double x = a.data<float>()[i], y = b.data<float>()[i];
+    const double x = a.data<float>()[i], y = b.data<float>()[static_cast<std::size_t>(first * b.shape.sample_size()) + i];
     if (!std::isfinite(x)) return INFINITY;
     largest = std::max(largest, std::abs(x - y));
     size = std::max(size, std::abs(y));
@@ -197,7 +210,10 @@ void check_parameters(const Parameters& own, const Parameters& cpu) {
   for (const HostTensor& one : own) {
     const auto found = std::find_if(cpu.begin(), cpu.end(), [&](const HostTensor& x) { return x.name == one.name; });
     REQUIRE(found != cpu.end());
-    CHECK_MESSAGE(difference(one, *found) <= kTolerance, one.name);
+    const bool divided = one.shape != found->shape;
+    const std::int64_t first =
+        divided ? class_shard(kClasses, test_world().rank(), test_world().size()).first : std::int64_t{0};
+    CHECK_MESSAGE(difference(one, *found, first) <= kTolerance, one.name);
   }
 }
 
