@@ -129,20 +129,27 @@ def test_checkpoints_verify():
     assert folder.run(1, "verify", "runs/run") == 0, folder.stderr
 
 
+def refused(words, sections, ranks, *command):
+    folder = Folder("refused", config(**{**sections, "parallel": {**sections.get("parallel", {}), "shard_head": True}}))
+    assert folder.run(ranks, *command) == USAGE, folder.stderr
+    lines = error_lines(folder.stderr)
+    assert len(lines) == 1 and all(word in lines[0] for word in words), folder.stderr
+
+
 @pytest.mark.parametrize("words, sections", (
     pytest.param(["parallel.shard_head", "is ignored with", "pipeline"], {"parallel": {"mode": "pipeline"}}, id="pipeline"),
     pytest.param(["parallel.shard_head", "parallel.shard_optimizer"], {"parallel": {"shard_optimizer": True}}, id="optimizer"),
     pytest.param(["parallel.shard_head", "mse"], {"train": {"loss": "mse"}}, id="loss"),
     pytest.param(["parallel.shard_head", "lars"], {"optimizer": {"name": "lars"}}, id="lars"),
     pytest.param(["parallel.shard_head", "mixup"], {"data": {"augment": ["mixup"]}}, id="mixup"),
-    pytest.param(["run.replay_every", "parallel.shard_head"], {"run": {"replay_every": 2}}, id="replay"),
-    pytest.param(["parallel.shard_head", "frozen"], {"model": {**MLP, "freeze": ["fc2"]}}, id="frozen"),
-    pytest.param(["parallel.shard_head", "linear"], {"model": {"name": "resnet9"}}, id="resnet9")))
+    pytest.param(["run.replay_every", "parallel.shard_head"], {"run": {"replay_every": 2}}, id="replay")))
 def test_what_does_not_go_together_is_a_usage_error(words, sections):
-    folder = Folder("refused", config(**{**sections, "parallel": {**sections.get("parallel", {}), "shard_head": True}}))
-    assert folder.run(2) == USAGE, folder.stderr
-    lines = error_lines(folder.stderr)
-    assert len(lines) == 1 and all(word in lines[0] for word in words), folder.stderr
+    refused(words, sections, 1, "check", "run.toml")
+
+
+@pytest.mark.parametrize("word, model", (("frozen", {**MLP, "freeze": ["fc2"]}), ("linear", {"name": "resnet9"})))
+def test_a_layer_that_cannot_be_divided_is_a_usage_error(word, model):
+    refused(["parallel.shard_head", word], {"model": model}, 2)
 
 
 @pytest.mark.parametrize("arguments", (("predict", "runs/run", "x.h5"), ("eval", "runs/run", "--confusion", "c.csv")))
