@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// y = x W^T + b, optionally max(0, y) in the same pass. Parameters weight [out, in] and bias [out]. As the divided head of
-// a model (BuildContext::head) it has some of the outputs, of the inputs of all replicas: partial FC (An et al. 2021).
+// y = x W^T + b, optionally max(0, y) in the same pass. Parameters weight [out, in] and bias [out]. As the divided head
+// of a model (BuildContext::head) it has some of the outputs, of the inputs of all replicas: partial FC (An et al.
+// 2021).
 #pragma once
 
 #include <cstdint>

@@ -86,8 +86,8 @@ class Model {
 
   /// input: the shape of one microbatch, [n, C, H, W] or [n, F]. chunks: the ranges held here, in rising order;
   /// empty: one chunk of all units. With a reducer, batch norm normalises over all replicas. With a head exchange the
-  /// last layer, which is linear, is divided over them. Throws a usage Error when the layers do not fit, or none learns.
-  /// Initial values do not depend on what is held.
+  /// last layer, which is linear, is divided over them. Throws a usage Error when the layers do not fit, or none
+  /// learns. Initial values do not depend on what is held.
   Model(Backend& backend, std::vector<Unit> units, const Shape& input, std::uint64_t seed,
         StatisticsReducer* reducer = nullptr, std::vector<UnitRange> chunks = {}, HeadExchange* head = nullptr);
 

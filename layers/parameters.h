@@ -37,7 +37,7 @@ struct Parameter {
   Shape file_shape;  ///< in files; as many elements as layout->shape(), which it is unless the layer says otherwise
   Initializer init;
   ParameterRole role = ParameterRole::kWeight;
-  bool frozen = false;  ///< keeps its value: has no gradient and no optimizer state
+  bool frozen = false;              ///< keeps its value: has no gradient and no optimizer state
   std::optional<ClassShard> shard;  ///< its rows that are here, the first of the layout; further ones are zeros
   Weight weight;
   Tensor gradient;            ///< float32 [layout->elements()], a view of the flat gradient buffer; empty if frozen
@@ -132,15 +132,15 @@ class ParameterStore {
   /// What it has in a checkpoint, in the order in which export_model() gives it; or what was declared since it had
   /// that many parameters and batch norms.
   [[nodiscard]] std::vector<TensorEntry> manifest(std::size_t first_parameter = 0, std::size_t first_norm = 0) const;
-  /// Parameters and buffers in declaration order without divided parameters, or the values of another flat buffer: as long as values(), or an
-  /// optimizer slot, as long as gradients() (zeros for what is frozen; what a file has for that is left aside).
-  /// An earlier result handed back as `reuse` lends its memory.
+  /// Parameters and buffers in declaration order without divided parameters, or the values of another flat buffer: as
+  /// long as values(), or an optimizer slot, as long as gradients() (zeros for what is frozen; what a file has for that
+  /// is left aside). An earlier result handed back as `reuse` lends its memory.
   [[nodiscard]] std::vector<HostTensor> export_model(std::vector<HostTensor> reuse = {}) const;
   /// running: as long as running(), whose means and variances follow; empty: none do.
   [[nodiscard]] std::vector<HostTensor> export_slot(const Tensor& flat, std::vector<HostTensor> reuse = {},
                                                     const Tensor& running = {}) const;
-  /// Sets everything but divided parameters from `tensors`; throws one usage Error that lists all missing, unknown and mis-shaped names.
-  /// Names for which `skip` starts the name are left as they are. `source` names the file in errors.
+  /// Sets everything but divided parameters from `tensors`; throws one usage Error that lists all missing, unknown and
+  /// mis-shaped names. Names for which `skip` starts the name are left as they are. `source` names the file in errors.
   void import_model(const std::vector<HostTensor>& tensors, const std::string& source, const std::string& skip = "");
   void import_slot(const std::vector<HostTensor>& tensors, const Tensor& flat, const std::string& source,
                    const Tensor& running = {});

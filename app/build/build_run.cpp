@@ -138,9 +138,9 @@ void cut_and_check(Run& run) {
 void build_model(Run& run) {
   const Config& c = run.config;
   const Shape input = microbatch_shape(*run.train, run.layout.microbatch(c.train.global_batch_size));
-  run.model = std::make_unique<Model>(*run.backend, build_units(c, *run.train), input, c.run.seed, run.reducer.get(),
-                                      stage_chunks(run.layout.schedule, run.layout.partition, run.stage()),
-                                      run.head.get());
+  run.model =
+      std::make_unique<Model>(*run.backend, build_units(c, *run.train), input, c.run.seed, run.reducer.get(),
+                              stage_chunks(run.layout.schedule, run.layout.partition, run.stage()), run.head.get());
 }
 
 // Gradients lie where their all-reduce is fastest. All ranks together: memory is shared between them.
@@ -158,8 +158,9 @@ void build_runner(Run& run, RunPurpose purpose) {
   if (purpose != RunPurpose::kEvaluation) run.average = make_average(c, *run.model);
   run.loss_scaler = LossScaler(run.backend->compute_type() == DType::kF16);
   run.replay = make_replay(c, *run.model, *run.optimizer, *run.communicator, run.stage());
-  run.runner = make_runner(c, run.layout, {run.stage(), run.stages.get(), run.replicas.get(), run.head.get()},
-                           *run.model, *run.optimizer, run.loss_scaler, recorder(run), run.replay.get(), run.average.get());
+  run.runner =
+      make_runner(c, run.layout, {run.stage(), run.stages.get(), run.replicas.get(), run.head.get()}, *run.model,
+                  *run.optimizer, run.loss_scaler, recorder(run), run.replay.get(), run.average.get());
 }
 
 }  // namespace

@@ -253,15 +253,16 @@ void check_parallel(const Config& c) {
 void check_shard_head(const Config& c) {
   constexpr const char* kKey = "parallel.shard_head";
   if (!c.parallel.shard_head) return;
-  refuse_if(c.train.loss.kind != Loss::Kind::kCrossEntropy, kKey, "divides a softmax: train.loss is \"{}\" (use cross_entropy)",
-            to_string(c.train.loss.kind));
+  refuse_if(c.train.loss.kind != Loss::Kind::kCrossEntropy, kKey,
+            "divides a softmax: train.loss is \"{}\" (use cross_entropy)", to_string(c.train.loss.kind));
   refuse_if(c.parallel.shard_optimizer, kKey,
             "does not work with parallel.shard_optimizer (leave one out: the head's state is divided already)");
   refuse_if(c.data.augmentation().mixes() || !c.data.class_weights.empty(), kKey,
             "needs one label a sample: leave mixup, cutmix and data.class_weights out");
   const std::string_view optimizer = c.optimizer.name();
   refuse_if(optimizer == "lars" || optimizer == "lamb", kKey,
-            "does not work with optimizer.name = \"{}\", which needs norms of whole layers (use sgd or adamw)", optimizer);
+            "does not work with optimizer.name = \"{}\", which needs norms of whole layers (use sgd or adamw)",
+            optimizer);
 }
 
 }  // namespace

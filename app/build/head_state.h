@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A head that is divided over the replicas (parallel.shard_head) on its way to and from files: rank 0 exchanges the rows
-// of one replica and one tensor at a time, and never holds the whole. Functions with a Run are collective.
+// A head that is divided over the replicas (parallel.shard_head) on its way to and from files: rank 0 exchanges the
+// rows of one replica and one tensor at a time, and never holds the whole. Functions with a Run are collective.
 #pragma once
 
 #include <string>

@@ -95,7 +95,8 @@ void send_part(Run& run, const StateTensors& part, int peer) {
   for (const auto& [name, flat] : slots_of(run)) {
     const auto slot = std::find_if(part.optimizer.begin(), part.optimizer.end(),
                                    [&, &name = name](const OptimizerSlot& one) { return one.first == name; });
-    send_tensors(*run.stages, slot == part.optimizer.end() ? std::vector<HostTensor>() : slot->second, peer, kStageState);
+    send_tensors(*run.stages, slot == part.optimizer.end() ? std::vector<HostTensor>() : slot->second, peer,
+                 kStageState);
   }
 }
 

@@ -64,8 +64,9 @@ void RehearsedRank::make_runner() {
   const Config& c = request_.config;
   if (request_.purpose != RunPurpose::kEvaluation) average_ = make_average(c, model_);
   replay_ = make_replay(c, model_, *optimizer_, all_, stage_);
-  runner_ = convoy::make_runner(c, request_.layout, 
-                                {stage_, stages_.size() > 1 ? &stages_ : nullptr, &replicas_, head_.get()}, model_, *optimizer_, scaler_, {}, replay_.get(), average_.get());
+  runner_ = convoy::make_runner(c, request_.layout,
+                                {stage_, stages_.size() > 1 ? &stages_ : nullptr, &replicas_, head_.get()}, model_,
+                                *optimizer_, scaler_, {}, replay_.get(), average_.get());
 }
 
 void RehearsedRank::train_step() {

@@ -96,7 +96,8 @@ void check_confusion(const EvalArguments& arguments, const Run& run, const Datas
   if (arguments.confusion.empty() || confusion_classes(run, data) > 0) return;
   if (data.target_size() > 0) fail_usage("--confusion: the data have float targets, not class labels (leave it out)");
   if (run.head) {
-    fail_usage("--confusion: parallel.shard_head divides the outputs of a sample (add --set parallel.shard_head=false)");
+    fail_usage(
+        "--confusion: parallel.shard_head divides the outputs of a sample (add --set parallel.shard_head=false)");
   }
   fail_usage("--confusion: the model has {} classes; a matrix is made of at most {} (leave it out)",
              output_size(run.config, *run.train), kMostConfusionClasses);

@@ -220,8 +220,8 @@ void write_around_spool(const std::string& path, const Checkpoint& checkpoint) {
   for (const auto& [place, entry] : places) {
     const std::int64_t bytes = entry->shape.size() * static_cast<std::int64_t>(sizeof(float));
     checksum = copy_range(descriptor, at, place, file.descriptor(), at, path, checksum);
-    checksum = copy_range(spool.descriptor(), entry->offset, entry->offset + bytes, file.descriptor(), place, path,
-                          checksum);
+    checksum =
+        copy_range(spool.descriptor(), entry->offset, entry->offset + bytes, file.descriptor(), place, path, checksum);
     at = place + bytes;
   }
   const std::int64_t end = ::lseek(descriptor, 0, SEEK_END);

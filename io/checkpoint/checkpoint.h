@@ -23,11 +23,11 @@ using OptimizerSlot = std::pair<std::string, std::vector<HostTensor>>;
 struct Checkpoint {
   std::vector<HostTensor> model;  ///< parameters and buffers; read back in the order of their paths
   std::vector<OptimizerSlot> optimizer;
-  std::vector<HostTensor> average;  ///< of the weights (train.ema_decay), by parameter; empty: none
+  std::vector<HostTensor> average;           ///< of the weights (train.ema_decay), by parameter; empty: none
   std::shared_ptr<const TensorSpool> spool;  ///< further tensors of these groups, to be written; null: none
-  std::int64_t step = 0;            ///< optimizer steps done
-  std::int64_t epoch = 0;           ///< the epoch that the next sample belongs to
-  std::int64_t samples_seen = 0;    ///< of this epoch
+  std::int64_t step = 0;                     ///< optimizer steps done
+  std::int64_t epoch = 0;                    ///< the epoch that the next sample belongs to
+  std::int64_t samples_seen = 0;             ///< of this epoch
   std::int64_t lr_step = 0;
   std::uint64_t seed = 0;
   double loss_scale = 1.0;

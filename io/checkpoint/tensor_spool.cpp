@@ -28,9 +28,7 @@ TensorSpool::~TensorSpool() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
-void TensorSpool::failed(int reason) {
-  problem_ = fmt::format("cannot write {}: {}", path_, std::strerror(reason));
-}
+void TensorSpool::failed(int reason) { problem_ = fmt::format("cannot write {}: {}", path_, std::strerror(reason)); }
 
 void TensorSpool::begin(const std::string& group, const std::string& name, const Shape& shape) {
   entries_.push_back({group, name, shape, bytes_});
@@ -40,9 +38,10 @@ void TensorSpool::append(std::span<const float> elements) {
   if (nonfinite_.empty() && !std::all_of(elements.begin(), elements.end(), [](float x) { return std::isfinite(x); })) {
     const Entry& entry = entries_.back();
     const std::string slot = entry.group.substr(1);
-    nonfinite_ = slot == "model" ? entry.name
-                                 : fmt::format("{} ({})", entry.name,
-                                               slot == "ema" ? "average" : "optimizer " + slot.substr(slot.find('/') + 1));
+    nonfinite_ = slot == "model"
+                     ? entry.name
+                     : fmt::format("{} ({})", entry.name,
+                                   slot == "ema" ? "average" : "optimizer " + slot.substr(slot.find('/') + 1));
   }
   if (!problem_.empty()) return;
   const std::span<const std::byte> bytes = std::as_bytes(elements);

@@ -17,9 +17,9 @@ namespace convoy {
 class TensorSpool {
  public:
   struct Entry {
-    std::string group;  ///< "/model", "/optimizer/momentum", "/ema"
-    std::string name;   ///< dotted torchvision path
-    Shape shape;        ///< of float32
+    std::string group;        ///< "/model", "/optimizer/momentum", "/ema"
+    std::string name;         ///< dotted torchvision path
+    Shape shape;              ///< of float32
     std::int64_t offset = 0;  ///< in the file, bytes
   };
 

@@ -72,8 +72,8 @@ void FileImage::write(const std::string& dataset, const HostTensor& tensor) {
     fail("{}: {} bytes for shape {} of {}", place, tensor.bytes.size(), tensor.shape.str(), dtype_name(tensor.dtype));
   }
   const Handle handle = create_dataset(dataset, tensor.shape, tensor.dtype, false);
-  CONVOY_HDF5(
-      H5Dwrite(handle.id(), native_type(tensor.dtype), H5S_ALL, H5S_ALL, H5P_DEFAULT, tensor.bytes.data()), place);
+  CONVOY_HDF5(H5Dwrite(handle.id(), native_type(tensor.dtype), H5S_ALL, H5S_ALL, H5P_DEFAULT, tensor.bytes.data()),
+              place);
 }
 
 Handle FileImage::create_dataset(const std::string& dataset, const Shape& shape, DType dtype, bool reserved) {
@@ -89,9 +89,9 @@ Handle FileImage::create_dataset(const std::string& dataset, const Shape& shape,
   const std::vector<hsize_t> extents = extents_of(shape);
   const Handle space(
       CONVOY_HDF5(scalar ? H5Screate(H5S_SCALAR) : H5Screate_simple(shape.rank(), extents.data(), nullptr), place));
-  return Handle(CONVOY_HDF5(H5Dcreate2(handle_.id(), dataset.c_str(), native_type(dtype), space.id(), H5P_DEFAULT,
-                                       list.id(), H5P_DEFAULT),
-                            place));
+  return Handle(CONVOY_HDF5(
+      H5Dcreate2(handle_.id(), dataset.c_str(), native_type(dtype), space.id(), H5P_DEFAULT, list.id(), H5P_DEFAULT),
+      place));
 }
 
 std::int64_t FileImage::reserve(const std::string& dataset, const Shape& shape, DType dtype) {

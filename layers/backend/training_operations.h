@@ -112,8 +112,8 @@ struct ShardSums {
 };
 
 /// SoftmaxCrossEntropy against labels, from reduced maxima and sums. Adds the losses and scores of the samples
-/// first_sample, first_sample + 1, ... alone to the totals. Sets dlogits [N, C] of all rows unless it is empty, as logits
-/// may be then: 0 in rows that are no samples and in columns that are no classes.
+/// first_sample, first_sample + 1, ... alone to the totals. Sets dlogits [N, C] of all rows unless it is empty, as
+/// logits may be then: 0 in rows that are no samples and in columns that are no classes.
 struct ShardCrossEntropy {
   static constexpr const char* kName = "shard_cross_entropy";
   In logits, labels, maxima, sums, loss_scale;
@@ -124,18 +124,9 @@ struct ShardCrossEntropy {
   InOut totals;
   template <class V>
   ShardCrossEntropy visit(V& v) const {
-    return {v.in(logits),
-            v.in(labels),
-            v.in(maxima),
-            v.in(sums),
-            v.in(loss_scale),
-            shard,
-            first_sample,
-            samples,
-            smoothing,
-            scale,
-            v.out("dlogits", dlogits),
-            v.in_out("totals", totals)};
+    return {
+        v.in(logits), v.in(labels), v.in(maxima), v.in(sums), v.in(loss_scale),          shard,
+        first_sample, samples,      smoothing,    scale,      v.out("dlogits", dlogits), v.in_out("totals", totals)};
   }
 };
 

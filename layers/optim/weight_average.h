@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The exponential moving average of a model's weights and of its running means and variances
-// (torch.optim.swa_utils.AveragedModel with get_ema_multi_avg_fn(decay) and use_buffers, as torchvision trains). What is
-// frozen is averaged, too: a later start of the run may freeze others. Invariant: it depends on the model alone, so it
-// is equal on all replicas.
+// (torch.optim.swa_utils.AveragedModel with get_ema_multi_avg_fn(decay) and use_buffers, as torchvision trains). What
+// is frozen is averaged, too: a later start of the run may freeze others. Invariant: it depends on the model alone, so
+// it is equal on all replicas.
 #pragma once
 
 #include <cstdint>

@@ -235,8 +235,7 @@ Pending MpiCommunicator::all_gather(const Tensor& part, const Tensor& whole, con
   operation->keep(part);
   operation->keep(whole);
   const MPI_Datatype type = mpi_type(part.dtype());
-  CONVOY_MPI_CHECK(
-      MPI_Iallgather(part.raw(), count, type, whole.raw(), count, type, comm_, operation->add_request()));
+  CONVOY_MPI_CHECK(MPI_Iallgather(part.raw(), count, type, whole.raw(), count, type, comm_, operation->add_request()));
   return operation;
 }
 

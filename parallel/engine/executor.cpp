@@ -44,7 +44,8 @@ Tensor replicated_gradients(ParameterStore& store) {
   return divided == 0 ? all : all.view(divided, {all.size() - divided});
 }
 
-// The gradients whose squares this replica counts for all: those of a divided head are counted by each, all others once.
+// The gradients whose squares this replica counts for all: those of a divided head are counted by each, all others
+// once.
 std::int64_t clip_end(const Optimizer& optimizer, ParameterStore& store, const Communicator* replicas) {
   const std::int64_t divided = store.divided_elements();
   return divided > 0 && replicas != nullptr && replicas->rank() > 0 ? divided : optimizer.shard_end();
@@ -361,54 +362,6 @@ void Executor::update_parameters() {
   gather_.start();
   // A recorded step cannot wait within its forward, and the average reads all parameters.
   if (recording_.enabled() || average_ != nullptr) gather_.finish();
-}
-
-void Executor::predict(std::span<const Batch> microbatches, const TakeOutputs& take) {
-  const auto& actions = evaluation_.actions[static_cast<std::size_t>(coordinates_.stage)];
-  for (std::size_t i = 0; i < actions.size(); ++i) {
-    const Action& action = actions[i];
-    make_room(evaluation_link_, actions, i, microbatches);
-    const Batch& batch = microbatches[static_cast<std::size_t>(action.microbatch)];
-    if (batch.samples == 0 && coordinates_.head == nullptr) continue;
-    if (is_communication(action.kind)) {
-      evaluation_link_.start(action);
-      continue;
-    }
-    const trace::Span span(trace::Track::kCompute, "evaluation");
-    const Tensor x = evaluation_link_.is_first(action.chunk)
-                         ? evaluation_inputs(batch)
-                         : evaluation_link_.take_input(action.microbatch, action.chunk);
-    Tensor y = model_.forward(x, caches_.front(), Mode::kEvaluation, action.chunk,
-                              [this](std::size_t, const Tensor&) { evaluation_link_.progress(); });
-    if (evaluation_link_.is_last(action.chunk)) {
-      take(batch, y);
-    } else {
-      evaluation_link_.put_output(action.microbatch, action.chunk, std::move(y));
-    }
-  }
-  evaluation_link_.finish();
-}
-
-// Without samples a placeholder of one: the other replicas wait for this one's part of the head.
-Tensor Executor::evaluation_inputs(const Batch& batch) {
-  if (batch.samples > 0) return transfer_.inputs(batch);
-  Shape shape = model_.input_shape().with_batch(1);
-  if (batch.input_dtype == DType::kU8) shape.set(1, model_.input_channels());
-  return backend_.zeros(shape, backend_.compute_type());
-}
-
-LossTotals Executor::evaluate(std::span<const Batch> microbatches, const TakeOutputs& take) {
-  totals_.clear();
-  predict(microbatches, [&](const Batch& batch, const Tensor& outputs) {
-    const Tensor targets = transfer_.targets(batch, outputs.shape());
-    if (coordinates_.head != nullptr) {
-      coordinates_.head->apply(loss_, outputs, shard_targets(batch, targets), 1, Tensor(), totals_.losses());
-      return;
-    }
-    loss_.apply(backend_, outputs, targets, 1, Tensor(), totals_.losses());
-    if (take) take(batch, outputs);
-  });
-  return totals_.read();
 }
 
 }  // namespace convoy

@@ -44,9 +44,9 @@ void ShardedHead::apply(const Loss& loss, const Tensor& logits, const Targets& t
   backend_.run(ops::ShardSums{logits, labels, maxima, shard, sums});
   replicas_.all_reduce(sums, ReduceOp::kSum, "sums of the head's outputs")->wait();
   const float smoothing = dlogits ? static_cast<float>(loss.label_smoothing) : 0.0F;
-  backend_.run(ops::ShardCrossEntropy{dlogits ? logits : ops::none(), labels, maxima, sums, loss_scale, shard, this->shard() * largest_,
-                                      targets.samples, smoothing, 1.0F / static_cast<float>(global_samples), dlogits,
-                                      totals});
+  backend_.run(ops::ShardCrossEntropy{dlogits ? logits : ops::none(), labels, maxima, sums, loss_scale, shard,
+                                      this->shard() * largest_, targets.samples, smoothing,
+                                      1.0F / static_cast<float>(global_samples), dlogits, totals});
 }
 
 }  // namespace convoy

@@ -197,7 +197,8 @@ double difference(const HostTensor& a, const HostTensor& b, std::int64_t first) 
   if (a.dtype != DType::kF32) return a.bytes == b.bytes ? 0 : INFINITY;
   double largest = 0, size = 1;
   for (std::size_t i = 0; i < static_cast<std::size_t>(a.shape.size()); ++i) {
-    const double x = a.data<float>()[i], y = b.data<float>()[static_cast<std::size_t>(first * b.shape.sample_size()) + i];
+    const double x = a.data<float>()[i],
+                 y = b.data<float>()[static_cast<std::size_t>(first * b.shape.sample_size()) + i];
     if (!std::isfinite(x)) return INFINITY;
     largest = std::max(largest, std::abs(x - y));
     size = std::max(size, std::abs(y));

@@ -106,7 +106,9 @@ ncclResult_t parts(Call call, const void* from, void* to, ncclComm_t comm, cudaS
   const auto sent = [&](std::size_t peer) {
     return static_cast<const std::byte*>(from) + (gathers ? 0 : peer * call.bytes());
   };
-  const auto received = [&](std::size_t peer) { return static_cast<std::byte*>(to) + (gathers ? peer * call.bytes() : 0); };
+  const auto received = [&](std::size_t peer) {
+    return static_cast<std::byte*>(to) + (gathers ? peer * call.bytes() : 0);
+  };
   Operation operation{call, sent(rank), received(rank), {}};
   for (std::size_t peer = 0; peer < size; ++peer) {
     if (peer == rank) continue;
