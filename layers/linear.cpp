@@ -32,8 +32,8 @@ Shape Linear::build(BuildContext& context, const std::string& path, const Shape&
   }
   if (head_ != nullptr) {
     const ClassShard shard = class_shard(out_, head_->shard(), shards);
-    weight_->divide(shard);
-    if (bias_ != nullptr) bias_->divide(shard);
+    weight_->set_shard(shard);
+    if (bias_ != nullptr) bias_->set_shard(shard);
   }
   context.flops += 2.0 * static_cast<double>(shards * input[0] * in_ * columns_);
   return output_shape(input);

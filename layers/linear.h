@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// y = x W^T + b, optionally max(0, y) in the same pass. Parameters weight [out, in] and bias [out]. As the divided head
+// y = x W^T + b, optionally max(0, y) in the same pass. Parameters weight [out, in] and bias [out]. As the sharded head
 // of a model (BuildContext::head) it has some of the outputs, of the inputs of all replicas: partial FC (An et al.
 // 2021).
 #pragma once
@@ -21,7 +21,7 @@ class Linear final : public Layer {
   /// input [N, in] -> [N, out]. Initialised as torch.nn.Linear: U(-1/sqrt(in), 1/sqrt(in)).
   Shape build(BuildContext& context, const std::string& path, const Shape& input) override;
   [[nodiscard]] Shape output_shape(const Shape& input) const override { return {input[0], out_}; }
-  /// A divided head gives the outputs of its shard for the rows of all replicas: see HeadExchange.
+  /// A sharded head gives the outputs of its shard for the rows of all replicas: see HeadExchange.
   Tensor forward(const Tensor& x, Cache& cache, Mode mode) override;
   Tensor backward_input(const Tensor& dy, Cache& cache) override;
   void backward_weight(Cache& cache) override;

@@ -233,7 +233,7 @@ std::vector<Segment> ParameterStore::segments() const {
   return result;
 }
 
-std::int64_t ParameterStore::divided_elements() const {
+std::int64_t ParameterStore::sharded_elements() const {
   std::int64_t elements = 0;
   for (const auto& p : parameters_) {
     if (p->shard) elements = std::max(elements, final_elements(*p));

@@ -48,7 +48,7 @@ struct Parameter {
   [[nodiscard]] bool is_bias() const { return role == ParameterRole::kBias || role == ParameterRole::kNormBias; }
 
   /// From now on its layout has the rows of this shard, of those that it has in files.
-  void divide(const ClassShard& rows) {
+  void set_shard(const ClassShard& rows) {
     shard = rows;
     file_shape.set(0, rows.classes);
   }
@@ -121,7 +121,7 @@ class ParameterStore {
   /// Of the parameters that learn.
   [[nodiscard]] std::vector<Segment> segments() const;
   /// The elements at the front of all buffers that belong to parameters which are divided over replicas.
-  [[nodiscard]] std::int64_t divided_elements() const;
+  [[nodiscard]] std::int64_t sharded_elements() const;
   /// Elements at the front of the gradient buffer that are final once `parameter`, which is not frozen, and all
   /// declared after it are.
   [[nodiscard]] static std::int64_t final_elements(const Parameter& parameter);
@@ -132,19 +132,19 @@ class ParameterStore {
   /// What it has in a checkpoint, in the order in which export_model() gives it; or what was declared since it had
   /// that many parameters and batch norms.
   [[nodiscard]] std::vector<TensorEntry> manifest(std::size_t first_parameter = 0, std::size_t first_norm = 0) const;
-  /// Parameters and buffers in declaration order without divided parameters, or the values of another flat buffer: as
+  /// Parameters and buffers in declaration order without sharded parameters, or the values of another flat buffer: as
   /// long as values(), or an optimizer slot, as long as gradients() (zeros for what is frozen; what a file has for that
   /// is left aside). An earlier result handed back as `reuse` lends its memory.
   [[nodiscard]] std::vector<HostTensor> export_model(std::vector<HostTensor> reuse = {}) const;
   /// running: as long as running(), whose means and variances follow; empty: none do.
   [[nodiscard]] std::vector<HostTensor> export_slot(const Tensor& flat, std::vector<HostTensor> reuse = {},
                                                     const Tensor& running = {}) const;
-  /// Sets everything but divided parameters from `tensors`; throws one usage Error that lists all missing, unknown and
+  /// Sets everything but sharded parameters from `tensors`; throws one usage Error that lists all missing, unknown and
   /// mis-shaped names. Names for which `skip` starts the name are left as they are. `source` names the file in errors.
   void import_model(const std::vector<HostTensor>& tensors, const std::string& source, const std::string& skip = "");
   void import_slot(const std::vector<HostTensor>& tensors, const Tensor& flat, const std::string& source,
                    const Tensor& running = {});
-  /// The rows of a divided parameter in a flat buffer as above, float32 [shard->count, ...].
+  /// The rows of a sharded parameter in a flat buffer as above, float32 [shard->count, ...].
   [[nodiscard]] std::vector<float> export_rows(const Parameter& parameter, const Tensor& flat) const;
   void import_rows(const Parameter& parameter, std::vector<float> rows, const Tensor& flat);
 

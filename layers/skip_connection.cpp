@@ -10,7 +10,9 @@ namespace convoy {
 
 Shape SkipConnection::build(BuildContext& context, const std::string& path, const Shape& input) {
   join(context);
+  HeadExchange* head = std::exchange(context.head, nullptr);  // the sum is not a linear layer
   const Shape output = layers_.build(context, path, input);
+  context.head = head;
   if (output != input) {
     fail_usage("{}: the layers of a skip connection make {} of {} (they must keep the shape)", path, output.str(),
                input.str());

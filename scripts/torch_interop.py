@@ -3,7 +3,7 @@
 """Weights between convoy's HDF5 files, torchvision's .pth and .safetensors: torch_interop.py [--ema] IN OUT, by suffix.
 
 .h5: a checkpoint, or any file with a /model group: torchvision's names with `.` as `/` (docs/interface.md); what is
-written serves as model.weights. --ema takes the parameters from the average of the weights (/ema). .pth, .pt: a state_dict, or a dict that holds one under "state_dict" or "model"; the
+written serves as model.weights. --ema takes the tensors of the average of the weights (/ema). .pth, .pt: a state_dict, or a dict that holds one under "state_dict" or "model"; the
 prefix `module.` of DistributedDataParallel is dropped. .safetensors: 8 bytes with the length of a JSON header, which
 says where each tensor lies in the data behind it. Floats become float32 (float16 and bfloat16 exactly,
 float64 rounded), num_batches_tracked stays int64. Relies on numpy; h5py for .h5 and torch for .pth. Invariant: float32

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/build/head_state.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstring>
-#include <memory>
 #include <span>
 
 namespace convoy {
@@ -12,9 +13,9 @@ namespace {
 
 constexpr const char* kRows = "rows of the head";
 
-// Calls body(part, parameter) for each divided parameter of each part.
+// Calls body(part, parameter) for each sharded parameter of each part.
 template <class Body>
-void for_divided(Run& run, const std::vector<HeadPart>& parts, const Body& body) {
+void for_sharded(Run& run, const std::vector<HeadPart>& parts, const Body& body) {
   for (const HeadPart& part : parts) {
     for (const auto& parameter : run.model->parameters().parameters()) {
       if (parameter->shard) body(part, *parameter);
@@ -39,8 +40,8 @@ std::vector<float> floats_of(const std::vector<std::byte>& bytes) {
 
 }  // namespace
 
-LeftInFile divided_names(const Run& run) {
-  LeftInFile names;
+UnreadTensors sharded_names(const Run& run) {
+  UnreadTensors names;
   for (const auto& parameter : run.model->parameters().parameters()) {
     if (parameter->shard) names.push_back(parameter->name);
   }
@@ -49,7 +50,7 @@ LeftInFile divided_names(const Run& run) {
 
 void gather_head(Run& run, const std::vector<HeadPart>& parts, TensorSpool* spool) {
   const ParameterStore& store = run.model->parameters();
-  for_divided(run, parts, [&](const HeadPart& part, const Parameter& parameter) {
+  for_sharded(run, parts, [&](const HeadPart& part, const Parameter& parameter) {
     const std::vector<float> own = store.export_rows(parameter, part.flat);
     if (!run.is_root()) {
       if (!own.empty()) run.replicas->send_bytes(std::as_bytes(std::span(own)), 0, kRows);
@@ -63,10 +64,21 @@ void gather_head(Run& run, const std::vector<HeadPart>& parts, TensorSpool* spoo
   });
 }
 
-void scatter_head(Run& run, const std::vector<HeadPart>& parts, const std::string& file) {
+std::string first_nonfinite_of_head(const Run& run, const TensorRows& file) {
+  for (const auto& parameter : run.model->parameters().parameters()) {
+    if (!parameter->shard) continue;
+    for (int replica = 0; replica < run.replicas->size(); ++replica) {  // as much at a time as when they are sent
+      const ClassShard shard = class_shard(parameter->shard->classes, replica, run.replicas->size());
+      const std::vector<float> rows = file.read("/model", parameter->name, shard.first, shard.count);
+      if (!std::all_of(rows.begin(), rows.end(), [](float x) { return std::isfinite(x); })) return parameter->name;
+    }
+  }
+  return "";
+}
+
+void scatter_head(Run& run, const std::vector<HeadPart>& parts, const TensorRows* file) {
   ParameterStore& store = run.model->parameters();
-  const auto rows = run.is_root() ? std::make_unique<TensorRows>(file) : nullptr;
-  for_divided(run, parts, [&](const HeadPart& part, const Parameter& parameter) {
+  for_sharded(run, parts, [&](const HeadPart& part, const Parameter& parameter) {
     const ClassShard& shard = *parameter.shard;
     if (!run.is_root()) {
       if (shard.count > 0) {
@@ -74,9 +86,9 @@ void scatter_head(Run& run, const std::vector<HeadPart>& parts, const std::strin
       }
       return;
     }
-    store.import_rows(parameter, rows->read(part.group, parameter.name, shard.first, shard.count), part.flat);
+    store.import_rows(parameter, file->read(part.group, parameter.name, shard.first, shard.count), part.flat);
     for_others(run, parameter, [&](int replica, const ClassShard& other) {
-      const std::vector<float> theirs = rows->read(part.group, parameter.name, other.first, other.count);
+      const std::vector<float> theirs = file->read(part.group, parameter.name, other.first, other.count);
       run.replicas->send_bytes(std::as_bytes(std::span(theirs)), replica, kRows);
     });
   });

@@ -13,7 +13,7 @@
 namespace convoy {
 
 /// The names of its parameters, which are not read with the others; none without such a head.
-[[nodiscard]] LeftInFile divided_names(const Run& run);
+[[nodiscard]] UnreadTensors sharded_names(const Run& run);
 
 /// A group of a checkpoint, and the flat buffer that has the same tensors: parameters or an optimizer slot.
 struct HeadPart {
@@ -23,7 +23,9 @@ struct HeadPart {
 
 /// Appends the rows of all replicas to `spool`, of rank 0; null on others.
 void gather_head(Run& run, const std::vector<HeadPart>& parts, TensorSpool* spool);
-/// The other way, from a file that rank 0 reads; then the compute-type copies of all weights.
-void scatter_head(Run& run, const std::vector<HeadPart>& parts, const std::string& file);
+/// The other way, from the file that rank 0 has opened (null on others); then the compute-type copies of all weights.
+void scatter_head(Run& run, const std::vector<HeadPart>& parts, const TensorRows* file);
+/// On rank 0: the name of the first tensor of the head in /model with a value that is infinite or NaN; empty: none.
+[[nodiscard]] std::string first_nonfinite_of_head(const Run& run, const TensorRows& file);
 
 }  // namespace convoy

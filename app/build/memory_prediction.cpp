@@ -20,7 +20,7 @@ constexpr double kMib = 1 << 20;
 constexpr int kSteps = 3;           // after two the pool has every block that steps need
 constexpr int kWrittenCopies = 2;   // of the state: as tensors, and as the image of the file
 constexpr int kCopiesInFlight = 3;  // one more while the checkpoint before is still being written
-constexpr int kShardCopies = 3;     // of a divided head: rank 0's own rows, and those of another as bytes and as floats
+constexpr int kShardCopies = 3;     // of a sharded head: a rank's own rows, and received ones as bytes and as floats
 
 double tensor_bytes(const std::vector<TensorEntry>& entries) {
   double bytes = 0;
@@ -39,8 +39,8 @@ double state_bytes(const std::vector<UnitInfo>& units, double slots) {
   return bytes;
 }
 
-// The largest shard of a divided parameter, whose tensors are taken out of the units.
-double take_divided(const ParameterStore& store, std::vector<UnitInfo>& units) {
+// The largest shard of a sharded parameter, whose tensors are taken out of the units.
+double take_sharded(const ParameterStore& store, std::vector<UnitInfo>& units) {
   double largest = 0;
   for (const auto& parameter : store.parameters()) {
     if (!parameter->shard) continue;
@@ -57,12 +57,13 @@ double checkpoint_bytes(const MemoryRequest& request, Model& model) {
   const Mesh& mesh = request.layout.mesh;
   const double slots = request.config.slots();
   std::vector<UnitInfo> units = model.units();
-  const double shard = take_divided(model.parameters(), units);
+  const double shard = take_sharded(model.parameters(), units);
   if (request.rank == 0) {
-    return state_bytes(units, slots) * (request.config.checkpoint.async ? kCopiesInFlight : kWrittenCopies) +
-           kShardCopies * shard;
+    // The image of a file with a sharded head is in another file.
+    const int copies = (request.config.checkpoint.async ? kCopiesInFlight : kWrittenCopies) - (shard > 0 ? 1 : 0);
+    return state_bytes(units, slots) * copies + kShardCopies * shard;
   }
-  if (mesh.replica(request.rank) != 0) return shard;
+  if (mesh.replica(request.rank) != 0) return kShardCopies * shard;
   std::vector<UnitInfo> own;
   for (const UnitRange& range :
        stage_chunks(request.layout.schedule, request.layout.partition, mesh.stage(request.rank))) {

@@ -155,8 +155,8 @@ void broadcast_part(Run& run) {
   const auto broadcast = [&](const Tensor& tensor, const std::string& what) {
     if (tensor.size() > 0) replicas.broadcast(tensor, 0, what)->wait();
   };
-  const std::int64_t divided = store.divided_elements();
-  const auto replicated = [divided](const Tensor& flat) { return flat.view(divided, {flat.size() - divided}); };
+  const std::int64_t sharded = store.sharded_elements();
+  const auto replicated = [sharded](const Tensor& flat) { return flat.view(sharded, {flat.size() - sharded}); };
   broadcast(replicated(store.values()), "parameters");
   broadcast(store.running(), "running statistics");
   for (const auto& [name, slot] : slots_of(run)) {

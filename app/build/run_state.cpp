@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <istream>
+#include <memory>
+#include <set>
 #include <sstream>
 #include <utility>
 
@@ -16,6 +18,7 @@
 #include "app/build/resume_choice.h"
 #include "app/config/config_changes.h"
 #include "app/config/config_printer.h"
+#include "io/checkpoint/checkpoint_folder.h"
 #include "io/log/run_log.h"
 #include "layers/base/clock.h"
 #include "layers/base/counted.h"
@@ -111,20 +114,17 @@ void check_checkpoint(const Run& run, const Checkpoint& checkpoint, const std::s
 }
 
 // The average that the checkpoint has; for what it lacks, the model.
-std::vector<HostTensor> take_average(Run& run, const Checkpoint& checkpoint, const std::string& file) {
+std::vector<HostTensor> take_average(Run& run, Checkpoint& checkpoint, const std::string& file) {
   if (checkpoint.average.empty()) {
     run.notes.push_back(
         fmt::format("train.ema_decay: {} holds no average of the weights, which starts from its weights", file));
   }
-  std::vector<HostTensor> average;
-  for (const TensorEntry& entry : averaged(run.model->manifest())) {
-    for (const auto* tensors : {&checkpoint.average, &checkpoint.model}) {
-      const auto found = std::find_if(tensors->begin(), tensors->end(),
-                                      [&](const HostTensor& tensor) { return tensor.name == entry.name; });
-      if (found == tensors->end()) continue;
-      average.push_back(*found);
-      break;
-    }
+  std::vector<HostTensor> average = std::move(checkpoint.average);
+  std::set<std::string> there, wanted;
+  for (const HostTensor& tensor : average) there.insert(tensor.name);
+  for (const TensorEntry& entry : averaged(run.model->manifest())) wanted.insert(entry.name);
+  for (const HostTensor& tensor : checkpoint.model) {
+    if (wanted.contains(tensor.name) && !there.contains(tensor.name)) average.push_back(tensor);
   }
   return average;
 }
@@ -133,6 +133,10 @@ std::vector<HostTensor> take_average(Run& run, const Checkpoint& checkpoint, con
 std::string head_prefix(const Model& model) {
   const std::string name = only_parameters(model.manifest()).back().name;
   return name.substr(0, name.rfind('.') + 1);
+}
+
+[[noreturn]] void refuse_nonfinite(const std::string& file, const std::string& name) {
+  fail_usage("{}: {} has values that are not finite (take weights of an earlier step)", file, name);
 }
 
 // Throws a usage Error, with a hint if the head alone is the problem.
@@ -153,21 +157,30 @@ void check_weights(const Run& run, const std::vector<HostTensor>& weights, const
     fail_usage("{}; all but the last layer fits: initialise that one at random with model.reset_head = true",
                error.what());
   }
-  if (const std::string name = first_nonfinite(weights); !name.empty()) {
-    fail_usage("{}: {} has values that are not finite (take weights of an earlier step)", file, name);
-  }
+  if (const std::string name = first_nonfinite(weights); !name.empty()) refuse_nonfinite(file, name);
+}
+
+// Of a file that was read once already.
+std::unique_ptr<TensorRows> open_rows(const std::string& file) {
+  return hdf5::input_errors([&] { return std::make_unique<TensorRows>(file); });
 }
 
 void load_weights(Run& run, const std::string& file, const std::string& skip) {
   StateTensors tensors;
+  std::unique_ptr<TensorRows> rows;
+  const bool with_head = run.head && skip.empty();
   const auto load = [&]() -> std::string {
-    tensors.model = read_model_weights(file, divided_names(run));
+    tensors.model = read_model_weights(file, sharded_names(run));
     check_weights(run, tensors.model, file, skip);
+    if (with_head) rows = open_rows(file);
+    if (const std::string name = with_head ? first_nonfinite_of_head(run, *rows) : ""; !name.empty()) {
+      refuse_nonfinite(file, name);
+    }
     return "";
   };
   on_root(*run.communicator, load, "loading weights");
   scatter_state(run, tensors, file, skip);
-  if (run.head && skip.empty()) scatter_head(run, {{"/model", run.model->parameters().values()}}, file);
+  if (with_head) scatter_head(run, {{"/model", run.model->parameters().values()}}, rows.get());
   if (run.average) run.average->restart();
   run.loaded_weights = fmt::format("{} from {}", counted(tensors.model.size(), "tensor"), file);
   if (!skip.empty()) run.loaded_weights += fmt::format("; {}* is initialised at random", skip);
@@ -188,7 +201,7 @@ bool is_finished(const Config& config, const RunState& state) { return state.ear
 
 namespace {
 
-// A divided head's parts of a checkpoint. With an average, but none in the file, that begins with the weights.
+// A sharded head's parts of a checkpoint. With an average, but none in the file, that begins with the weights.
 std::vector<HeadPart> head_parts(const Run& run, bool average_in_file = true) {
   std::vector<HeadPart> parts{{"/model", run.model->parameters().values()}};
   for (const auto& [name, flat] : slots_of(run)) {
@@ -212,7 +225,9 @@ Checkpoint capture_checkpoint(Run& run, const RunState& state, Checkpoint reuse)
   checkpoint.model = std::move(tensors.model);
   checkpoint.optimizer = std::move(tensors.optimizer);
   if (run.head) {
-    const auto spool = run.is_root() ? std::make_shared<TensorSpool>(checkpoint_folder(run.config)) : nullptr;
+    const auto spool = run.is_root()
+                           ? std::make_shared<TensorSpool>(checkpoint_path(checkpoint_folder(run.config), state.step))
+                           : nullptr;
     gather_head(run, head_parts(run), spool.get());
     checkpoint.spool = spool;
   }
@@ -237,6 +252,7 @@ RunState restore_run(Run& run, const std::string& log) {
   RunState state;
   StateTensors tensors;
   bool average_in_file = true;
+  std::unique_ptr<TensorRows> rows;  // of a sharded head
   const auto load = [&]() -> std::string {
     run.data_fingerprint = data_fingerprint(run.config, *run.train);
     ResumeChoice choice;
@@ -247,7 +263,7 @@ RunState restore_run(Run& run, const std::string& log) {
     state.record = std::move(choice.record);
     run.notes.insert(run.notes.end(), choice.notes.begin(), choice.notes.end());
     if (file.empty()) return "";
-    Checkpoint checkpoint = read_checkpoint(file, divided_names(run));
+    Checkpoint checkpoint = read_checkpoint(file, sharded_names(run));
     const std::vector<ConfigChange> changes = config_changes(checkpoint.config, run.config);
     check_checkpoint(run, checkpoint, file, changes, choice.named, log);
     for (const ConfigChange& change : changes) state.changes.push_back(change.str());
@@ -256,6 +272,7 @@ RunState restore_run(Run& run, const std::string& log) {
     }
     std::vector<HostTensor> average;
     average_in_file = !checkpoint.average.empty();
+    if (run.head) rows = open_rows(file);
     if (run.average) average = take_average(run, checkpoint, file);
     tensors = {std::move(checkpoint.model), std::move(checkpoint.optimizer)};
     if (run.average) tensors.optimizer.emplace_back(kAverageSlot, std::move(average));
@@ -278,7 +295,7 @@ RunState restore_run(Run& run, const std::string& log) {
   run.loss_scaler.restore(loss_scale);
   std::getline(text, state.source);
   scatter_state(run, tensors, state.source);
-  if (run.head) scatter_head(run, head_parts(run, average_in_file), state.source);
+  if (run.head) scatter_head(run, head_parts(run, average_in_file), rows.get());
   return state;
 }
 
@@ -286,11 +303,13 @@ void load_model(Run& run, const std::string& file) { load_weights(run, file, "")
 
 bool load_average(Run& run, const std::string& file) {
   StateTensors tensors;
+  std::unique_ptr<TensorRows> rows;
   const auto load = [&]() -> std::string {
-    std::vector<HostTensor> average = read_average(file, divided_names(run));
+    std::vector<HostTensor> average = read_average(file, sharded_names(run));
     if (average.empty()) return "";
     check_average(run, average, file);
-    tensors.model = read_model_weights(file, divided_names(run));
+    if (run.head) rows = open_rows(file);
+    tensors.model = read_model_weights(file, sharded_names(run));
     for (HostTensor& tensor : tensors.model) {
       const auto found = std::find_if(average.begin(), average.end(),
                                       [&](const HostTensor& other) { return other.name == tensor.name; });
@@ -300,7 +319,7 @@ bool load_average(Run& run, const std::string& file) {
   };
   if (on_root(*run.communicator, load, "loading the average of the weights").empty()) return false;
   scatter_state(run, tensors, file);
-  if (run.head) scatter_head(run, {{"/ema", run.model->parameters().values()}}, file);
+  if (run.head) scatter_head(run, {{"/ema", run.model->parameters().values()}}, rows.get());
   return true;
 }
 

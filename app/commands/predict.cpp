@@ -150,7 +150,7 @@ void write_hdf5(const std::string& path, const Predictions& p) {
   write_result("--out", path, image.bytes());
 }
 
-void refuse_divided_outputs(const LoadedConfig& loaded) {
+void refuse_sharded_outputs(const LoadedConfig& loaded) {
   const auto check = [&] {
     if (!loaded.config.parallel.shard_head || loaded.communicator->size() == 1) return;
     fail_usage(
@@ -165,7 +165,7 @@ void refuse_divided_outputs(const LoadedConfig& loaded) {
 int predict_command(World& world, const PredictArguments& arguments) {
   const EvaluationRun of = evaluation_run(world, "predict", arguments.config, arguments.overrides, arguments.checkpoint,
                                           [](LoadedConfig& loaded) {
-                                            refuse_divided_outputs(loaded);
+                                            refuse_sharded_outputs(loaded);
                                             loaded.config.data.validation.clear();
                                             loaded.stage_data = false;  // of the training data only the form is needed
                                           });

@@ -209,7 +209,8 @@ std::vector<Prediction> best_layouts(const Config& config, const MachineModel& m
       return std::nullopt;
     }
   };
-  for (int stages = 1; stages <= std::min(ranks, units); ++stages) {
+  const int most_stages = config.parallel.shard_head ? 1 : std::min(ranks, units);  // it is for data parallelism
+  for (int stages = 1; stages <= most_stages; ++stages) {
     if (ranks % stages != 0) continue;
     const std::int64_t replicas = ranks / stages;
     if (global_batch % replicas != 0) continue;

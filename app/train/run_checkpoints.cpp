@@ -149,7 +149,8 @@ void RunCheckpoints::warn_of_disk_space() {
   const auto there = static_cast<std::int64_t>(list_checkpoints(checkpoint_folder(c)).size());
   const std::int64_t kept = c.checkpoint.keep + (c.checkpoint.keep_best.empty() ? 0 : 1);
   const auto files = static_cast<double>(std::max<std::int64_t>(1, kept + 1 - there));
-  const auto needed = static_cast<std::uintmax_t>(files * floats * sizeof(float));
+  const double spool = run_.head ? floats : 0;  // at most, beside the file that it goes into
+  const auto needed = static_cast<std::uintmax_t>((files * floats + spool) * sizeof(float));
   std::error_code error;
   const std::filesystem::space_info space = std::filesystem::space(checkpoint_folder(c), error);
   if (error || needed <= space.available) return;

@@ -72,21 +72,21 @@ void refuse_implausible_sum(const hdf5::File& file, const std::string& group,
   }
 }
 
-std::vector<HostTensor> read_group(const hdf5::File& file, const std::string& group, const LeftInFile& left) {
+std::vector<HostTensor> read_group(const hdf5::File& file, const std::string& group, const UnreadTensors& unread) {
   std::vector<HostTensor> tensors;
   const std::vector<hdf5::DatasetInfo> infos = file.datasets(group);
   refuse_implausible_sum(file, group, infos);
   tensors.reserve(infos.size());
   for (const auto& info : infos) {
     const std::string name = to_name(group, info.path);
-    if (std::find(left.begin(), left.end(), name) == left.end()) {
+    if (!info.dtype || std::find(unread.begin(), unread.end(), name) == unread.end()) {
       tensors.push_back(file.read(info.path, name));
       continue;
     }
     HostTensor& tensor = tensors.emplace_back();
     tensor.name = name;
     tensor.shape = Shape(info.dims.data(), static_cast<int>(info.dims.size()));
-    tensor.dtype = info.dtype.value_or(DType::kU8);
+    tensor.dtype = *info.dtype;
   }
   return tensors;
 }
@@ -148,7 +148,11 @@ bool has_average(const hdf5::File& file) { return file.has(kAverage) && !file.is
 }  // namespace
 
 std::string first_nonfinite(const Checkpoint& checkpoint) {
-  if (checkpoint.spool && !checkpoint.spool->nonfinite().empty()) return checkpoint.spool->nonfinite();
+  if (const auto* entry = checkpoint.spool ? checkpoint.spool->nonfinite() : nullptr) {
+    if (entry->group == "/model") return entry->name;
+    if (entry->group == kAverage) return entry->name + " (average)";
+    return fmt::format("{} (optimizer {})", entry->name, entry->group.substr(entry->group.rfind('/') + 1));
+  }
   std::string name = first_nonfinite(checkpoint.model);
   for (const auto& [slot, tensors] : checkpoint.optimizer) {
     if (!name.empty()) break;
@@ -207,8 +211,8 @@ void write_around_spool(const std::string& path, const Checkpoint& checkpoint) {
   const std::unique_ptr<const int, void (*)(const int*)> closes(&descriptor, [](const int* d) { ::close(*d); });
   std::map<std::int64_t, const TensorSpool::Entry*> places;
   {
+    const std::unique_ptr<const char, void (*)(const char*)> unlinks(frame.c_str(), [](const char* p) { ::unlink(p); });
     hdf5::FileImage image(path, frame);
-    ::unlink(frame.c_str());
     fill(image, checkpoint);
     for (const TensorSpool::Entry& entry : spool.entries()) {
       places[image.reserve(to_file_path(entry.group, entry.name), entry.shape, DType::kF32)] = &entry;
@@ -256,36 +260,36 @@ std::vector<float> TensorRows::read(const std::string& group, const std::string&
   return rows;
 }
 
-Checkpoint read_checkpoint(const std::string& path, const LeftInFile& left) {
+Checkpoint read_checkpoint(const std::string& path, const UnreadTensors& unread) {
   const TrailerCheck trailer = check_trailer(path);  // an error here is one of the storage, not of the file
   return hdf5::input_errors([&] {
     const hdf5::File file = open_checked(path, trailer);
     Checkpoint checkpoint = read_header(file);
-    checkpoint.model = read_group(file, "/model", left);
+    checkpoint.model = read_group(file, "/model", unread);
     for (const auto& slot : file.groups("/optimizer")) {
-      checkpoint.optimizer.push_back({slot, read_group(file, "/optimizer/" + slot, left)});
+      checkpoint.optimizer.push_back({slot, read_group(file, "/optimizer/" + slot, unread)});
     }
-    if (has_average(file)) checkpoint.average = read_group(file, kAverage, left);
+    if (has_average(file)) checkpoint.average = read_group(file, kAverage, unread);
     return checkpoint;
   });
 }
 
-std::vector<HostTensor> read_model_weights(const std::string& path, const LeftInFile& left) {
+std::vector<HostTensor> read_model_weights(const std::string& path, const UnreadTensors& unread) {
   return hdf5::input_errors([&] {
     const hdf5::File file = open_checked(path, check_trailer(path));
     if (!file.has("/model") || file.is_dataset("/model")) {
       fail("{}: no group /model, which holds the weights under torchvision's names with '.' as '/'", path);
     }
-    auto tensors = read_group(file, "/model", left);
+    auto tensors = read_group(file, "/model", unread);
     if (tensors.empty()) fail("{}: its group /model holds no data sets", path);
     return tensors;
   });
 }
 
-std::vector<HostTensor> read_average(const std::string& path, const LeftInFile& left) {
+std::vector<HostTensor> read_average(const std::string& path, const UnreadTensors& unread) {
   return hdf5::input_errors([&] {
     const hdf5::File file = open_checked(path, check_trailer(path));
-    return has_average(file) ? read_group(file, kAverage, left) : std::vector<HostTensor>();
+    return has_average(file) ? read_group(file, kAverage, unread) : std::vector<HostTensor>();
   });
 }
 

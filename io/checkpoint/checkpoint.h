@@ -47,20 +47,20 @@ struct Checkpoint {
 [[nodiscard]] std::string first_nonfinite(const Checkpoint& checkpoint);
 
 /// Writes the file at `path`; what was there before stays until the new file is complete and on disk. On failure (a
-/// full disk) an Error is thrown, nothing of the attempt is left, and other checkpoints are untouched. The file is put
-/// together in `memory`, if given, which whoever writes many of them keeps.
+/// full disk) an Error is thrown, nothing of the attempt is unread, and other checkpoints are untouched. The file is
+/// put together in `memory`, if given, which whoever writes many of them keeps.
 void write_checkpoint(const std::string& path, const Checkpoint& checkpoint, hdf5::FileImageBuffer* memory = nullptr);
 
-/// Names of tensors that are not read: they come with their shape and without bytes. TensorRows reads them.
-using LeftInFile = std::vector<std::string>;
+/// Names of tensors whose values are not read: they come with their shape and without bytes. TensorRows reads them.
+using UnreadTensors = std::vector<std::string>;
 
 /// Reads and verifies format, version, completeness and every checksum. An Error says what is wrong with which file; it
 /// is a usage Error unless the file cannot be read.
-[[nodiscard]] Checkpoint read_checkpoint(const std::string& path, const LeftInFile& left = {});
+[[nodiscard]] Checkpoint read_checkpoint(const std::string& path, const UnreadTensors& unread = {});
 
 /// Only the `/model` group of any HDF5 file, a checkpoint or not (config key model.weights); checksums are looked at
 /// where there are any.
-[[nodiscard]] std::vector<HostTensor> read_model_weights(const std::string& path, const LeftInFile& left = {});
+[[nodiscard]] std::vector<HostTensor> read_model_weights(const std::string& path, const UnreadTensors& unread = {});
 
 /// Some rows at a time of the tensors of a checkpoint, or of another file with a group `/model`.
 class TensorRows {
@@ -78,7 +78,7 @@ class TensorRows {
 [[nodiscard]] bool is_checkpoint(const hdf5::File& file);
 
 /// The `/ema` group of a checkpoint; empty where there is none.
-[[nodiscard]] std::vector<HostTensor> read_average(const std::string& path, const LeftInFile& left = {});
+[[nodiscard]] std::vector<HostTensor> read_average(const std::string& path, const UnreadTensors& unread = {});
 
 /// kInvalid: what was read is damaged, incomplete, or no checkpoint that this program knows. kUnreadable: the storage
 /// did not give the file (EIO, EACCES, ESTALE, a link to nowhere), so nothing is known about it.

@@ -62,6 +62,7 @@ void CheckpointWriter::run(double stall_seconds) noexcept {
   } catch (...) {
     error_ = std::current_exception();
   }
+  state_.spool.reset();  // its disk space
   {
     const std::scoped_lock lock(mutex_);
     in_flight_ = -1;

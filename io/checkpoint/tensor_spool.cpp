@@ -14,8 +14,8 @@
 
 namespace convoy {
 
-TensorSpool::TensorSpool(const std::string& folder)
-    : path_(fmt::format("{}/.spool.{}{}", folder, unguessable_digits(), kTemporarySuffix)),
+TensorSpool::TensorSpool(const std::string& path)
+    : path_(fmt::format("{}.{}{}", path, unguessable_digits(), kTemporarySuffix)),
       descriptor_(create_new_file(path_, 0600)) {
   if (descriptor_ < 0) {
     failed(errno);
@@ -28,21 +28,18 @@ TensorSpool::~TensorSpool() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
-void TensorSpool::failed(int reason) { problem_ = fmt::format("cannot write {}: {}", path_, std::strerror(reason)); }
+void TensorSpool::failed(int reason) {
+  problem_ = fmt::format("cannot write {}: {}", path_, std::strerror(reason));
+  if (descriptor_ >= 0) static_cast<void>(::ftruncate(descriptor_, 0));
+}
 
 void TensorSpool::begin(const std::string& group, const std::string& name, const Shape& shape) {
   entries_.push_back({group, name, shape, bytes_});
 }
 
 void TensorSpool::append(std::span<const float> elements) {
-  if (nonfinite_.empty() && !std::all_of(elements.begin(), elements.end(), [](float x) { return std::isfinite(x); })) {
-    const Entry& entry = entries_.back();
-    const std::string slot = entry.group.substr(1);
-    nonfinite_ = slot == "model"
-                     ? entry.name
-                     : fmt::format("{} ({})", entry.name,
-                                   slot == "ema" ? "average" : "optimizer " + slot.substr(slot.find('/') + 1));
-  }
+  const bool finite = std::all_of(elements.begin(), elements.end(), [](float x) { return std::isfinite(x); });
+  if (!finite && !nonfinite_) nonfinite_ = entries_.size() - 1;
   if (!problem_.empty()) return;
   const std::span<const std::byte> bytes = std::as_bytes(elements);
   if (const int reason = pwrite_all(descriptor_, bytes, bytes_); reason != 0) return failed(reason);

@@ -2,10 +2,12 @@
 //
 // Tensors that are too large for memory, on their way into a checkpoint: their elements are appended to a file without
 // a name, from which write_checkpoint() copies them. Relies on the file system of the checkpoints. Invariant: after a
-// failure nothing more is written, and write_checkpoint() throws it.
+// failure the file is empty, nothing more is written, and write_checkpoint() throws it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,8 +25,8 @@ class TensorSpool {
     std::int64_t offset = 0;  ///< in the file, bytes
   };
 
-  /// The file is made in `folder`; that it cannot be is a failure as any other.
-  explicit TensorSpool(const std::string& folder);
+  /// For the checkpoint at `path`, in whose folder the file is made; that it cannot be is a failure as any other.
+  explicit TensorSpool(const std::string& path);
   ~TensorSpool();
   TensorSpool(const TensorSpool&) = delete;
   TensorSpool& operator=(const TensorSpool&) = delete;
@@ -38,9 +40,8 @@ class TensorSpool {
   [[nodiscard]] int descriptor() const { return descriptor_; }
   /// Why it could not be written; empty: it was.
   [[nodiscard]] const std::string& problem() const { return problem_; }
-  /// The first tensor with a value that is infinite or NaN, "fc.weight" or "fc.weight (optimizer momentum)"; empty:
-  /// none.
-  [[nodiscard]] const std::string& nonfinite() const { return nonfinite_; }
+  /// The first tensor with a value that is infinite or NaN; null: none.
+  [[nodiscard]] const Entry* nonfinite() const { return nonfinite_ ? &entries_[*nonfinite_] : nullptr; }
 
  private:
   void failed(int reason);
@@ -49,7 +50,8 @@ class TensorSpool {
   int descriptor_ = -1;
   std::int64_t bytes_ = 0;
   std::vector<Entry> entries_;
-  std::string problem_, nonfinite_;
+  std::string problem_;
+  std::optional<std::size_t> nonfinite_;
 };
 
 }  // namespace convoy

@@ -37,18 +37,18 @@ std::string at(const std::string& what, const Action& action) {
   return fmt::format("{} (microbatch {}, chunk {})", what, action.microbatch, action.chunk);
 }
 
-// Behind those of a divided head, which are complete without a reduction.
+// Behind those of a sharded head, which are complete without a reduction.
 Tensor replicated_gradients(ParameterStore& store) {
   const Tensor& all = store.gradients();
-  const std::int64_t divided = store.divided_elements();
-  return divided == 0 ? all : all.view(divided, {all.size() - divided});
+  const std::int64_t sharded = store.sharded_elements();
+  return sharded == 0 ? all : all.view(sharded, {all.size() - sharded});
 }
 
-// The gradients whose squares this replica counts for all: those of a divided head are counted by each, all others
+// The gradients whose squares this replica counts for all: those of a sharded head are counted by each, all others
 // once.
 std::int64_t clip_end(const Optimizer& optimizer, ParameterStore& store, const Communicator* replicas) {
-  const std::int64_t divided = store.divided_elements();
-  return divided > 0 && replicas != nullptr && replicas->rank() > 0 ? divided : optimizer.shard_end();
+  const std::int64_t sharded = store.sharded_elements();
+  return sharded > 0 && replicas != nullptr && replicas->rank() > 0 ? sharded : optimizer.shard_end();
 }
 
 trace::Track track(ActionKind kind) {
@@ -254,18 +254,19 @@ Tensor Executor::targets(int microbatch, const Batch& batch, const Shape& output
 void Executor::apply_loss(const Action& action, const Batch& batch, const Tensor& outputs) {
   const Tensor doutputs = backend_.tensor(outputs.shape(), outputs.dtype());
   const Tensor wanted = targets(action.microbatch, batch, outputs.shape());
-  if (coordinates_.head != nullptr) {
-    coordinates_.head->apply(loss_, outputs, shard_targets(batch, wanted), global_samples_, doutputs, totals_.losses(),
-                             loss_scale_.tensor());
-  } else {
-    loss_.apply(backend_, outputs, wanted, global_samples_, doutputs, totals_.losses(), loss_scale_.tensor(),
-                batch.class_weights.has_value());
-  }
+  add_loss(batch, outputs, wanted, global_samples_, doutputs, loss_scale_.tensor());
   link_.put_output_gradient(action.microbatch, action.chunk, doutputs);
 }
 
-ShardedHead::Targets Executor::shard_targets(const Batch& batch, const Tensor& labels) const {
-  return {labels, batch.samples, model_.output_shape()[1]};
+void Executor::add_loss(const Batch& batch, const Tensor& outputs, const Tensor& targets, std::int64_t global_samples,
+                        const Tensor& doutputs, const Tensor& loss_scale) {
+  if (coordinates_.head != nullptr) {
+    coordinates_.head->apply(loss_, outputs, {targets, batch.samples, model_.output_shape()[1]}, global_samples,
+                             doutputs, totals_.losses(), loss_scale);
+  } else {
+    loss_.apply(backend_, outputs, targets, global_samples, doutputs, totals_.losses(), loss_scale,
+                batch.class_weights.has_value());
+  }
 }
 
 void Executor::backward(const Action& action) {
@@ -299,7 +300,7 @@ void Executor::weights_done(const Action& action, std::int64_t elements) {
     front = done_[static_cast<std::size_t>(chunk)];
     if (front < model_.chunk_end(chunk)) break;
   }
-  buckets_.ready_up_to(std::max<std::int64_t>(0, front - model_.parameters().divided_elements()));
+  buckets_.ready_up_to(std::max<std::int64_t>(0, front - model_.parameters().sharded_elements()));
 }
 
 // The statistics of a step are complete after its last forward: their sum travels while backward runs.
@@ -326,7 +327,7 @@ Tensor Executor::reduced_gradients() { return optimizer_.of_shard(model_.paramet
 void Executor::clip_gradients() {
   if (!clip_.enabled()) return;
   const Tensor& squares = replaying() ? replay_->measure(clip_) : clip_.measure();
-  if (divides_gradients()) {
+  if (shards_gradients()) {
     coordinates_.replicas->all_reduce(squares, ReduceOp::kSum, "norm of the gradients")->wait();
   }
   if (coordinates_.stages != nullptr) {
@@ -340,7 +341,7 @@ void Executor::optimizer_step() {
   std::array<double, 1> finite{scaler_.unscale(backend_, reduced_gradients()) ? 1.0 : 0.0};
   if (scaler_.enabled()) {  // replicas have equal gradients, shards and stages have not
     const std::string what = "overflow of gradients";
-    if (divides_gradients()) coordinates_.replicas->all_reduce(std::span<double>(finite), ReduceOp::kMin, what);
+    if (shards_gradients()) coordinates_.replicas->all_reduce(std::span<double>(finite), ReduceOp::kMin, what);
     if (coordinates_.stages != nullptr) {
       coordinates_.stages->all_reduce(std::span<double>(finite), ReduceOp::kMin, what);
     }

@@ -73,7 +73,8 @@ class Executor final : public StepRunner {
   Tensor targets(int microbatch, const Batch& batch, const Shape& outputs);
   void forward(const Action& action, const Batch& batch);
   void apply_loss(const Action& action, const Batch& batch, const Tensor& outputs);
-  [[nodiscard]] ShardedHead::Targets shard_targets(const Batch& batch, const Tensor& labels) const;
+  void add_loss(const Batch& batch, const Tensor& outputs, const Tensor& targets, std::int64_t global_samples,
+                const Tensor& doutputs, const Tensor& loss_scale);
   void backward(const Action& action);
   void weights_done(const Action& action, std::int64_t elements);
   void start_statistics();
@@ -83,7 +84,7 @@ class Executor final : public StepRunner {
   void update_parameters();
   [[nodiscard]] Tensor reduced_gradients();
   /// Whether replicas have different gradients when a step has reduced them.
-  [[nodiscard]] bool divides_gradients() const { return gather_.enabled() || coordinates_.head != nullptr; }
+  [[nodiscard]] bool shards_gradients() const { return gather_.enabled() || coordinates_.head != nullptr; }
   void progress();
   void lap(Phase phase);
   Cache& cache(int microbatch) { return caches_[static_cast<std::size_t>(microbatch)]; }

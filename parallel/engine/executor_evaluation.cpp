@@ -47,12 +47,7 @@ Tensor Executor::evaluation_inputs(const Batch& batch) {
 LossTotals Executor::evaluate(std::span<const Batch> microbatches, const TakeOutputs& take) {
   totals_.clear();
   predict(microbatches, [&](const Batch& batch, const Tensor& outputs) {
-    const Tensor targets = transfer_.targets(batch, outputs.shape());
-    if (coordinates_.head != nullptr) {
-      coordinates_.head->apply(loss_, outputs, shard_targets(batch, targets), 1, Tensor(), totals_.losses());
-      return;
-    }
-    loss_.apply(backend_, outputs, targets, 1, Tensor(), totals_.losses());
+    add_loss(batch, outputs, transfer_.targets(batch, outputs.shape()), 1, Tensor(), ops::none());
     if (take) take(batch, outputs);
   });
   return totals_.read();

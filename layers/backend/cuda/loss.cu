@@ -214,8 +214,8 @@ __global__ void __launch_bounds__(kThreads)
   }
   if (threadIdx.x == 0 && n >= first && n < first + samples) {
     const double log_sum = largest + log(sum_exps), own = maxima[shard.rows + n];
-    scores.set_rank(n - first, log_sum - (1.0 - smoothing) * own - even * sums[2 * shard.rows + n],
-                    sums[shard.rows + n]);
+    const double spread = smoothing == 0.0 ? 0.0 : even * sums[2 * shard.rows + n];
+    scores.set_rank(n - first, log_sum - (1.0 - smoothing) * own - spread, sums[shard.rows + n]);
   }
 }
 

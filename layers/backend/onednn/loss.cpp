@@ -300,7 +300,7 @@ void OnednnBackend::run(const ops::ShardCrossEntropy& op) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t n = first + i;
       const double log_sum = largest[n] + std::log(exps[n]);
-      losses[i] = log_sum - (1.0 - smoothing) * own[n] - even * sum_logits[n];
+      losses[i] = log_sum - (1.0 - smoothing) * own[n] - (smoothing == 0.0 ? 0.0 : even * sum_logits[n]);
       top1[i] = ahead[n] < 1 ? 1.0 : 0.0;
       top5[i] = ahead[n] < 5 ? 1.0 : 0.0;
     }

@@ -110,6 +110,18 @@ def test_average_is_evaluated_and_starts_from_weights():
         averaged, model = ({name.replace("ema/", "", 1) if group == "ema" else name.replace("model/", "", 1)
                             for name in datasets(last) if name.startswith(group + "/")} for group in ("ema", "model"))
         assert averaged == {name for name in model if "num_batches" not in name}
+        # Of an earlier version, without running statistics: those of the model take their place.
+        older = folder.copy("older")
+        with h5py.File(older.checkpoints()[-1], "r+") as file:
+            names = []
+            file["ema"].visit(names.append)
+            for name in names:
+                if name.endswith(("running_mean", "running_var")):
+                    del file["ema"][name]
+        assert older.run(1, "eval", "run.toml", "--checkpoint", older.checkpoints()[-1]) == 0, older.stderr
+        older.configure(config(SMALL_NET, train={"steps": 61, "ema_decay": 0.5, "eval_every_epochs": 0}))
+        older.train()
+        assert "ema_loss" in older.events("eval")[-1]
     # Without the key the run goes on, and its checkpoints have no average.
     folder.configure(config(SMALL_NET, train={"steps": 61, "eval_every_epochs": 0}))
     folder.train()

@@ -102,13 +102,60 @@ def test_resume_in_another_layout(before, after, sharded):
     close_runs(folder, train(1, False, "adamw"))
 
 
-def test_weights_of_another_run():
+@pytest.mark.parametrize("reset", (False, True))
+def test_weights_of_another_run(reset):
     weights = train(4, True).checkpoints()[-1]
     sections = {"train": {"steps": 1, "eval_every_epochs": 0}, "parallel": {"shard_head": True}}
-    folders = [Folder(f"from-{ranks}", config({**MLP, "classes": 10, "weights": weights}, **sections)) for ranks in (1, 4)]
+    model = {**MLP, "classes": 10, "weights": weights, "reset_head": reset}
+    folders = [Folder(f"from-{ranks}-{reset}", config(model, **sections)) for ranks in (1, 4)]
     for folder, ranks in zip(folders, (1, 4)):
         folder.train(ranks)
     close_series("weights", folders[1].losses(), folders[0].losses(), 1e-6)
+
+
+@pytest.mark.skipif(h5py is None, reason="no h5py")
+def test_weights_that_are_not_finite_are_refused():
+    folder = train(4, True).copy("nan")
+    with h5py.File(folder.checkpoints()[-1], "r+") as file:
+        file["model/fc2/bias"][9] = float("nan")  # of the last shard
+    model = {**MLP, "classes": 10, "weights": folder.checkpoints()[-1]}
+    folder.configure(config(model, run={"name": "other"}, parallel={"shard_head": True}))
+    assert folder.run(4) == USAGE, folder.stderr
+    assert len(error_lines(folder.stderr)) == 1 and "fc2.bias has values that are not finite" in folder.stderr
+
+
+def test_one_layer_and_fewer_classes_than_ranks():
+    """Shards of 2, 2, 1 and 0 classes; nothing but the head learns, and no gradient goes further back."""
+    folders = []
+    for ranks in (1, 4):
+        layers = [{"type": "linear", "name": "fc", "out_features": 5}]
+        folder = Folder(f"one-layer-{ranks}", config(
+            {"name": "sequential", "classes": 5, "layers": layers}, train={"steps": 3, "eval_every_epochs": 0},
+            data={"kind": "synthetic", "train": None, "validation": None, "features": 10, "samples": 128},
+            checkpoint={"every_steps": 2}, parallel={"shard_head": True}))
+        folder.train(ranks)
+        folders.append(folder)
+    close_runs(folders[1], folders[0])
+
+
+def test_bfloat16_recomputed_head():
+    """A head that is computed again in backward exchanges again. Rounding to 8 bits is 4e-3 of an output; losses are means."""
+    runs = []
+    for sharded in (False, True):
+        model = {**MLP, "classes": 10, "recompute": ["fc1", "fc2"]}
+        folder = Folder(f"bf16-{sharded}", config(
+            model, train={"steps": STEPS, "precision": "bf16", "eval_every_epochs": 0}, data={"drop_last": False},
+            parallel={"shard_head": sharded, "microbatches": 2}))
+        folder.train(2)
+        runs.append(folder)
+    close_series("bf16", runs[1].losses(), runs[0].losses(), 4e-3)
+
+
+def test_plan_lists_layouts_of_data_parallelism():
+    folder = Folder("plan", config({**MLP, "classes": 10}, parallel={"shard_head": True}))
+    assert folder.run(1, "plan", "run.toml", "--ranks", "4", "--json", "plan.json") == 0, folder.stderr
+    with open(folder.file("plan.json")) as file:
+        assert {layout["stages"] for layout in json.load(file)["layouts"]} == {1}
 
 
 def test_no_rank_holds_the_whole_head():

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <filesystem>
 #include <iterator>
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
@@ -87,20 +88,23 @@ TEST_CASE("a spool that outgrows the disk fails with its checkpoint, and leaves 
   Checkpoint checkpoint = sample_checkpoint(1);
   const std::vector<float> elements(4096);
   const auto fill = [&] {
-    const auto spool = std::make_shared<TensorSpool>(folder.path());
+    const auto spool = std::make_shared<TensorSpool>(folder / "step-00000001.h5");
     spool->begin("/model", "head.weight", {4096});
     spool->append(elements);
     checkpoint.spool = spool;
+    return std::weak_ptr<const TensorSpool>(spool);
   };
   {
     const FileSizeLimit limit(4096);
-    fill();
+    const auto spool = fill();
+    CHECK_THROWS_WITH_AS(writer.write(std::move(checkpoint)), doctest::Contains("File too large"), Error);
+    CHECK(spool.expired());  // with its disk space
   }
-  CHECK_THROWS_WITH_AS(writer.write(checkpoint), doctest::Contains("File too large"), Error);
-  checkpoint.spool = nullptr;
   CHECK(files_in(folder.path()) == 0);
-  fill();
-  writer.write(checkpoint);
+  checkpoint = sample_checkpoint(1);
+  const auto spool = fill();
+  writer.write(std::move(checkpoint));
+  CHECK(spool.expired());
   CHECK(files_in(folder.path()) == 1);
 }
 

@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 TEST_CASE("tensors of a spool are as any others") {
   const TemporaryFolder folder;
   Checkpoint written = sample_checkpoint(7), whole = written;
-  const auto spool = std::make_shared<TensorSpool>(folder.path());
+  const auto spool = std::make_shared<TensorSpool>(folder / "spooled.h5");
   const std::string slot = written.optimizer.front().first;
   for (const auto& [group, tensors] : {std::pair(std::string("/model"), &whole.model),
                                        std::pair("/optimizer/" + slot, &whole.optimizer.front().second)}) {
@@ -38,7 +38,7 @@ TEST_CASE("tensors of a spool are as any others") {
     }
   }
   CHECK(spool->problem().empty());
-  CHECK(spool->nonfinite().empty());
+  CHECK(spool->nonfinite() == nullptr);
   written.spool = spool;
   const std::string path = folder / "spooled.h5";
   write_checkpoint(path, written);
@@ -57,9 +57,14 @@ TEST_CASE("tensors of a spool are as any others") {
     if (tensor.name == "head.weight") CHECK(tensor.shape == Shape{3, 4});
   }
 
-  TensorSpool infinite(folder.path());
-  infinite.begin("/optimizer/momentum", "head.bias", {1});
-  infinite.append(std::vector<float>{INFINITY});
-  CHECK(infinite.nonfinite() == "head.bias (optimizer momentum)");
-  CHECK(TensorSpool(folder / "none").problem().find("No such file") != std::string::npos);
+  for (const auto& [group, name] : {std::pair("/model", "head.bias"), std::pair("/ema", "head.bias (average)"),
+                                    std::pair("/optimizer/momentum", "head.bias (optimizer momentum)")}) {
+    const auto infinite = std::make_shared<TensorSpool>(folder / "infinite.h5");
+    infinite->begin(group, "head.bias", {1});
+    infinite->append(std::vector<float>{INFINITY});
+    Checkpoint checkpoint;
+    checkpoint.spool = infinite;
+    CHECK(first_nonfinite(checkpoint) == name);
+  }
+  CHECK(TensorSpool(folder / "none/step.h5").problem().find("No such file") != std::string::npos);
 }

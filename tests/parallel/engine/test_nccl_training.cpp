@@ -37,7 +37,7 @@ struct Layout {
   [[nodiscard]] std::string str() const {
     return fmt::format("{}, {} replicas, {} stages, {} microbatches, {} chunks{}{}{}{}{}", schedule, replicas, stages,
                        microbatches, chunks, recorded ? ", recorded" : "", scaled ? ", scaled" : "",
-                       mixed ? ", mixed" : "", sharded ? ", sharded optimizer" : "", head ? ", divided head" : "");
+                       mixed ? ", mixed" : "", sharded ? ", sharded optimizer" : "", head ? ", sharded head" : "");
   }
 };
 
@@ -211,9 +211,9 @@ void check_parameters(const Parameters& own, const Parameters& cpu) {
   for (const HostTensor& one : own) {
     const auto found = std::find_if(cpu.begin(), cpu.end(), [&](const HostTensor& x) { return x.name == one.name; });
     REQUIRE(found != cpu.end());
-    const bool divided = one.shape != found->shape;
+    const bool sharded = one.shape != found->shape;
     const std::int64_t first =
-        divided ? class_shard(kClasses, test_world().rank(), test_world().size()).first : std::int64_t{0};
+        sharded ? class_shard(kClasses, test_world().rank(), test_world().size()).first : std::int64_t{0};
     CHECK_MESSAGE(difference(one, *found, first) <= kTolerance, one.name);
   }
 }
