@@ -9,7 +9,9 @@
 #include <algorithm>
 #include <cctype>
 #include <cstddef>
+#include <set>
 #include <sstream>
+#include <string_view>
 #include <utility>
 
 #include "layers/base/host_name.h"
@@ -19,6 +21,7 @@ namespace convoy {
 namespace {
 
 constexpr std::chrono::seconds kProbeLimit{15};
+constexpr int kProbesAtOnce = 32;  // each is an mpirun: hundreds of them would wait for this machine's CPUs
 constexpr int kFirstPause = 10, kLongestPause = 600;  // seconds
 constexpr int kHopelessFailures = 3;                  // of a host that never worked
 constexpr std::size_t kReasonLength = 300;
@@ -63,9 +66,9 @@ HostHealth::~HostHealth() {
 }
 
 HostList HostHealth::usable(const HostList& listed) {
-  std::erase_if(entries_, [&](const auto& entry) {
-    return std::none_of(listed.begin(), listed.end(), [&](const Host& host) { return host.name == entry.first; });
-  });
+  std::set<std::string_view> names;
+  for (const Host& host : listed) names.insert(host.name);
+  std::erase_if(entries_, [&](const auto& entry) { return !names.contains(entry.first); });
   HostList good;
   for (const Host& host : listed) {
     if (is_this_host(host.name)) {
@@ -93,12 +96,17 @@ void HostHealth::poll(const std::string& name, Entry& entry) {
     return;
   }
   const bool due = entry.verdict == Verdict::kUnknown || (entry.verdict == Verdict::kBad && now > entry.deadline);
-  if (!due) return;
+  if (!due || probes() >= kProbesAtOnce) return;
   if (entry.errors >= 0) ::close(entry.errors);
   entry.errors = ::memfd_create("convoy-probe", MFD_CLOEXEC);
   const int errors = entry.errors >= 0 ? entry.errors : silence_;
   entry.probe = std::make_unique<ChildProcess>(probe_(name), ChildProcess::Options{{}, silence_, errors});
   entry.deadline = now + kProbeLimit;
+}
+
+int HostHealth::probes() const {
+  return static_cast<int>(
+      std::count_if(entries_.begin(), entries_.end(), [](const auto& entry) { return entry.second.probe != nullptr; }));
 }
 
 void HostHealth::finish(const std::string& name, Entry& entry, const std::string& problem) {

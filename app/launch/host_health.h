@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Health checks of hosts. A host is probed before it is used and again after every failure, all hosts concurrently and
+// Health checks of hosts. A host is probed before it is used and again after every failure, up to 32 hosts at a time and
 // without blocking. A host that fails is excluded and probed again after 10, 20, 40 ... 600 s, and so is one whose
 // system made a generation fail, if there are others. Invariant: this machine is never probed.
 #pragma once
@@ -56,6 +56,7 @@ class HostHealth {
     ~Entry();
   };
   void poll(const std::string& name, Entry& entry);
+  [[nodiscard]] int probes() const;
   void finish(const std::string& name, Entry& entry, const std::string& problem);
   static int leave_out(Entry& entry, int times);
 
