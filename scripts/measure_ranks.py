@@ -29,7 +29,7 @@ def arguments():
     parser.add_argument("config")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--ranks", type=int, nargs="+", default=[16, 64, 128])
-    parser.add_argument("--steps", type=int, default=300, help="of the timed runs: long enough to look at their memory")
+    parser.add_argument("--steps", type=int, default=30, help="of the timed runs: long enough to look at their memory")
     parser.add_argument("--repeat", type=int, default=1, help="timed runs, of which the median counts")
     parser.add_argument("--files", metavar="FOLDER", help="count system calls with paths below it, and nothing else")
     parser.add_argument("--convoy", default="build/app/convoy")
@@ -57,11 +57,8 @@ def memory_of(pid):
 
 def ranks_below(pid):
     """Processes that mpirun has started."""
-    try:
-        with open(f"/proc/{pid}/task/{pid}/children") as file:
-            return [int(word) for word in file.read().split()]
-    except OSError:
-        return []
+    result = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], check=False, capture_output=True, text=True)
+    return [int(word) for word in result.stdout.split()]
 
 
 def first_step(path):

@@ -18,12 +18,12 @@
 #include "app/build/read_config.h"
 #include "io/data/datasets.h"
 #include "io/data/shards.h"
+#include "io/files/packed_bytes.h"
 #include "io/hdf5/hdf5_source.h"
 #include "io/hdf5/validation.h"
 #include "layers/base/counted.h"
 #include "layers/base/error.h"
 #include "layers/base/option_error.h"
-#include "layers/base/packed_bytes.h"
 #include "layers/base/system_error.h"
 #include "parallel/comm/agree.h"
 
@@ -74,16 +74,11 @@ void check_class_weights(const Config& config, const Dataset& train) {
   }
 }
 
-std::unique_ptr<Dataset> open(const Config& config, const std::string& source, const std::string& key, BytePacker* packer,
-                              ByteUnpacker* packed) {
-  const DatasetRequest request{config.data,
-                               source,
-                               key == "data.train",
-                               config.run.seed,
-                               config.model.takes_signals(),
-                               config.model.classes,
-                               packer,
-                               packed};
+std::unique_ptr<Dataset> open(const Config& config, const std::string& source, const std::string& key,
+                              BytePacker* packer, ByteUnpacker* packed) {
+  const DatasetRequest request{
+      config.data, source, key == "data.train", config.run.seed, config.model.takes_signals(), config.model.classes,
+      packer,      packed};
   if (config.data.kind == "synthetic") return open_dataset(request);
   try {
     auto data = open_dataset(request);
@@ -97,8 +92,8 @@ std::unique_ptr<Dataset> open(const Config& config, const std::string& source, c
   }
 }
 
-MatchedClasses open_validation(const Config& config, const std::string& source, const Dataset& train, BytePacker* packer,
-                               ByteUnpacker* packed) {
+MatchedClasses open_validation(const Config& config, const std::string& source, const Dataset& train,
+                               BytePacker* packer, ByteUnpacker* packed) {
   auto data = open(config, source, "data.validation", packer, packed);
   try {
     return match_classes(std::move(data), source, train.class_names());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // data.stage_dir: brings the files of the data sets to each node's own storage before they are opened. Relies on
-// io/files/file_stage.h, which copies. Invariant: one rank of a node looks at the files and copies them while the others
-// wait, and all ranks return or all throw the same Error.
+// io/files/file_stage.h, which copies. Invariant: one rank of a node looks at the files and copies them while the
+// others wait, and all ranks return or all throw the same Error.
 #pragma once
 
 #include <string>

@@ -200,8 +200,8 @@ void MemorySums::add(int rank, const RankMemory& memory) {
   largest_peak_ = std::max(largest_peak_, memory.peak());
   MemorySums one;
   const auto limit_of = [&](const std::string& name, double needed, double bytes) {
-    return TightestLimit{name,          memory.host,     1, rank, needed, bytes, memory.peak(),
-                         memory.resident, !memory.gpu.empty()};
+    return TightestLimit{
+        name, memory.host, 1, rank, needed, bytes, memory.peak(), memory.resident, !memory.gpu.empty()};
   };
   const auto own = [&](const TightestLimit& limit) {
     if (one.own_.ranks == 0 || limit.share() > one.own_.share()) one.own_ = limit;

@@ -32,9 +32,9 @@ struct RankMemory {
 /// The limit of which the largest share is needed, by the ranks that have it together.
 struct TightestLimit {
   std::string name, host;
-  int ranks = 0;                 ///< that share it
-  int rank = 0;                  ///< of those, the one that needs most
-  double needed = 0, bytes = 0;  ///< of all of them together; page cache and what they hold already counted as theirs
+  int ranks = 0;                  ///< that share it
+  int rank = 0;                   ///< of those, the one that needs most
+  double needed = 0, bytes = 0;   ///< of all of them together; page cache and what they hold already counted as theirs
   double peak = 0, resident = 0;  ///< of that rank: RankMemory::peak(), RankMemory::resident
   bool on_gpu = false;            ///< it computes on a GPU
   [[nodiscard]] double share() const { return bytes > 0 ? needed / bytes : 1e9; }
@@ -55,8 +55,8 @@ class MemorySums {
 
  private:
   struct Sum {
-    TightestLimit limit;          // its bytes: the least of what is free
-    double held = 0;              // by its ranks, already
+    TightestLimit limit;  // its bytes: the least of what is free
+    double held = 0;      // by its ranks, already
   };
   std::map<std::string, Sum> shared_;  // by host and key
   TightestLimit own_;                  // the tightest of those that one rank has to itself

@@ -109,11 +109,10 @@ void check_same_run(const Run& run) {
     cuts += fmt::format("{}{}", cuts.empty() ? "" : ", ",
                         run.model->units()[static_cast<std::size_t>(range.first)].input.str());
   }
-  check_same(
-      *run.communicator,
-      {{"device", compute_library(run.device), "run on the same kind of device everywhere (device.kind says which)"},
-       {"model", fmt::format("{} parameters cut at {}", run.model->parameter_count(), cuts),
-        "start the same program on the same data everywhere"}});
+  check_same(*run.communicator, {{"device", compute_library(run.device),
+                                  "run on the same kind of device everywhere (device.kind says which)"},
+                                 {"model", fmt::format("{} parameters cut at {}", run.model->parameter_count(), cuts),
+                                  "start the same program on the same data everywhere"}});
 }
 
 }  // namespace convoy

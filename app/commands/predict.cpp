@@ -25,11 +25,11 @@
 #include "app/predict/prediction_inputs.h"
 #include "app/train/confusion.h"
 #include "app/train/progress.h"
+#include "io/files/packed_bytes.h"
 #include "io/hdf5/hdf5.h"
 #include "io/hdf5/validation.h"
 #include "layers/base/error.h"
 #include "layers/base/message_text.h"
-#include "layers/base/packed_bytes.h"
 #include "parallel/comm/agree.h"
 
 namespace convoy {

@@ -133,14 +133,11 @@ std::string describe_hosts(const HostList& hosts) {
       if (!last.precedes(next)) break;
       last = next;
     }
+    const bool run = end - first >= kMinRun;
     if (!words.empty()) words += ' ';
-    if (end - first >= kMinRun) {
-      words += fmt::format("{}[{}-{}]{}:{}", name.stem, name.digits, last.digits, name.rest, hosts[first].slots);
-      first = end;
-    } else {
-      words += fmt::format("{}:{}", hosts[first].name, hosts[first].slots);
-      ++first;
-    }
+    words += run ? fmt::format("{}[{}-{}]{}", name.stem, name.digits, last.digits, name.rest) : hosts[first].name;
+    if (hosts[first].slots > 0) words += fmt::format(":{}", hosts[first].slots);
+    first = run ? end : first + 1;
   }
   return words.empty() ? "none" : words;
 }

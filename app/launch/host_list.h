@@ -22,7 +22,7 @@ using HostList = std::vector<Host>;
 
 /// "a:2,b:2", as mpirun takes them.
 [[nodiscard]] std::string join_hosts(const HostList& hosts);
-/// "a:2 n[001-064]:4", or "none": three or more whose numbers follow each other are one word.
+/// "a:2 n[001-064]:4", or "none": three or more whose numbers follow each other are one word. 0 slots are left out.
 [[nodiscard]] std::string describe_hosts(const HostList& hosts);
 
 [[nodiscard]] int count_slots(const HostList& hosts);

@@ -14,10 +14,10 @@
 #include "io/data/hdf5_shards.h"
 #include "io/data/image_folder.h"
 #include "io/data/shards.h"
+#include "io/files/packed_bytes.h"
 #include "io/hdf5/hdf5_source.h"
 #include "io/images/decode_tools.h"
 #include "layers/base/error.h"
-#include "layers/base/packed_bytes.h"
 #include "layers/base/system_error.h"
 
 namespace convoy {

@@ -18,9 +18,9 @@
 #include "io/data/in_memory_dataset.h"
 #include "io/data/shards.h"
 #include "io/data/synthetic.h"
+#include "io/files/packed_bytes.h"
 #include "io/hdf5/hdf5_source.h"
 #include "layers/base/option_error.h"
-#include "layers/base/packed_bytes.h"
 
 namespace convoy {
 

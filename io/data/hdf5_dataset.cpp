@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "layers/base/packed_bytes.h"
+#include "io/files/packed_bytes.h"
 
 namespace convoy {
 
@@ -78,7 +78,7 @@ Hdf5Dataset::Hdf5Dataset(const std::string& source, bool signals, bool verify, b
 }
 
 Hdf5Dataset::Hdf5Dataset(const std::string& source, ByteUnpacker& packed)
-    : source_(source, packed), size_(packed.number()), sample_shape_(unpack_shape(packed)) {
+    : source_(source, packed), size_(packed.number()), sample_shape_(packed.shape()) {
   planar_ = packed.number() != 0;
   uint16_ = packed.number() != 0;
   inputs_ = std::make_unique<RowSource>(source_.path, packed);
@@ -91,7 +91,7 @@ Hdf5Dataset::Hdf5Dataset(const std::string& source, ByteUnpacker& packed)
 void Hdf5Dataset::pack(BytePacker& packer) const {
   source_.pack(packer);
   packer.number(size_);
-  pack_shape(sample_shape_, packer);
+  packer.shape(sample_shape_);
   packer.number(planar_ ? 1 : 0);
   packer.number(uint16_ ? 1 : 0);
   inputs_->pack(packer);

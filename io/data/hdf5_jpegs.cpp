@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "layers/base/packed_bytes.h"
+#include "io/files/packed_bytes.h"
 
 namespace convoy {
 

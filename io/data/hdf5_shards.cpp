@@ -11,8 +11,8 @@
 #include "io/data/hdf5_dataset.h"
 #include "io/data/hdf5_jpegs.h"
 #include "io/data/shards.h"
+#include "io/files/packed_bytes.h"
 #include "io/hdf5/validation.h"
-#include "layers/base/packed_bytes.h"
 
 namespace convoy {
 

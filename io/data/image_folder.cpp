@@ -23,8 +23,8 @@
 #include <utility>
 #include <vector>
 
+#include "io/files/packed_bytes.h"
 #include "layers/base/error.h"
-#include "layers/base/packed_bytes.h"
 #include "layers/base/system_error.h"
 
 namespace convoy {

@@ -6,8 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include "io/images/row_source.h"
-#include "layers/base/packed_bytes.h"
+#include "io/files/packed_bytes.h"
 
 namespace convoy {
 
@@ -30,7 +29,7 @@ namespace {
 InMemoryDataset::Content unpack_content(ByteUnpacker& packed) {
   InMemoryDataset::Content content;
   content.source = packed.text();
-  content.sample = unpack_shape(packed);
+  content.sample = packed.shape();
   content.pixels = packed.array<std::uint8_t>();
   content.labels = packed.counts();
   content.class_names = packed.texts();
@@ -43,7 +42,7 @@ InMemoryDataset::InMemoryDataset(ByteUnpacker& packed) : InMemoryDataset(unpack_
 
 void InMemoryDataset::pack(BytePacker& packer) const {
   packer.text(content_.source);
-  pack_shape(content_.sample, packer);
+  packer.shape(content_.sample);
   packer.array(content_.pixels);
   packer.counts(content_.labels);
   packer.texts(content_.class_names);

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include "layers/base/packed_bytes.h"
+#include "io/files/packed_bytes.h"
 
 namespace convoy {
 

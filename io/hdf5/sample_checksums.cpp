@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "io/files/crc32c.h"
-#include "layers/base/packed_bytes.h"
+#include "io/files/packed_bytes.h"
 
 namespace convoy {
 

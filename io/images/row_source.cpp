@@ -15,8 +15,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "io/files/packed_bytes.h"
 #include "layers/base/host_name.h"
-#include "layers/base/packed_bytes.h"
 #include "layers/base/system_error.h"
 
 namespace convoy {
@@ -122,17 +122,6 @@ void RowSource::read(std::int64_t first, void* out, std::int64_t count) const {
       fail("sample {}: {}", first, error.what());
     }
   }
-}
-
-void pack_shape(const Shape& shape, BytePacker& packer) {
-  std::vector<std::int64_t> extents;
-  for (int i = 0; i < shape.rank(); ++i) extents.push_back(shape[i]);
-  packer.counts(extents);
-}
-
-Shape unpack_shape(ByteUnpacker& packed) {
-  const std::vector<std::int64_t> extents = packed.counts();
-  return {extents.data(), static_cast<int>(extents.size())};
 }
 
 }  // namespace convoy

@@ -45,7 +45,7 @@ class RowSource {
   std::string path_, dataset_, place_;  // "file.h5", "/images", "file.h5:/images"
   DType dtype_ = DType::kF32;
   std::int64_t row_elements_ = 0;
-  std::size_t row_bytes_ = 0;  // in the file, of what pread() gives
+  std::size_t row_bytes_ = 0;      // in the file, of what pread() gives
   std::int64_t file_offset_ = -1;  // -1: not for pread()
   std::int64_t file_bytes_ = -1;   // that the file must have; -1: any
   bool from_uint16_ = false;       // what pread() gives is to be converted
@@ -56,8 +56,5 @@ class RowSource {
   mutable std::unique_ptr<hdf5::File> file_;
   mutable std::unique_ptr<hdf5::RowReader> reader_;
 };
-
-void pack_shape(const Shape& shape, BytePacker& packer);
-[[nodiscard]] Shape unpack_shape(ByteUnpacker& packed);
 
 }  // namespace convoy

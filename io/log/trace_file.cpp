@@ -172,9 +172,7 @@ TraceFile::TraceFile(const std::string& path, double zero) : path_(path), file_(
   write(R"({"displayTimeUnit":"ms","traceEvents":[)");
 }
 
-void TraceFile::write(const std::string& text) {
-  write_all(file_.descriptor(), std::as_bytes(std::span(text)), path_);
-}
+void TraceFile::write(const std::string& text) { write_all(file_.descriptor(), std::as_bytes(std::span(text)), path_); }
 
 void TraceFile::add(const RankTrace& rank) {
   EventList list;

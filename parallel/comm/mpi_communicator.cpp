@@ -274,8 +274,7 @@ std::string MpiCommunicator::broadcast(std::string text, int root, const std::st
     const std::size_t count = std::min(kBytesPiece, text.size() - first);
     auto* piece = operation->allocate(count);
     if (rank() == root) std::memcpy(piece, text.data() + first, count);
-    CONVOY_MPI_CHECK(
-        MPI_Ibcast(piece, static_cast<int>(count), MPI_BYTE, root, comm_, operation->add_request()));
+    CONVOY_MPI_CHECK(MPI_Ibcast(piece, static_cast<int>(count), MPI_BYTE, root, comm_, operation->add_request()));
     operation->wait();
     if (rank() != root) std::memcpy(text.data() + first, piece, count);
   }
@@ -292,8 +291,8 @@ std::vector<std::string> MpiCommunicator::all_gather(const std::string& text, co
   std::vector<std::uint64_t> lengths(members);
   lengths[static_cast<std::size_t>(rank())] = text.size();
   std::memcpy(memory, lengths.data(), members * sizeof(std::uint64_t));
-  CONVOY_MPI_CHECK(MPI_Iallreduce(MPI_IN_PLACE, memory, checked_count(members, *operation), MPI_UINT64_T, MPI_SUM, comm_,
-                                  operation->add_request()));
+  CONVOY_MPI_CHECK(MPI_Iallreduce(MPI_IN_PLACE, memory, checked_count(members, *operation), MPI_UINT64_T, MPI_SUM,
+                                  comm_, operation->add_request()));
   operation->wait();
   std::memcpy(lengths.data(), memory, members * sizeof(std::uint64_t));
 

@@ -38,7 +38,8 @@ const char* pick(bool one, const char* singular, const char* plural) { return on
 // `ago`: the age of the note, "31.2 s".
 std::string last_act(const RankStatus& rank, const std::string& ago, bool one) {
   switch (rank.note.state) {
-    case RankState::kNothing: return pick(one, "it has taken part in nothing yet", "they have taken part in nothing yet");
+    case RankState::kNothing:
+      return pick(one, "it has taken part in nothing yet", "they have taken part in nothing yet");
     case RankState::kStarted: return fmt::format("last: started {}, {} ago", rank.note.to_string(), ago);
     case RankState::kWaiting: return fmt::format("last: waiting in {}, for {}", rank.note.to_string(), ago);
     case RankState::kFinished: return fmt::format("last: finished {}, {} ago", rank.note.to_string(), ago);
@@ -213,9 +214,8 @@ class Lines {
           ranks.begin(), ranks.end(), [](const RankStatus* a, const RankStatus* b) { return a->age < b->age; });
       const std::string least = fmt::format("{:.1f}", (*youngest)->age), most = fmt::format("{:.1f}", (*oldest)->age);
       const std::string ago = least == most ? least + " s" : fmt::format("{} to {} s", least, most);
-      const std::string where =
-          one ? fmt::format("{}, pid {}", first.host, first.pid)
-              : fmt::format("{}; pid {} on {} is one", hosts_of(ranks), first.pid, first.host);
+      const std::string where = one ? fmt::format("{}, pid {}", first.host, first.pid)
+                                    : fmt::format("{}; pid {} on {} is one", hosts_of(ranks), first.pid, first.host);
       return fmt::format("\n  {} ({}){} {}{}", world_ranks(ranks), where,
                          missing ? pick(one, " has not come:", " have not come:") : ":", condition(first, one),
                          last_act(first, ago, one));

@@ -21,8 +21,8 @@
 #include "io/data/hdf5_shards.h"
 #include "io/data/image_folder.h"
 #include "io/data/in_memory_dataset.h"
+#include "io/files/packed_bytes.h"
 #include "io/images/row_source.h"
-#include "layers/base/packed_bytes.h"
 #include "tests/io/hdf5/raw_hdf5.h"
 #include "tests/io/temporary_folder.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Numbers and texts as one block of bytes, to travel between processes of one program and one kind of machine, and back.
-// Invariant: what comes from BytePacker in one order is taken from ByteUnpacker in the same; a block that is too short is an
-// Error.
+// Numbers and texts as one block of bytes, to travel between processes of one program and one kind of machine, and
+// back. Invariant: what comes from BytePacker in one order is taken from ByteUnpacker in the same; a block that is too
+// short is an Error.
 #pragma once
 
 #include <algorithm>
@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "layers/base/error.h"
+#include "layers/base/shape.h"
 
 namespace convoy {
 
@@ -30,6 +31,11 @@ class BytePacker {
   void texts(const std::vector<std::string>& texts) {
     number(static_cast<std::int64_t>(texts.size()));
     for (const std::string& one : texts) text(one);
+  }
+  void shape(const Shape& shape) {
+    std::vector<std::int64_t> extents;
+    for (int i = 0; i < shape.rank(); ++i) extents.push_back(shape[i]);
+    counts(extents);
   }
   template <class T>
   void array(const std::vector<T>& values) {
@@ -82,6 +88,11 @@ class ByteUnpacker {
     std::vector<std::string> texts;
     for (std::int64_t left = number(); left > 0; --left) texts.push_back(text());
     return texts;
+  }
+  [[nodiscard]] Shape shape() {
+    const std::vector<std::int64_t> extents = counts();
+    if (extents.size() > Shape::kMaxRank) fail("a block of packed bytes has a shape of {} axes", extents.size());
+    return {extents.data(), static_cast<int>(extents.size())};
   }
   template <class T>
   [[nodiscard]] std::vector<T> array() {
