@@ -1,20 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/build/build_data.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <filesystem>
 #include <numeric>
 #include <utility>
 #include <vector>
 
 #include "app/build/build_model.h"
+#include "app/build/read_config.h"
 #include "io/data/datasets.h"
+#include "io/data/shards.h"
+#include "io/files/packed_bytes.h"
+#include "io/hdf5/hdf5_source.h"
+#include "io/hdf5/validation.h"
 #include "layers/base/counted.h"
 #include "layers/base/error.h"
 #include "layers/base/option_error.h"
 #include "layers/base/system_error.h"
+#include "parallel/comm/agree.h"
 
 namespace convoy {
 
@@ -63,11 +74,11 @@ void check_class_weights(const Config& config, const Dataset& train) {
   }
 }
 
-}  // namespace
-
-std::unique_ptr<Dataset> build_dataset(const Config& config, const std::string& source, const std::string& key) {
+std::unique_ptr<Dataset> open(const Config& config, const std::string& source, const std::string& key,
+                              BytePacker* packer, ByteUnpacker* packed) {
   const DatasetRequest request{
-      config.data, source, key == "data.train", config.run.seed, config.model.takes_signals(), config.model.classes};
+      config.data, source, key == "data.train", config.run.seed, config.model.takes_signals(), config.model.classes,
+      packer,      packed};
   if (config.data.kind == "synthetic") return open_dataset(request);
   try {
     auto data = open_dataset(request);
@@ -81,13 +92,33 @@ std::unique_ptr<Dataset> build_dataset(const Config& config, const std::string& 
   }
 }
 
-MatchedClasses build_validation(const Config& config, const std::string& source, const Dataset& train) {
-  auto data = build_dataset(config, source, "data.validation");
+MatchedClasses open_validation(const Config& config, const std::string& source, const Dataset& train,
+                               BytePacker* packer, ByteUnpacker* packed) {
+  auto data = open(config, source, "data.validation", packer, packed);
   try {
     return match_classes(std::move(data), source, train.class_names());
   } catch (const Error& error) {
     fail_source("data.validation", error);
   }
+}
+
+// Whether there is something at the source. A pattern of shards counts as its folder.
+void check_source(const Config& config, const std::string& source, const std::string& key) {
+  if (config.data.kind == "synthetic" || source.empty()) return;
+  std::string path = config.data.kind == "hdf5" ? Hdf5Source(source).path : source;
+  if (is_shard_pattern(path)) path = std::filesystem::path(path).parent_path().string();
+  if (path.empty() || ::access(path.c_str(), R_OK) == 0) return;
+  try {
+    fail_system(errno, "cannot read {}: {}", path, std::strerror(errno));
+  } catch (const Error& error) {
+    fail_source(key, error);
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Dataset> build_dataset(const Config& config, const std::string& source, const std::string& key) {
+  return open(config, source, key, nullptr, nullptr);
 }
 
 void check_data(const Config& config, const Dataset& train, const Dataset* validation) {
@@ -117,6 +148,42 @@ void check_data(const Config& config, const Dataset& train, const Dataset* valid
     fail_option("data.validation", "{} has labels up to {}, the training data only up to {} (set model.classes)",
                 config.data.validation, validation->classes() - 1, train.classes() - 1);
   }
+}
+
+DataSets build_data(const Config& config, const std::string& train, const std::string& validation, Communicator& all,
+                    bool leads) {
+  DataSets sets;
+  const auto open_both = [&](BytePacker* packer, ByteUnpacker* packed) {
+    sets.train = open(config, train, "data.train", packer, packed);
+    if (validation.empty()) return;
+    sets.validation = open_validation(config, validation, *sets.train, packer, packed);
+  };
+  const bool root = all.rank() == 0;
+  std::string layout;
+  const auto look = [&] {
+    BytePacker packer;
+    if (root) {
+      open_both(all.size() > 1 ? &packer : nullptr, nullptr);
+      check_data(config, *sets.train, sets.validation.data.get());
+      if (all.size() > 1) packer.text(hdf5::validated_files());
+      layout = packer.take();
+    } else if (leads) {
+      check_source(config, train, "data.train");
+      check_source(config, validation, "data.validation");
+    }
+  };
+  agree(
+      all, [&] { add_places(config, look); }, "opening the data", leads);
+  layout = all.broadcast(std::move(layout), 0, "names, labels and layout of the data");
+  const auto unpack = [&] {
+    if (root) return;
+    ByteUnpacker packed(layout);
+    open_both(nullptr, &packed);
+    hdf5::add_validated_files(packed.text());
+  };
+  agree(
+      all, [&] { add_places(config, unpack); }, "opening the data");
+  return sets;
 }
 
 void check_plan(const Config& config, const BatchPlan& plan, std::int64_t parts) {

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <functional>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "app/base/error_report.h"
@@ -18,8 +18,6 @@
 #include "app/build/run_state.h"
 #include "app/build/start_check.h"
 #include "app/config/config_printer.h"
-#include "io/data/datasets.h"
-#include "io/hdf5/validation.h"
 #include "layers/backend/observe/profile_backend.h"
 #include "layers/base/error.h"
 #include "layers/cpu/cpu_load.h"
@@ -34,37 +32,20 @@ namespace {
 
 constexpr double kLoadTimeout = 600;  // seconds, until the config says parallel.timeout
 
-// Rank 0 validates the HDF5 files from which the samples are read, for all ranks that see the same files.
-void validate_data(const Config& config, const DataPlaces& data, Communicator& all) {
-  if (config.data.kind != "hdf5") return;
-  const auto validate = [&] {
-    for (const std::string& source : {data.train, data.validation}) {
-      try {
-        if (!source.empty()) hdf5::validate_together(dataset_files(config.data.kind, source, true));
-      } catch (const Error&) {  // opening the data says what is wrong
-      }
-    }
-    return hdf5::validated_files();
-  };
-  const std::string files = on_root(all, validate, "validating the data files");
-  if (all.rank() > 0) hdf5::add_validated_files(files);
-}
-
 bool needs_costs(const Run& run) {
   return run.layout.schedule.virtual_stages() > 1 && run.config.parallel.partition.first_units.empty();
 }
 
-// The CPUs of this rank, how busy they were since the start with what none of the run's ranks did, and whether it has
-// more threads. Collective.
+// The CPUs of rank 0, how busy they were since the start with what none of the run's ranks did, and whether it has more
+// threads; empty on the other ranks. Collective.
 std::string describe_load(const World& world, const Run& run) {
   const auto& [mask, quota] = world.cpu_limits();
   const CpuReading now = read_cpus([&allowed = mask](int cpu) { return allowed.has(cpu); });
   const std::string place = world.host() + " " + mask.str();
   const double own = now.own - world.load_at_start().own;
-  double ours = 0;
-  for (const std::string& text : run.communicator->all_gather(fmt::format("{} {}", place, own), "CPU times")) {
-    if (text.starts_with(place + " ")) ours += std::strtod(text.c_str() + place.size(), nullptr);
-  }
+  double ours = run.communicator->broadcast(place, 0, "CPUs of rank 0") == place ? own : 0;
+  run.communicator->all_reduce(std::span<double>(&ours, 1), ReduceOp::kSum, "CPU times");
+  if (!run.is_root()) return "";
   const auto others = others_share(world.load_at_start().cpus, now.cpus, ours);
   std::string line = describe_cpus(mask.count(), quota.cpus, others);
   const double cpus = quota.cpus > 0 ? std::min(quota.cpus, static_cast<double>(mask.count())) : mask.count();
@@ -74,8 +55,8 @@ std::string describe_load(const World& world, const Run& run) {
   return line;
 }
 
-// What needs no word with other ranks: layout, data, backend.
-void build_basics(Run& run, const World& world, int ranks, const DataPlaces& data) {
+// What needs no word with other ranks: layout and backend.
+void build_basics(Run& run, const World& world, int ranks) {
   const Config& c = run.config;
   run.layout = plan_layout(c, ranks);
   run.host = world.host();
@@ -83,13 +64,10 @@ void build_basics(Run& run, const World& world, int ranks, const DataPlaces& dat
   check_replay(c, run.device.on_gpu());
   run.contention = std::make_unique<ContentionMonitor>(c.device.wait_policy);
   run.backend = build_backend(c, run.device);
-  run.train = build_dataset(c, data.train, "data.train");
-  if (!data.validation.empty()) {
-    MatchedClasses validation = build_validation(c, data.validation, *run.train);
-    run.validation = std::move(validation.data);
-    if (!validation.note.empty()) run.notes.push_back(validation.note);
-  }
-  check_data(c, *run.train, run.validation.get());
+}
+
+void build_plan(Run& run) {
+  const Config& c = run.config;
   run.plan = {run.train->size(), c.train.global_batch_size, c.data.drop_last};
   check_plan(c, run.plan, std::int64_t{run.layout.mesh.replicas()} * run.layout.schedule.microbatches);
   run.total_steps = c.train.steps ? *c.train.steps : *c.train.epochs * run.plan.steps_per_epoch();
@@ -189,12 +167,16 @@ std::unique_ptr<Run> build_run(const World& world, const RankGroup& ranks, Loade
   run->communicator = std::move(loaded.communicator);
   Communicator& all = *run->communicator;
   DataPlaces data{run->config.data.train, run->config.data.validation, {}};
-  if (loaded.stage_data) data = stage_data(run->config, world, all, loaded.check_stop);
+  if (loaded.stage_data) data = stage_data(run->config, world, ranks, all, loaded.check_stop);
   run->notes = data.lines;
-  validate_data(run->config, data, all);
   agree(
-      all, [&] { add_places(run->config, [&] { build_basics(*run, world, ranks.size(), data); }); },
-      "building the run");
+      all, [&] { add_places(run->config, [&] { build_basics(*run, world, ranks.size()); }); }, "building the run");
+  DataSets sets = build_data(run->config, data.train, data.validation, all, world.local_rank() == 0);
+  run->train = std::move(sets.train);
+  run->validation = std::move(sets.validation.data);
+  if (!sets.validation.note.empty()) run->notes.push_back(sets.validation.note);
+  agree(
+      all, [&] { add_places(run->config, [&] { build_plan(*run); }); }, "planning the steps");
   check_devices(all, run->config, run->device, run->host);
   if (instrument == Instrument::kProfile) {
     run->device_backend = std::move(run->backend);

@@ -58,10 +58,13 @@ void copy(std::vector<Staged>& sets, double slice) {
 
 }  // namespace
 
-DataPlaces stage_data(const Config& config, const World& world, Communicator& all, const CheckStop& check_stop) {
+DataPlaces stage_data(const Config& config, const World& world, const RankGroup& ranks, Communicator& all,
+                      const CheckStop& check_stop) {
   const DataOptions& d = config.data;
   DataPlaces places{d.train, d.validation, {}};
   if (d.stage_dir.empty()) return places;
+  const auto node = ranks.split(world.node(), world.local_rank(), config.parallel.timeout, "node");
+  const bool copies = node->rank() == 0;
   // agree() names the host of every rank but the first.
   const auto named = [&](const std::function<void()>& body) {
     try {
@@ -83,9 +86,13 @@ DataPlaces stage_data(const Config& config, const World& world, Communicator& al
     add(d.validation, false, places.validation);
   };
   agree(
-      all, [&] { named(find); }, kWhat);
+      all,
+      [&] {
+        if (copies) named(find);
+      },
+      kWhat, copies);
+  for (std::string* place : {&places.train, &places.validation}) *place = node->broadcast(*place, 0, kWhat);
   const double slice = std::min(kSlice, config.parallel.timeout / 4);
-  const bool copies = world.local_rank() == 0;
   double left = 1;
   while (left > 0) {
     agree(

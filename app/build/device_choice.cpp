@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <map>
 #include <sstream>
@@ -11,6 +12,7 @@
 #include "layers/backend/cuda_devices.h"
 #include "layers/base/error.h"
 #include "layers/base/option_error.h"
+#include "layers/base/random.h"
 
 namespace convoy {
 
@@ -121,7 +123,25 @@ std::string device_problem(const std::vector<RankDevice>& ranks, bool share_gpu)
   return "";
 }
 
+namespace {
+
+// Whether device_problem() will find nothing: all on CPUs, or each on a GPU of its own.
+bool devices_suit(Communicator& all, const Config& config, const DeviceChoice& device) {
+  std::array<double, 2> on_gpus{device.on_gpu() ? 1.0 : 0.0, device.on_gpu() ? -1.0 : 0.0};
+  all.all_reduce(on_gpus, ReduceOp::kMin, "devices");
+  if (on_gpus[0] != -on_gpus[1]) return false;
+  if (on_gpus[0] == 0 || config.device.share_gpu) return true;
+  std::vector<double> digests(static_cast<std::size_t>(all.size()));  // of the GPU of each rank
+  digests[static_cast<std::size_t>(all.rank())] = static_cast<double>(random_key(0, device.gpu_uuid) >> 11);
+  all.all_reduce(digests, ReduceOp::kSum, "devices");
+  std::sort(digests.begin(), digests.end());
+  return std::adjacent_find(digests.begin(), digests.end()) == digests.end();
+}
+
+}  // namespace
+
 void check_devices(Communicator& all, const Config& config, const DeviceChoice& device, const std::string& host) {
+  if (devices_suit(all, config, device)) return;
   std::vector<RankDevice> ranks;
   for (const std::string& text : all.all_gather(packed({device.gpu, device.gpu_uuid, host}), "devices")) {
     ranks.push_back(unpacked(text));

@@ -11,12 +11,14 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 #include "app/build/memory_prediction.h"
 #include "app/build/read_config.h"
 #include "layers/base/counted.h"
 #include "layers/base/error.h"
 #include "parallel/comm/agree.h"
+#include "parallel/comm/host_exchange.h"
 
 namespace convoy {
 
@@ -29,19 +31,16 @@ constexpr double kStackBytes = 8 << 20;     // virtual, of a thread
 constexpr int kTries = 12;                  // halvings of a value that would fit
 constexpr std::int64_t kMinImageSize = 32;
 
-std::string pack_memory(const RankMemory& rank) {
-  Json limits = Json::array();
-  for (const HostMemoryLimit& limit : rank.limits) limits.push_back({limit.name, limit.key, limit.free});
-  return Json({rank.host, rank.resident, rank.host_growth, rank.device_growth, limits, rank.gpu, rank.gpu_bytes})
-      .dump();
+Json to_json(const TightestLimit& l) {
+  return {l.name, l.host, l.ranks, l.rank, l.needed, l.bytes, l.peak, l.resident, l.on_gpu};
 }
 
-RankMemory unpack_memory(const std::string& text) {
-  const Json json = Json::parse(text);
-  RankMemory rank{json[0], json[1], json[2], json[3], {}, json[5], json[6]};
-  for (const Json& limit : json[4]) rank.limits.push_back({limit[0], limit[1], limit[2]});
-  return rank;
+TightestLimit limit_from(const Json& json) {
+  return {json[0], json[1], json[2], json[3], json[4], json[5], json[6], json[7], json[8]};
 }
+
+// Names of cgroups may be anything but UTF-8.
+std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 int threads_to_come(const MemoryRequest& request) {
   return request.device.threads - 1 + request.device.loader_threads * (request.validation ? 2 : 1);
@@ -70,7 +69,7 @@ RankMemory own_memory(const MemoryRequest& request, const MemoryPrediction& pred
 }
 
 // What a rank needs when its config, the number of its microbatches or the size of its images is another.
-double peak_with(const MemoryRequest& request, const TightestLimit& limit, const RankMemory& rank,
+double peak_with(const MemoryRequest& request, const TightestLimit& limit,
                  const std::function<void(Config&, DataShape&)>& change) {
   Config config = request.config;
   DataShape train = request.train;
@@ -82,14 +81,13 @@ double peak_with(const MemoryRequest& request, const TightestLimit& limit, const
   const MemoryRequest changed{config,     layout,          limit.rank,     train,
                               validation, request.purpose, request.device, request.shares_gradients};
   const MemoryPrediction p = predict_memory(changed);
-  if (!rank.gpu.empty()) return p.tensors;
-  return rank.resident + p.tensors - p.untouched + p.host() + threads_to_come(request) * kThreadBytes;
+  if (limit.on_gpu) return p.tensors;
+  return limit.resident + p.tensors - p.untouched + p.host() + threads_to_come(request) * kThreadBytes;
 }
 
 struct Remedies {
   const MemoryRequest& request;
   const TightestLimit& limit;
-  const RankMemory& rank;
   std::vector<std::string> texts{};
 
   [[nodiscard]] double allowed() const { return kWarnedShare * limit.bytes / limit.ranks; }
@@ -97,7 +95,7 @@ struct Remedies {
   // Whether it fits so; one that does is noted. One that does not suit the config does not fit.
   bool fits(const std::string& setting, const std::function<void(Config&, DataShape&)>& change) {
     try {
-      const double peak = peak_with(request, limit, rank, change);
+      const double peak = peak_with(request, limit, change);
       if (peak > allowed()) return false;
       texts.push_back(fmt::format("{} needs {}", setting, format_memory(peak)));
       return true;
@@ -119,8 +117,8 @@ struct Remedies {
 };
 
 // Values that would fit, each by itself: "parallel.microbatches = 4 needs 3.1 GiB, ...".
-std::string remedies(const MemoryRequest& request, const TightestLimit& limit, const RankMemory& rank) {
-  Remedies found{request, limit, rank};
+std::string remedies(const MemoryRequest& request, const TightestLimit& limit) {
+  Remedies found{request, limit};
   const Config& c = request.config;
   if (!c.model.recompute.blocks) {
     found.fits("model.recompute = \"blocks\"", [](Config& config, DataShape&) { config.model.recompute = {true, {}}; });
@@ -150,16 +148,34 @@ std::string remedies(const MemoryRequest& request, const TightestLimit& limit, c
   return fmt::format("{}", fmt::join(found.texts, ", "));
 }
 
-TightestLimit gathered_limit(const RankMemory& own, Communicator& all, std::vector<RankMemory>& ranks) {
-  for (const std::string& text : all.all_gather(pack_memory(own), "memory")) ranks.push_back(unpack_memory(text));
-  return tightest_limit(ranks);
+struct AllMemory {
+  TightestLimit limit;
+  double largest_peak = 0;
+};
+
+// Of all ranks, on each of them. Rank 0 alone sees the sums.
+AllMemory gather_memory(const RankMemory& own, Communicator& all) {
+  MemorySums sums;
+  sums.add(all.rank(), own);
+  const auto merge = [](const std::string& lower, const std::string& higher) {
+    MemorySums both = MemorySums::from_text(lower);
+    both.add(MemorySums::from_text(higher));
+    return both.to_text();
+  };
+  std::string text = reduce_texts(all, sums.to_text(), merge, "memory");
+  if (all.rank() == 0) {
+    const MemorySums whole = MemorySums::from_text(text);
+    text = dump({to_json(whole.tightest()), whole.largest_peak()});
+  }
+  const Json json = Json::parse(all.broadcast(std::move(text), 0, "memory"));
+  return {limit_from(json[0]), json[1]};
 }
 
-std::string need(const TightestLimit& limit, const RankMemory& rank, const char* what) {
+std::string need(const TightestLimit& limit, const char* what) {
   const std::string who = limit.ranks == 1
                               ? fmt::format("rank {} on host {}", limit.rank, limit.host)
                               : fmt::format("{} on host {}, of them rank {} {},", counted(limit.ranks, "rank"),
-                                            limit.host, limit.rank, format_memory(rank.peak()));
+                                            limit.host, limit.rank, format_memory(limit.peak));
   return fmt::format("memory: {} {} {}{}, which is more than {}: {}", who, limit.ranks == 1 ? "needs" : "need",
                      format_memory(limit.needed), what, limit.name, format_memory(limit.bytes));
 }
@@ -180,46 +196,79 @@ std::string format_memory(double bytes) {
   return mib < 100 * 1024 ? fmt::format("{:.1f} GiB", mib / 1024) : fmt::format("{:.0f} GiB", mib / 1024);
 }
 
-TightestLimit tightest_limit(const std::vector<RankMemory>& ranks) {
-  std::map<std::string, TightestLimit> limits;
-  const auto add = [&](int index, const std::string& key, const std::string& name, double needed, double bytes) {
-    const RankMemory& rank = ranks[static_cast<std::size_t>(index)];
-    TightestLimit& limit = limits.try_emplace(key, TightestLimit{name, rank.host, 0, index, 0, bytes}).first->second;
-    limit.bytes = std::min(limit.bytes, bytes);
-    ++limit.ranks;
-    limit.needed += needed;
-    if (rank.peak() > ranks[static_cast<std::size_t>(limit.rank)].peak()) limit.rank = index;
+void MemorySums::add(int rank, const RankMemory& memory) {
+  largest_peak_ = std::max(largest_peak_, memory.peak());
+  MemorySums one;
+  const auto limit_of = [&](const std::string& name, double needed, double bytes) {
+    return TightestLimit{
+        name, memory.host, 1, rank, needed, bytes, memory.peak(), memory.resident, !memory.gpu.empty()};
   };
-  // Of a shared limit: what is free, and what its ranks hold already.
-  std::map<std::string, double> held;
-  for (const RankMemory& rank : ranks) {
-    for (const HostMemoryLimit& limit : rank.limits) held[rank.host + "\n" + limit.key] += rank.resident;
-  }
-  for (int i = 0; i < static_cast<int>(ranks.size()); ++i) {
-    const RankMemory& rank = ranks[static_cast<std::size_t>(i)];
-    for (const HostMemoryLimit& limit : rank.limits) {
-      const bool shared = !limit.key.empty();
-      const std::string key = shared ? rank.host + "\n" + limit.key : fmt::format("{}\n{}", i, limit.name);
-      const double own = shared ? held[key] : rank.resident;
-      add(i, key, limit.name, rank.resident + rank.host_growth, limit.free + own);
+  const auto own = [&](const TightestLimit& limit) {
+    if (one.own_.ranks == 0 || limit.share() > one.own_.share()) one.own_ = limit;
+  };
+  for (const HostMemoryLimit& limit : memory.limits) {
+    const double needed = memory.resident + memory.host_growth;
+    if (limit.key.empty()) {
+      own(limit_of(limit.name, needed, limit.free + memory.resident));
+    } else {
+      one.shared_[memory.host + "\n" + limit.key] = {limit_of(limit.name, needed, limit.free), memory.resident};
     }
-    if (rank.gpu.empty()) continue;
-    add(i, fmt::format("{}\n{}", i, rank.gpu), "its share of the memory of its GPU", rank.device_growth,
-        rank.gpu_bytes);
   }
-  const auto tightest = std::max_element(
-      limits.begin(), limits.end(), [](const auto& a, const auto& b) { return a.second.share() < b.second.share(); });
-  return tightest == limits.end() ? TightestLimit() : tightest->second;
+  if (!memory.gpu.empty()) own(limit_of("its share of the memory of its GPU", memory.device_growth, memory.gpu_bytes));
+  add(one);
+}
+
+void MemorySums::add(const MemorySums& others) {
+  for (const auto& [key, sum] : others.shared_) {
+    const auto [found, fresh] = shared_.try_emplace(key, sum);
+    if (fresh) continue;
+    TightestLimit& limit = found->second.limit;
+    found->second.held += sum.held;
+    limit.bytes = std::min(limit.bytes, sum.limit.bytes);
+    limit.ranks += sum.limit.ranks;
+    limit.needed += sum.limit.needed;
+    if (sum.limit.peak <= limit.peak) continue;
+    limit.rank = sum.limit.rank;
+    limit.peak = sum.limit.peak;
+    limit.resident = sum.limit.resident;
+    limit.on_gpu = sum.limit.on_gpu;
+  }
+  if (others.own_.ranks > 0 && (own_.ranks == 0 || others.own_.share() > own_.share())) own_ = others.own_;
+  largest_peak_ = std::max(largest_peak_, others.largest_peak_);
+}
+
+TightestLimit MemorySums::tightest() const {
+  TightestLimit tightest = own_;
+  for (const auto& [key, sum] : shared_) {
+    TightestLimit limit = sum.limit;
+    limit.bytes += sum.held;
+    if (tightest.ranks == 0 || limit.share() > tightest.share()) tightest = limit;
+  }
+  return tightest;
+}
+
+std::string MemorySums::to_text() const {
+  Json shared = Json::object();
+  for (const auto& [key, sum] : shared_) shared[key] = {to_json(sum.limit), sum.held};
+  return dump({shared, to_json(own_), largest_peak_});
+}
+
+MemorySums MemorySums::from_text(const std::string& text) {
+  const Json json = Json::parse(text);
+  MemorySums sums;
+  for (const auto& [key, sum] : json[0].items()) sums.shared_[key] = {limit_from(sum[0]), sum[1]};
+  sums.own_ = limit_from(json[1]);
+  sums.largest_peak_ = json[2];
+  return sums;
 }
 
 MemoryReport check_memory(const MemoryRequest& request, Communicator& all, const std::string& host, double measured) {
   MemoryPrediction prediction;
   agree(
       all, [&] { add_places(request.config, [&] { prediction = predict_memory(request); }); }, "predicting the memory");
-  std::vector<RankMemory> ranks;
   RankMemory own = own_memory(request, prediction, host);
   own.host_growth = std::max(own.host_growth, measured - own.resident);
-  const TightestLimit limit = gathered_limit(own, all, ranks);
+  const auto [limit, largest_peak] = gather_memory(own, all);
   MemoryReport report;
   report.backend_bytes = prediction.tensors;
   report.peak_bytes = own.peak();
@@ -228,17 +277,14 @@ MemoryReport check_memory(const MemoryRequest& request, Communicator& all, const
     const double replicas = request.layout.mesh.replicas();
     report.peak_bytes += prediction.gradients * (replicas - 1) / replicas;
   }
-  double largest = 0;
-  for (const RankMemory& rank : ranks) largest = std::max(largest, rank.peak());
-  report.line = fmt::format("predicted peak {}", format_memory(largest));
+  report.line = fmt::format("predicted peak {}", format_memory(largest_peak));
   if (limit.ranks == 0) return report;
   report.line += fmt::format(" of {} a rank", format_memory(limit.bytes / limit.ranks));
   if (limit.share() <= kWarnedShare) return report;
-  const RankMemory& worst = ranks[static_cast<std::size_t>(limit.rank)];
-  const std::string advice = on_root(
-      all, [&] { return remedies(request, limit, worst); }, "looking for what fits");
+  const auto look = [&request, &tightest = limit] { return remedies(request, tightest); };
+  const std::string advice = on_root(all, look, "looking for what fits");
   if (limit.share() > kRefusedShare && !request.config.run.allow_over_memory) {
-    refuse(fmt::format("{} ({}; or {})", need(limit, worst, ""), advice, kAnyway));
+    refuse(fmt::format("{} ({}; or {})", need(limit, ""), advice, kAnyway));
   }
   report.warning = fmt::format("memory: {} needs {} of {}: {} ({})", counted(limit.ranks, "rank"),
                                format_memory(limit.needed), limit.name, format_memory(limit.bytes), advice);
@@ -250,16 +296,15 @@ double check_memory_of_measuring(const MemoryRequest& request, Communicator& all
   agree(
       all, [&] { add_places(request.config, [&] { prediction.tensors = predict_measuring(request); }); },
       "predicting the memory");
-  std::vector<RankMemory> ranks;
   const RankMemory own = own_memory(request, prediction, host);
-  const TightestLimit limit = gathered_limit(own, all, ranks);
+  const TightestLimit limit = gather_memory(own, all).limit;
   if (limit.share() <= kRefusedShare || limit.ranks == 0 || request.config.run.allow_over_memory) {
     return own.resident + own.host_growth;
   }
   refuse(
       fmt::format("{} (a smaller train.global_batch_size or more parallel.microbatches, or parallel.partition as a "
                   "list of units, which needs no measurement; or {})",
-                  need(limit, ranks[static_cast<std::size_t>(limit.rank)], " to measure the units"), kAnyway));
+                  need(limit, " to measure the units"), kAnyway));
 }
 
 }  // namespace convoy

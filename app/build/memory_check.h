@@ -4,6 +4,7 @@
 // made. What cannot fit is refused in one line with values that would fit. All functions are collective.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -31,13 +32,36 @@ struct RankMemory {
 /// The limit of which the largest share is needed, by the ranks that have it together.
 struct TightestLimit {
   std::string name, host;
-  int ranks = 0;                 ///< that share it
-  int rank = 0;                  ///< of those, the one that needs most
-  double needed = 0, bytes = 0;  ///< of all of them together; page cache and what they hold already counted as theirs
+  int ranks = 0;                  ///< that share it
+  int rank = 0;                   ///< of those, the one that needs most
+  double needed = 0, bytes = 0;   ///< of all of them together; page cache and what they hold already counted as theirs
+  double peak = 0, resident = 0;  ///< of that rank: RankMemory::peak(), RankMemory::resident
+  bool on_gpu = false;            ///< it computes on a GPU
   [[nodiscard]] double share() const { return bytes > 0 ? needed / bytes : 1e9; }
 };
-/// Pure.
-[[nodiscard]] TightestLimit tightest_limit(const std::vector<RankMemory>& ranks);
+
+/// Sums over ranks, as many numbers as there are nodes: what their limits have and what they need of them. Pure.
+class MemorySums {
+ public:
+  void add(int rank, const RankMemory& memory);
+  void add(const MemorySums& others);
+  /// ranks = 0: there is no limit.
+  [[nodiscard]] TightestLimit tightest() const;
+  /// RankMemory::peak() of the rank that needs most.
+  [[nodiscard]] double largest_peak() const { return largest_peak_; }
+  /// To travel between ranks.
+  [[nodiscard]] std::string to_text() const;
+  [[nodiscard]] static MemorySums from_text(const std::string& text);
+
+ private:
+  struct Sum {
+    TightestLimit limit;  // its bytes: the least of what is free
+    double held = 0;      // by its ranks, already
+  };
+  std::map<std::string, Sum> shared_;  // by host and key
+  TightestLimit own_;                  // the tightest of those that one rank has to itself
+  double largest_peak_ = 0;
+};
 
 struct MemoryReport {
   double backend_bytes = 0;  ///< predicted of this rank's tensors

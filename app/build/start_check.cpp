@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
 
 #include "app/base/version.h"
@@ -12,6 +13,7 @@
 #include "layers/base/error.h"
 #include "layers/base/file_text.h"
 #include "layers/base/host_name.h"
+#include "layers/base/random.h"
 
 namespace convoy {
 
@@ -33,8 +35,23 @@ std::string name_ranks(const std::vector<int>& odd, const std::vector<std::strin
                      odd.size() - 2);
 }
 
+// Whether each fact has one value on all ranks that can say it: the least and the largest digest are the same.
+bool all_alike(Communicator& communicator, const std::vector<Fact>& facts) {
+  constexpr double kUnknown = std::numeric_limits<double>::infinity();
+  std::vector<double> bounds;  // of each fact: the digest, and its negative, for the largest
+  for (const Fact& fact : facts) {
+    const auto digest = static_cast<double>(random_key(0, fact.value) >> 11);  // 53 bits, which a double holds
+    bounds.insert(bounds.end(), {fact.value.empty() ? kUnknown : digest, fact.value.empty() ? kUnknown : -digest});
+  }
+  communicator.all_reduce(bounds, ReduceOp::kMin, "start-up check");
+  for (std::size_t i = 0; i < bounds.size(); i += 2) {
+    if (bounds[i] != kUnknown && bounds[i] != -bounds[i + 1]) return false;
+  }
+  return true;
+}
+
 void check_same(Communicator& communicator, const std::vector<Fact>& facts) {
-  if (communicator.size() == 1) return;
+  if (communicator.size() == 1 || all_alike(communicator, facts)) return;
   const std::vector<std::string> hosts = communicator.all_gather(host_name(), "start-up check");
   for (const Fact& fact : facts) {
     std::vector<std::string> values = communicator.all_gather(fact.value, "start-up check");
@@ -92,14 +109,10 @@ void check_same_run(const Run& run) {
     cuts += fmt::format("{}{}", cuts.empty() ? "" : ", ",
                         run.model->units()[static_cast<std::size_t>(range.first)].input.str());
   }
-  const std::int64_t held_out = run.validation ? run.validation->size() : 0;
-  check_same(
-      *run.communicator,
-      {{"device", compute_library(run.device), "run on the same kind of device everywhere (device.kind says which)"},
-       {"data set", fmt::format("{} samples", run.train->size()), "data.train must be the same file on every node"},
-       {"validation set", fmt::format("{} samples", held_out), "data.validation must be the same file on every node"},
-       {"model", fmt::format("{} parameters cut at {}", run.model->parameter_count(), cuts),
-        "start the same program on the same data everywhere"}});
+  check_same(*run.communicator, {{"device", compute_library(run.device),
+                                  "run on the same kind of device everywhere (device.kind says which)"},
+                                 {"model", fmt::format("{} parameters cut at {}", run.model->parameter_count(), cuts),
+                                  "start the same program on the same data everywhere"}});
 }
 
 }  // namespace convoy

@@ -20,7 +20,7 @@ namespace convoy {
 /// rank that cannot read the file (it may lie on rank 0's node alone) is not an error.
 void check_same_command(Communicator& communicator, const std::string& path, const std::vector<std::string>& overrides);
 
-/// When all is built: the data's size, the model's, the cut, the kind of device.
+/// When all is built: the model's size, the cut, the kind of device. (The data set's size comes from rank 0.)
 void check_same_run(const Run& run);
 
 }  // namespace convoy

@@ -51,8 +51,7 @@ class Planner {
     config_ = std::move(loaded.config);
     all_ = std::move(loaded.communicator);
     stop_.emplace(config_.run.stop_signals, std::nullopt);
-    const auto open_data = [&] { data_ = build_dataset(config_, config_.data.train, "data.train"); };
-    agree(*all_, open_data, "opening the data");
+    data_ = build_data(config_, config_.data.train, "", *all_, world.local_rank() == 0).train;
     agree(
         *all_, [&] { read_arguments(); }, "reading the arguments");
     if (figures_) {
@@ -105,7 +104,7 @@ class Planner {
       training_.samples = training_.recipe->samples;
       training_.evaluation_samples = training_.recipe->evaluation_samples;
       training_.eval_every_epochs = training_.recipe->eval_every_epochs;
-    } else if (!config_.data.validation.empty()) {
+    } else if (world_.rank() == 0 && !config_.data.validation.empty()) {  // which alone reports
       const auto validation = build_dataset(config_, config_.data.validation, "data.validation");
       training_.evaluation_samples = static_cast<double>(validation->size());
     }

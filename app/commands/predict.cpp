@@ -25,8 +25,8 @@
 #include "app/predict/prediction_inputs.h"
 #include "app/train/confusion.h"
 #include "app/train/progress.h"
-#include "io/data/shards.h"
-#include "io/hdf5/hdf5_source.h"
+#include "io/files/packed_bytes.h"
+#include "io/hdf5/hdf5.h"
 #include "io/hdf5/validation.h"
 #include "layers/base/error.h"
 #include "layers/base/message_text.h"
@@ -50,30 +50,27 @@ struct Predictions {
   std::vector<float> rows;                    ///< [inputs, K]; empty when nobody wants them
 };
 
-// The inputs as sources, on every rank; rank 0 looks for them, and validates the HDF5 files among them for all.
-std::vector<std::string> shared_sources(const std::vector<std::string>& inputs, Communicator& all) {
-  const auto find = [&] {
-    std::string text;
-    for (const std::string& source : find_prediction_inputs(inputs)) text += source + '\0';  // which no path has
-    return text;
+// The inputs on every rank. Rank 0 looks for them and at the HDF5 files among them, for all.
+std::unique_ptr<PredictionInputs> open_inputs(const std::vector<std::string>& given, const Run& run) {
+  std::unique_ptr<PredictionInputs> inputs;
+  const auto look = [&] {
+    const std::vector<std::string> sources = find_prediction_inputs(given);
+    BytePacker packer;
+    packer.texts(sources);
+    inputs = std::make_unique<PredictionInputs>(sources, run.config, *run.train, &packer, nullptr);
+    packer.text(hdf5::validated_files());
+    return packer.take();
   };
-  const std::string found = on_root(all, find, "looking for the inputs");
-  std::vector<std::string> sources;
-  for (std::size_t begin = 0; begin < found.size(); begin += sources.back().size() + 1) {
-    sources.emplace_back(found.c_str() + begin);
-  }
-  const auto validate = [&] {
-    std::vector<std::string> files;
-    for (const std::string& source : sources) {
-      if (!is_hdf5_input(source)) continue;
-      for (const std::string& shard : shard_sources(source)) files.push_back(Hdf5Source(shard).path);
-    }
-    hdf5::validate_together(files);
-    return hdf5::validated_files();
+  const std::string layout = on_root(*run.communicator, look, "opening the inputs");
+  const auto unpack = [&] {
+    if (run.is_root()) return;
+    ByteUnpacker packed(layout);
+    const std::vector<std::string> sources = packed.texts();
+    inputs = std::make_unique<PredictionInputs>(sources, run.config, *run.train, nullptr, &packed);
+    hdf5::add_validated_files(packed.text());
   };
-  const std::string validated = on_root(all, validate, "validating the inputs");
-  if (all.rank() > 0) hdf5::add_validated_files(validated);
-  return sources;
+  agree(*run.communicator, unpack, "opening the inputs");
+  return inputs;
 }
 
 std::string score_text(double score, ScoreKind kind) {
@@ -170,10 +167,7 @@ int predict_command(World& world, const PredictArguments& arguments) {
                                             loaded.stage_data = false;  // of the training data only the form is needed
                                           });
   Run& run = *of.run;
-  const std::vector<std::string> sources = shared_sources(arguments.inputs, *run.communicator);
-  std::unique_ptr<PredictionInputs> inputs;
-  const auto open = [&] { inputs = std::make_unique<PredictionInputs>(sources, run.config, *run.train); };
-  agree(*run.communicator, open, "opening the inputs");
+  const std::unique_ptr<PredictionInputs> inputs = open_inputs(arguments.inputs, run);
 
   Predictions p;
   p.checkpoint = of.file;

@@ -9,7 +9,10 @@
 #include <algorithm>
 #include <cctype>
 #include <cstddef>
+#include <iterator>
+#include <set>
 #include <sstream>
+#include <string_view>
 #include <utility>
 
 #include "layers/base/host_name.h"
@@ -19,6 +22,7 @@ namespace convoy {
 namespace {
 
 constexpr std::chrono::seconds kProbeLimit{15};
+constexpr std::chrono::seconds kTogether{1};          // news of hosts is told together
 constexpr int kFirstPause = 10, kLongestPause = 600;  // seconds
 constexpr int kHopelessFailures = 3;                  // of a host that never worked
 constexpr std::size_t kReasonLength = 300;
@@ -53,8 +57,9 @@ bool is_this_host(const std::string& name) {
   return name == "localhost" || name == own || name == own.substr(0, own.find('.'));
 }
 
-HostHealth::HostHealth(std::function<std::vector<std::string>(const std::string& host)> probe, const Journal& journal)
-    : probe_(std::move(probe)), journal_(journal) {
+HostHealth::HostHealth(std::function<std::vector<std::string>(const std::string& host)> probe, const Journal& journal,
+                       int at_once)
+    : probe_(std::move(probe)), journal_(journal), at_once_(at_once) {
   silence_ = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
 }
 
@@ -63,9 +68,9 @@ HostHealth::~HostHealth() {
 }
 
 HostList HostHealth::usable(const HostList& listed) {
-  std::erase_if(entries_, [&](const auto& entry) {
-    return std::none_of(listed.begin(), listed.end(), [&](const Host& host) { return host.name == entry.first; });
-  });
+  std::set<std::string_view> names;
+  for (const Host& host : listed) names.insert(host.name);
+  std::erase_if(entries_, [&](const auto& entry) { return !names.contains(entry.first); });
   HostList good;
   for (const Host& host : listed) {
     if (is_this_host(host.name)) {
@@ -77,7 +82,27 @@ HostList HostHealth::usable(const HostList& listed) {
     poll(host.name, entry);
     if (entry.verdict == Verdict::kGood) good.push_back(host);
   }
+  tell(listed);
   return good;
+}
+
+// "host n2: nothing can be started there ...", "hosts n[001-064]: ...": when no probe runs, or after a second.
+void HostHealth::tell(const HostList& listed) {
+  const auto now = Clock::now();
+  if (news_.empty()) {
+    told_ = now;
+    return;
+  }
+  if (probes() > 0 && now - told_ < kTogether) return;
+  for (const auto& [text, names] : news_) {
+    HostList hosts;
+    std::copy_if(listed.begin(), listed.end(), std::back_inserter(hosts),
+                 [&](const Host& host) { return names.contains(host.name); });
+    if (hosts.empty()) continue;  // they have left the list
+    for (Host& host : hosts) host.slots = 0;
+    journal_.write(fmt::format("host{} {}{}", names.size() == 1 ? "" : "s", describe_hosts(hosts), text));
+  }
+  news_.clear();
 }
 
 void HostHealth::poll(const std::string& name, Entry& entry) {
@@ -93,7 +118,7 @@ void HostHealth::poll(const std::string& name, Entry& entry) {
     return;
   }
   const bool due = entry.verdict == Verdict::kUnknown || (entry.verdict == Verdict::kBad && now > entry.deadline);
-  if (!due) return;
+  if (!due || probes() >= at_once_) return;
   if (entry.errors >= 0) ::close(entry.errors);
   entry.errors = ::memfd_create("convoy-probe", MFD_CLOEXEC);
   const int errors = entry.errors >= 0 ? entry.errors : silence_;
@@ -101,10 +126,15 @@ void HostHealth::poll(const std::string& name, Entry& entry) {
   entry.deadline = now + kProbeLimit;
 }
 
+int HostHealth::probes() const {
+  return static_cast<int>(
+      std::count_if(entries_.begin(), entries_.end(), [](const auto& entry) { return entry.second.probe != nullptr; }));
+}
+
 void HostHealth::finish(const std::string& name, Entry& entry, const std::string& problem) {
   entry.probe.reset();
   if (problem.empty()) {
-    if (entry.verdict == Verdict::kBad) journal_.write(fmt::format("host {} can be used again", name));
+    if (entry.verdict == Verdict::kBad) news_[" can be used again"].insert(name);
     entry.verdict = Verdict::kGood;
     entry.failures = 0;
     entry.has_worked = true;
@@ -112,7 +142,7 @@ void HostHealth::finish(const std::string& name, Entry& entry, const std::string
   }
   const int pause = leave_out(entry, entry.failures++);
   entry.problem = problem;
-  journal_.write(fmt::format("host {}: nothing can be started there ({}); left out for {} s", name, problem, pause));
+  news_[fmt::format(": nothing can be started there ({}); left out for {} s", problem, pause)].insert(name);
 }
 
 int HostHealth::leave_out(Entry& entry, int times) {

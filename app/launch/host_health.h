@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Health checks of hosts. A host is probed before it is used and again after every failure, all hosts concurrently and
+// Health checks of hosts. A host is probed before it is used and again after every failure, several hosts at a time and
 // without blocking. A host that fails is excluded and probed again after 10, 20, 40 ... 600 s, and so is one whose
 // system made a generation fail, if there are others. Invariant: this machine is never probed.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "app/launch/child_process.h"
@@ -20,8 +23,10 @@ namespace convoy {
 
 class HostHealth {
  public:
-  /// probe: the command that probes a host.
-  HostHealth(std::function<std::vector<std::string>(const std::string& host)> probe, const Journal& journal);
+  /// probe: the command that probes a host. at_once: probes that run at the same time; each is an mpirun, and hundreds
+  /// of them would wait for this machine's CPUs.
+  HostHealth(std::function<std::vector<std::string>(const std::string& host)> probe, const Journal& journal,
+             int at_once = std::clamp(4 * static_cast<int>(std::thread::hardware_concurrency()), 8, 64));
   ~HostHealth();
   HostHealth(const HostHealth&) = delete;
   HostHealth& operator=(const HostHealth&) = delete;
@@ -56,13 +61,18 @@ class HostHealth {
     ~Entry();
   };
   void poll(const std::string& name, Entry& entry);
+  [[nodiscard]] int probes() const;
+  void tell(const HostList& listed);
   void finish(const std::string& name, Entry& entry, const std::string& problem);
   static int leave_out(Entry& entry, int times);
 
   std::function<std::vector<std::string>(const std::string& host)> probe_;
   const Journal& journal_;
+  const int at_once_;
   int silence_;  // a descriptor of /dev/null, for stdout
   std::map<std::string, Entry> entries_;
+  std::map<std::string, std::set<std::string>> news_;  // for the journal: hosts by what there is to tell of them
+  std::chrono::steady_clock::time_point told_{};
 };
 
 /// Whether this is a name of this machine.

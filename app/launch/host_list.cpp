@@ -92,11 +92,52 @@ HostList parse_hosts(std::string_view text, const std::string& place) {
   return hosts;
 }
 
-std::string describe_hosts(const HostList& hosts, char separator) {
+std::string join_hosts(const HostList& hosts) {
   std::string words;
-  for (const Host& host : hosts) {
-    if (!words.empty()) words += separator;
-    words += fmt::format("{}:{}", host.name, host.slots);
+  for (const Host& host : hosts) words += fmt::format("{}{}:{}", words.empty() ? "" : ",", host.name, host.slots);
+  return words;
+}
+
+namespace {
+
+// "n007.cluster" is "n", "007" and ".cluster"; without a number all of it is the first.
+struct NumberedName {
+  std::string stem, digits, rest;
+
+  explicit NumberedName(const std::string& name) {
+    const std::size_t dot = std::min(name.find('.'), name.size());
+    std::size_t begin = dot;
+    while (begin > 0 && std::isdigit(static_cast<unsigned char>(name[begin - 1])) != 0 && dot - begin < 9) --begin;
+    stem = name.substr(0, begin);
+    digits = name.substr(begin, dot - begin);
+    rest = name.substr(dot);
+  }
+  // Whether `next` has the number after this one, written alike.
+  [[nodiscard]] bool precedes(const NumberedName& next) const {
+    if (digits.empty() || next.digits.empty() || stem != next.stem || rest != next.rest) return false;
+    return fmt::format("{:0{}}", std::stol(digits) + 1, digits.front() == '0' ? digits.size() : 1) == next.digits;
+  }
+};
+
+}  // namespace
+
+std::string describe_hosts(const HostList& hosts) {
+  constexpr std::size_t kMinRun = 3;
+  std::string words;
+  for (std::size_t first = 0; first < hosts.size();) {
+    const NumberedName name(hosts[first].name);
+    NumberedName last = name;
+    std::size_t end = first + 1;
+    for (; end < hosts.size() && hosts[end].slots == hosts[first].slots; ++end) {
+      const NumberedName next(hosts[end].name);
+      if (!last.precedes(next)) break;
+      last = next;
+    }
+    const bool run = end - first >= kMinRun;
+    if (!words.empty()) words += ' ';
+    words += run ? fmt::format("{}[{}-{}]{}", name.stem, name.digits, last.digits, name.rest) : hosts[first].name;
+    if (hosts[first].slots > 0) words += fmt::format(":{}", hosts[first].slots);
+    first = run ? end : first + 1;
   }
   return words.empty() ? "none" : words;
 }

@@ -20,8 +20,10 @@ using HostList = std::vector<Host>;
 /// Throws a usage Error that begins with PLACE:LINE. Slots of a host that is listed twice add up, as for mpirun.
 [[nodiscard]] HostList parse_hosts(std::string_view text, const std::string& place);
 
-/// "a:2 b:2", or "none".
-[[nodiscard]] std::string describe_hosts(const HostList& hosts, char separator = ' ');
+/// "a:2,b:2", as mpirun takes them.
+[[nodiscard]] std::string join_hosts(const HostList& hosts);
+/// "a:2 n[001-064]:4", or "none": three or more whose numbers follow each other are one word. 0 slots are left out.
+[[nodiscard]] std::string describe_hosts(const HostList& hosts);
 
 [[nodiscard]] int count_slots(const HostList& hosts);
 

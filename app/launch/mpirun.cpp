@@ -24,7 +24,7 @@ bool belongs_to(MpirunKind kind, MpiFamily family) {
 
 std::vector<std::string> Mpirun::words(const HostList& hosts, const std::string& variable) const {
   const std::string ranks = std::to_string(count_slots(hosts));
-  const std::string names = describe_hosts(hosts, ',');
+  const std::string names = join_hosts(hosts);
   if (kind == MpirunKind::kHydra) return {program, "-n", ranks, "-hosts", names};  // passes on the whole environment
   std::vector<std::string> words{program, "-n", ranks, "--host", names};
   if (!variable.empty()) words.insert(words.end(), {"-x", variable});

@@ -6,10 +6,14 @@
 #include <cstddef>
 #include <cstring>
 #include <numeric>
+#include <string>
+#include <string_view>
+#include <utility>
 
 #include "io/data/loader.h"
 #include "layers/base/error.h"
 #include "layers/cpu/openmp_waits.h"
+#include "parallel/comm/host_exchange.h"
 
 namespace convoy {
 
@@ -24,37 +28,27 @@ class PackedRows {
     append(&count, sizeof count);
     append(rows.data(), rows.size_bytes());
   }
-  [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
-  void clear() { bytes_.clear(); }
+  /// All of them; then there are none.
+  [[nodiscard]] std::string take() { return std::exchange(bytes_, {}); }
 
-  static void unpack(std::span<const std::byte> bytes, std::int64_t outputs, const TakeRows& take) {
+  static void unpack(std::string_view bytes, std::int64_t outputs, const TakeRows& take) {
     std::vector<float> rows;
     while (!bytes.empty()) {
       std::int64_t first = 0, count = 0;
       std::memcpy(&first, bytes.data(), sizeof first);
       std::memcpy(&count, bytes.data() + sizeof first, sizeof count);
-      bytes = bytes.subspan(sizeof first + sizeof count);
+      bytes.remove_prefix(sizeof first + sizeof count);
       rows.resize(static_cast<std::size_t>(count * outputs));
       std::memcpy(rows.data(), bytes.data(), rows.size() * sizeof(float));
-      bytes = bytes.subspan(rows.size() * sizeof(float));
+      bytes.remove_prefix(rows.size() * sizeof(float));
       take(first, rows);
     }
   }
 
  private:
-  void append(const void* data, std::size_t size) {
-    const auto* begin = static_cast<const std::byte*>(data);
-    bytes_.insert(bytes_.end(), begin, begin + size);
-  }
-  std::vector<std::byte> bytes_;
+  void append(const void* data, std::size_t size) { bytes_.append(static_cast<const char*>(data), size); }
+  std::string bytes_;
 };
-
-// Whether a rank computes outputs of the network.
-bool has_outputs(const Run& run, int rank) {
-  if (run.config.parallel.mode == ParallelMode::kScatter) return true;
-  const Schedule& schedule = run.layout.schedule;
-  return run.layout.mesh.stage(rank) == schedule.stage_of(schedule.virtual_stages() - 1);
-}
 
 }  // namespace
 
@@ -70,7 +64,6 @@ void predict(Run& run, const Dataset& inputs, std::int64_t outputs, const TakeRo
   PackedRows packed;
   for (std::int64_t i = 0; i < steps; ++i) {
     follow_openmp_waits();
-    packed.clear();
     run.runner->predict(loader.next().microbatches, [&](const Batch& batch, const Tensor& values) {
       const std::vector<float> rows = host_floats(*run.backend, values);
       if (all.rank() == 0) {
@@ -79,10 +72,7 @@ void predict(Run& run, const Dataset& inputs, std::int64_t outputs, const TakeRo
         packed.add(batch.first_position, rows, outputs);
       }
     });
-    if (all.rank() > 0 && has_outputs(run, all.rank())) all.send_bytes(packed.bytes(), 0, "outputs");
-    for (int rank = 1; all.rank() == 0 && rank < all.size(); ++rank) {
-      if (has_outputs(run, rank)) PackedRows::unpack(all.receive_bytes(rank, "outputs"), outputs, take);
-    }
+    PackedRows::unpack(join_texts(all, packed.take(), "outputs"), outputs, take);
     static_cast<void>(after_batch(i + 1, steps));
   }
 }

@@ -14,6 +14,7 @@
 #include "io/data/hdf5_shards.h"
 #include "io/data/image_folder.h"
 #include "io/data/shards.h"
+#include "io/files/packed_bytes.h"
 #include "io/hdf5/hdf5_source.h"
 #include "io/images/decode_tools.h"
 #include "layers/base/error.h"
@@ -144,7 +145,8 @@ std::vector<std::string> find_prediction_inputs(const std::vector<std::string>& 
   return sources;
 }
 
-PredictionInputs::PredictionInputs(const std::vector<std::string>& sources, const Config& config, const Dataset& train)
+PredictionInputs::PredictionInputs(const std::vector<std::string>& sources, const Config& config, const Dataset& train,
+                                   BytePacker* packer, ByteUnpacker* packed)
     : shape_(train.sample_shape()), dtype_(train.input_dtype()) {
   const DataOptions& d = config.data;
   std::vector<std::string> images;  // one after the other
@@ -155,17 +157,28 @@ PredictionInputs::PredictionInputs(const std::vector<std::string>& sources, cons
     add(decoded(std::make_unique<ImageFiles>(std::exchange(images, {})), first, config, train),
         [files](std::int64_t index) { return files->name(index); });
   };
+  const auto ask = [&](const auto& question) {
+    const bool answer = packed != nullptr ? packed->number() != 0 : question();
+    if (packer != nullptr) packer->number(answer ? 1 : 0);
+    return answer;
+  };
+  const auto noted = [&](auto source) {
+    if (packer != nullptr) source->pack(*packer);
+    return source;
+  };
   for (const std::string& source : sources) {
-    if (!is_hdf5_input(source)) {
+    if (!ask([&] { return is_hdf5_input(source); })) {
       images.push_back(source);
       continue;
     }
     add_images();
     std::unique_ptr<Dataset> data;
-    if (has_hdf5_jpegs(source)) {
-      data = decoded(open_hdf5_jpegs(source, d.verify, false), source, config, train);
+    if (ask([&] { return has_hdf5_jpegs(source); })) {
+      auto jpegs = packed != nullptr ? unpack_hdf5_jpegs(source, *packed) : open_hdf5_jpegs(source, d.verify, false);
+      data = decoded(noted(std::move(jpegs)), source, config, train);
     } else {
-      data = open_hdf5(source, config.model.takes_signals(), d.verify, false);
+      data = noted(packed != nullptr ? unpack_hdf5(source, *packed)
+                                     : open_hdf5(source, config.model.takes_signals(), d.verify, false));
       if (data->sample_shape() != shape_ || data->input_dtype() != dtype_) {
         fail_usage("{}: samples are {} {}, those of the training data {} {}", source, dtype_name(data->input_dtype()),
                    data->sample_shape().str(), dtype_name(dtype_), shape_.str());

@@ -24,11 +24,16 @@ namespace convoy {
 /// Whether this source of find_prediction_inputs() is HDF5.
 [[nodiscard]] bool is_hdf5_input(const std::string& source);
 
+class ByteUnpacker;
+
 class PredictionInputs final : public Dataset {
  public:
   /// sources: of find_prediction_inputs(). train: the training data as evaluation reads it; samples get its shape.
-  /// Throws a usage Error that names the source if its samples cannot be like those.
-  PredictionInputs(const std::vector<std::string>& sources, const Config& config, const Dataset& train);
+  /// Throws a usage Error that names the source if its samples cannot be like those. packer: gets what other processes
+  /// need to open the same inputs; may be null. packed: has it, so that no file is looked at before a sample is read;
+  /// or null.
+  PredictionInputs(const std::vector<std::string>& sources, const Config& config, const Dataset& train,
+                   BytePacker* packer, ByteUnpacker* packed);
 
   /// Of a sample: the path of an image, or "FILE.h5:/GROUP[12]".
   [[nodiscard]] std::string name(std::int64_t index) const;

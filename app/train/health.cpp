@@ -4,7 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <istream>
+#include <sstream>
 #include <utility>
+
+#include "parallel/comm/host_exchange.h"
 
 namespace convoy {
 
@@ -54,8 +58,10 @@ std::string health_line(const HealthReport& r) {
 }
 
 HealthMonitor::HealthMonitor(Communicator& communicator, const std::string& host)
-    : hosts_(communicator.all_gather(host, "names of the hosts")),
-      rank_(static_cast<std::size_t>(communicator.rank())) {}
+    : rank_(static_cast<std::size_t>(communicator.rank())), size_(static_cast<std::size_t>(communicator.size())) {
+  std::istringstream hosts(join_texts(communicator, host + "\n", "names of the hosts"));
+  for (std::string one; std::getline(hosts, one);) hosts_.push_back(one);
+}
 
 void HealthMonitor::add(double step, double data_wait, double communication_wait) {
   ++steps_;
@@ -75,9 +81,9 @@ void HealthMonitor::put(std::span<double> slots) const {
 
 HealthReport HealthMonitor::take(std::span<const double> slots) {
   std::vector<RankTimes> ranks;
-  for (const std::string& host : hosts_) {
-    const double* of_rank = &slots[kNumbers * ranks.size()];
-    ranks.push_back({of_rank[0], of_rank[1], of_rank[2], host});
+  for (std::size_t rank = 0; rank < size_; ++rank) {
+    const double* of_rank = &slots[kNumbers * rank];
+    ranks.push_back({of_rank[0], of_rank[1], of_rank[2], hosts_.empty() ? "" : hosts_[rank]});
   }
   sums_ = {};
   return summarize(ranks, std::exchange(steps_, 0));

@@ -48,21 +48,21 @@ struct HealthReport {
 
 class HealthMonitor {
  public:
-  /// Learns the hosts of all ranks. Collective.
+  /// Rank 0 learns the hosts of all ranks. Collective.
   HealthMonitor(Communicator& communicator, const std::string& host);
   /// After each step: its length and, of that, the waits (seconds).
   void add(double step, double data_wait, double communication_wait);
   /// The report is part of another sum over the ranks: each rank sets its own slots of these, and zeros elsewhere.
-  [[nodiscard]] std::size_t slots() const { return kNumbers * hosts_.size(); }
+  [[nodiscard]] std::size_t slots() const { return kNumbers * size_; }
   void put(std::span<double> slots) const;
-  /// Evaluates the summed numbers and starts the next report.
+  /// Evaluates the summed numbers and starts the next report. Only on rank 0 it has a host.
   [[nodiscard]] HealthReport take(std::span<const double> slots);
 
  private:
   static constexpr std::size_t kNumbers = 3;
 
-  std::vector<std::string> hosts_;
-  std::size_t rank_;
+  std::vector<std::string> hosts_;  // on rank 0
+  std::size_t rank_, size_;
   RankTimes sums_;
   std::int64_t steps_ = 0;
 };

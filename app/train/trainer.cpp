@@ -108,16 +108,17 @@ void Trainer::open_files() {
 }
 
 void Trainer::report_energy_counters() {
-  const std::string own = std::string(run_.energy->readable() ? "1" : "0") + run_.energy->problem();
-  bool readable = false;
-  std::string problem;
-  for (const std::string& of_rank : run_.communicator->all_gather(own, "energy counters")) {
-    readable = readable || of_rank.front() == '1';
-    if (problem.empty()) problem = of_rank.substr(1);
-  }
-  if (!report_ || problem.empty()) return;
+  Communicator& all = *run_.communicator;
+  const std::string own = run_.energy->problem();
+  // The first rank with a problem, and whether there is one that reads.
+  std::array<double, 2> ranks{static_cast<double>(own.empty() ? all.size() : all.rank()),
+                              run_.energy->readable() ? -1.0 : 0.0};
+  all.all_reduce(ranks, ReduceOp::kMin, "energy counters");
+  if (ranks[0] == all.size()) return;
+  const std::string problem = all.broadcast(own, static_cast<int>(ranks[0]), "energy counters");
+  if (!report_) return;
   report_->energy_problem(
-      fmt::format("{} ({})", readable ? "not all energy is readable" : "energy is not readable", problem));
+      fmt::format("{} ({})", ranks[1] < 0 ? "not all energy is readable" : "energy is not readable", problem));
 }
 
 ExitCode Trainer::train() {

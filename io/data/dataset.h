@@ -16,6 +16,7 @@
 namespace convoy {
 
 class BrokenFiles;
+class BytePacker;
 
 class Dataset {
  public:
@@ -43,6 +44,9 @@ class Dataset {
   }
   /// Where samples that could not be decoded are noted; null where there is nothing to decode.
   [[nodiscard]] virtual BrokenFiles* broken() const { return nullptr; }
+  /// Adds what other processes need to make the same data set without a look at its files (datasets.h); nothing where
+  /// there are none.
+  virtual void pack(BytePacker& packer) const { static_cast<void>(packer); }
   /// Writes the sample to `input` (sample_shape_in(sample.epoch).size() elements of input_dtype()), and its label to
   /// `*label` or its target to `target` (target_size() floats). What is not wanted, or does not apply, is null. A pure
   /// function of the data and `sample`: not of the caller, its thread, or what was read before.

@@ -15,8 +15,10 @@
 #include "io/data/idx.h"
 #include "io/data/image_dataset.h"
 #include "io/data/image_folder.h"
+#include "io/data/in_memory_dataset.h"
 #include "io/data/shards.h"
 #include "io/data/synthetic.h"
+#include "io/files/packed_bytes.h"
 #include "io/hdf5/hdf5_source.h"
 #include "layers/base/option_error.h"
 
@@ -114,21 +116,43 @@ std::unique_ptr<Dataset> with_augmentation(const DatasetRequest& request, std::u
   return std::make_unique<AugmentedDataset>(std::move(data), d.augmentation(), request.seed);
 }
 
-std::unique_ptr<Dataset> open_hdf5_data(const DatasetRequest& r) {
-  if (has_hdf5_jpegs(r.source)) return open_images(r, open_hdf5_jpegs(r.source, r.options.verify));
-  return with_augmentation(r, open_hdf5(r.source, r.signals, r.options.verify));
+/// What the files hold, from them or from the process that has looked at them.
+template <class Open, class Unpack>
+auto find(const DatasetRequest& r, const Open& open, const Unpack& unpack) {
+  auto found = r.packed != nullptr ? unpack(*r.packed) : open();
+  if (r.packer != nullptr) found->pack(*r.packer);
+  return found;
 }
 
+std::unique_ptr<Dataset> open_hdf5_data(const DatasetRequest& r) {
+  const bool jpegs = r.packed != nullptr ? r.packed->number() != 0 : has_hdf5_jpegs(r.source);
+  if (r.packer != nullptr) r.packer->number(jpegs ? 1 : 0);
+  if (jpegs) {
+    return open_images(r, find(
+                              r, [&] { return open_hdf5_jpegs(r.source, r.options.verify); },
+                              [&](ByteUnpacker& packed) { return unpack_hdf5_jpegs(r.source, packed); }));
+  }
+  return with_augmentation(r, find(
+                                  r, [&] { return open_hdf5(r.source, r.signals, r.options.verify); },
+                                  [&](ByteUnpacker& packed) { return unpack_hdf5(r.source, packed); }));
+}
+
+std::unique_ptr<Dataset> unpack_in_memory(ByteUnpacker& packed) { return std::make_unique<InMemoryDataset>(packed); }
+
 std::unique_ptr<Dataset> open_idx_data(const DatasetRequest& r) {
-  return with_augmentation(r, open_idx(r.source, r.training));
+  return with_augmentation(r, find(
+                                  r, [&] { return open_idx(r.source, r.training); }, unpack_in_memory));
 }
 
 std::unique_ptr<Dataset> open_cifar10_data(const DatasetRequest& r) {
-  return with_augmentation(r, open_cifar10(r.source, r.training));
+  return with_augmentation(r, find(
+                                  r, [&] { return open_cifar10(r.source, r.training); }, unpack_in_memory));
 }
 
 std::unique_ptr<Dataset> open_folder(const DatasetRequest& r) {
-  return open_images(r, std::make_unique<ImageFolder>(r.source));
+  return open_images(r, find(
+                            r, [&] { return std::make_unique<ImageFolder>(r.source); },
+                            [&](ByteUnpacker& packed) { return std::make_unique<ImageFolder>(r.source, packed); }));
 }
 
 std::vector<std::string> hdf5_files(const std::string& source, bool /*training*/) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Data sets by name (data.kind): how each is opened, which files it is read from, and what it is called where these
-// files have been copied to.
+// Data sets by name (data.kind): how each is opened, by the process that looks at its files and by those that it tells,
+// which files it is read from, and what it is called where these files have been copied to.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,8 @@
 
 namespace convoy {
 
+class ByteUnpacker;
+
 struct DatasetRequest {
   const DataOptions& options;
   const std::string& source;  ///< data.train or data.validation
@@ -22,6 +24,10 @@ struct DatasetRequest {
   std::uint64_t seed = 0;
   bool signals = false;      ///< hdf5: inputs [N, C, L] are images [C, 1, L], not vectors
   std::int64_t classes = 0;  ///< model.classes: the labels of synthetic data; 0: as the kind has it
+  /// Gets names, labels and layout of the source's files, from which other processes open the same data set.
+  BytePacker* packer = nullptr;
+  /// Has them: no file is looked at before a sample is read.
+  ByteUnpacker* packed = nullptr;
 };
 
 /// Throws an OptionError when the options do not suit what the source holds.

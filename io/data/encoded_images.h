@@ -11,6 +11,8 @@
 
 namespace convoy {
 
+class BytePacker;
+
 class EncodedImages {
  public:
   virtual ~EncodedImages() = default;
@@ -24,6 +26,8 @@ class EncodedImages {
   virtual void check_labels(std::int64_t classes) const = 0;
   /// Of one image, for messages: a path, or a data set and a number.
   [[nodiscard]] virtual std::string name(std::int64_t index) const = 0;
+  /// As Dataset::pack().
+  virtual void pack(BytePacker& packer) const { static_cast<void>(packer); }
   /// Replaces `bytes`, whose memory is used again. An Error says what is wrong without the name.
   virtual void read(std::int64_t index, std::vector<std::byte>& bytes) const = 0;
 };

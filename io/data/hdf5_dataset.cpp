@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "io/files/packed_bytes.h"
+
 namespace convoy {
 
 namespace {
@@ -73,6 +75,33 @@ Hdf5Dataset::Hdf5Dataset(const std::string& source, bool signals, bool verify, b
     }
     if (verify) checksums_.emplace(file, source_, size_);
   });
+}
+
+Hdf5Dataset::Hdf5Dataset(const std::string& source, ByteUnpacker& packed)
+    : source_(source, packed), size_(packed.number()), sample_shape_(packed.shape()) {
+  planar_ = packed.number() != 0;
+  uint16_ = packed.number() != 0;
+  inputs_ = std::make_unique<RowSource>(source_.path, packed);
+  if (packed.number() != 0) targets_ = std::make_unique<RowSource>(source_.path, packed);
+  target_size_ = packed.number();
+  if (packed.number() != 0) labels_.emplace(source_, packed);
+  if (packed.number() != 0) checksums_.emplace(source_, packed);
+}
+
+void Hdf5Dataset::pack(BytePacker& packer) const {
+  source_.pack(packer);
+  packer.number(size_);
+  packer.shape(sample_shape_);
+  packer.number(planar_ ? 1 : 0);
+  packer.number(uint16_ ? 1 : 0);
+  inputs_->pack(packer);
+  packer.number(targets_ ? 1 : 0);
+  if (targets_) targets_->pack(packer);
+  packer.number(target_size_);
+  packer.number(labels_ ? 1 : 0);
+  if (labels_) labels_->pack(packer);
+  packer.number(checksums_ ? 1 : 0);
+  if (checksums_) checksums_->pack(packer);
 }
 
 void Hdf5Dataset::open_inputs(const hdf5::File& file, const std::string& name, bool signals) {

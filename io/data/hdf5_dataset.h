@@ -20,11 +20,17 @@
 
 namespace convoy {
 
+class ByteUnpacker;
+
 class Hdf5Dataset : public Dataset {
  public:
   /// source: "file.h5", or "file.h5:/group". signals: inputs [N, C, L] are images [C, 1, L], not vectors. verify: each
   /// image that is read must have its checksum (sample_checksums.h). labelled: there must be labels or targets.
   explicit Hdf5Dataset(const std::string& source, bool signals = false, bool verify = false, bool labelled = true);
+
+  /// From pack(). source: as there, but the file may lie in another folder.
+  Hdf5Dataset(const std::string& source, ByteUnpacker& packed);
+  void pack(BytePacker& packer) const override;
 
   [[nodiscard]] std::int64_t size() const override { return size_; }
   [[nodiscard]] Shape sample_shape() const override { return sample_shape_; }

@@ -5,8 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <numeric>
 #include <string>
 #include <vector>
+
+#include "io/files/packed_bytes.h"
 
 namespace convoy {
 
@@ -53,6 +56,26 @@ Hdf5Jpegs::Hdf5Jpegs(const std::string& source, bool verify, bool labelled) : so
     bytes_ = std::make_unique<RowSource>(file, info.path, DType::kU8);
     if (verify) checksums_ = std::make_unique<SampleChecksums>(file, source_, size());
   });
+}
+
+Hdf5Jpegs::Hdf5Jpegs(const std::string& source, ByteUnpacker& packed) : source_(source, packed) {
+  offsets_ = packed.counts();  // the first, and how much each of the others is above the one before
+  std::partial_sum(offsets_.begin(), offsets_.end(), offsets_.begin());
+  bytes_ = std::make_unique<RowSource>(source_.path, packed);
+  if (packed.number() != 0) labels_ = std::make_unique<Hdf5Labels>(source_, packed);
+  if (packed.number() != 0) checksums_ = std::make_unique<SampleChecksums>(source_, packed);
+}
+
+void Hdf5Jpegs::pack(BytePacker& packer) const {
+  source_.pack(packer);
+  std::vector<std::int64_t> differences(offsets_.size());
+  std::adjacent_difference(offsets_.begin(), offsets_.end(), differences.begin());
+  packer.counts(differences);
+  bytes_->pack(packer);
+  packer.number(labels_ ? 1 : 0);
+  if (labels_) labels_->pack(packer);
+  packer.number(checksums_ ? 1 : 0);
+  if (checksums_) checksums_->pack(packer);
 }
 
 void Hdf5Jpegs::open_offsets(const hdf5::File& file, std::int64_t bytes) {

@@ -19,12 +19,18 @@
 
 namespace convoy {
 
+class ByteUnpacker;
+
 class Hdf5Jpegs final : public EncodedImages {
  public:
   /// source: "file.h5", or "file.h5:/group". verify: each image that is read must have its checksum
   /// (sample_checksums.h). labelled: there must be labels. Throws an Error of bad input that names the file and the
   /// data set.
   explicit Hdf5Jpegs(const std::string& source, bool verify = false, bool labelled = true);
+
+  /// From pack(). source: as there, but the file may lie in another folder.
+  Hdf5Jpegs(const std::string& source, ByteUnpacker& packed);
+  void pack(BytePacker& packer) const override;
 
   /// Whether there is such a file with such a group that holds encoded images.
   [[nodiscard]] static bool are_in(const std::string& source);

@@ -4,24 +4,29 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <utility>
 #include <vector>
 
 #include "io/data/hdf5_dataset.h"
 #include "io/data/hdf5_jpegs.h"
 #include "io/data/shards.h"
+#include "io/files/packed_bytes.h"
 #include "io/hdf5/validation.h"
 
 namespace convoy {
 
 namespace {
 
-/// What shards have in common, whichever interface they have: `Source` is Dataset or EncodedImages.
+namespace fs = std::filesystem;
+
+/// The files of a source in order; one that is no pattern is the only one. `Source` is Dataset or EncodedImages.
 template <class Source>
 class Concatenated : public Source {
  public:
-  Concatenated(std::string name, std::vector<std::unique_ptr<Source>> parts)
-      : name_(std::move(name)), parts_(std::move(parts)) {
+  /// files: the names of shards in their folder; empty: `name` is the only file.
+  Concatenated(std::string name, std::vector<std::string> files, std::vector<std::unique_ptr<Source>> parts)
+      : name_(std::move(name)), files_(std::move(files)), parts_(std::move(parts)) {
     ends_.reserve(parts_.size());
     for (const auto& part : parts_) ends_.push_back((ends_.empty() ? 0 : ends_.back()) + part->size());
   }
@@ -36,6 +41,11 @@ class Concatenated : public Source {
   void check_labels(std::int64_t classes) const override {
     for (const auto& part : parts_) part->check_labels(classes);
   }
+  void pack(BytePacker& packer) const override {
+    Hdf5Source(name_).pack(packer);
+    packer.texts(files_);
+    for (const auto& part : parts_) part->pack(packer);
+  }
 
  protected:
   [[nodiscard]] const Source& first() const { return *parts_.front(); }
@@ -49,6 +59,7 @@ class Concatenated : public Source {
 
  private:
   std::string name_;
+  std::vector<std::string> files_;
   std::vector<std::unique_ptr<Source>> parts_;
   std::vector<std::int64_t> ends_;  // of each part, in samples of all
 };
@@ -130,8 +141,25 @@ template <class File, class Joined, class Source, class... Options>
 std::unique_ptr<Source> open(const std::string& source, Options... options) {
   const std::vector<std::string> sources = shard_sources(source);
   auto parts = open_parts<File, Source>(sources, options...);
-  if (parts.size() == 1) return std::move(parts.front());
-  return std::make_unique<Joined>(source, std::move(parts));
+  std::vector<std::string> files;
+  for (const std::string& one : sources) {
+    if (one != source) files.push_back(fs::path(Hdf5Source(one).path).filename().string());
+  }
+  return std::make_unique<Joined>(source, std::move(files), std::move(parts));
+}
+
+template <class File, class Joined, class Source>
+std::unique_ptr<Source> unpack(const std::string& source, ByteUnpacker& packed) {
+  const Hdf5Source place(source, packed);
+  std::vector<std::string> files = packed.texts();
+  std::vector<std::unique_ptr<Source>> parts;
+  if (files.empty()) parts.push_back(std::make_unique<File>(source, packed));
+  for (const std::string& file : files) {
+    Hdf5Source shard = place;
+    shard.path = (fs::path(place.path).parent_path() / file).string();
+    parts.push_back(std::make_unique<File>(shard.name_of(), packed));
+  }
+  return std::make_unique<Joined>(source, std::move(files), std::move(parts));
 }
 
 }  // namespace
@@ -144,6 +172,14 @@ std::unique_ptr<Dataset> open_hdf5(const std::string& source, bool signals, bool
 
 std::unique_ptr<EncodedImages> open_hdf5_jpegs(const std::string& source, bool verify, bool labelled) {
   return open<Hdf5Jpegs, ConcatenatedImages, EncodedImages>(source, verify, labelled);
+}
+
+std::unique_ptr<Dataset> unpack_hdf5(const std::string& source, ByteUnpacker& packed) {
+  return unpack<Hdf5Dataset, ConcatenatedDataset, Dataset>(source, packed);
+}
+
+std::unique_ptr<EncodedImages> unpack_hdf5_jpegs(const std::string& source, ByteUnpacker& packed) {
+  return unpack<Hdf5Jpegs, ConcatenatedImages, EncodedImages>(source, packed);
 }
 
 }  // namespace convoy

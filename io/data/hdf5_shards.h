@@ -13,6 +13,8 @@
 
 namespace convoy {
 
+class ByteUnpacker;
+
 /// Whether there is such a source and it holds encoded JPEGs. Throws find_shards()' Error.
 [[nodiscard]] bool has_hdf5_jpegs(const std::string& source);
 
@@ -22,5 +24,10 @@ namespace convoy {
                                                  bool labelled = true);
 [[nodiscard]] std::unique_ptr<EncodedImages> open_hdf5_jpegs(const std::string& source, bool verify = false,
                                                              bool labelled = true);
+
+/// The same from pack(): no file is looked at before a sample is read. source: as there, but the files may lie in
+/// another folder.
+[[nodiscard]] std::unique_ptr<Dataset> unpack_hdf5(const std::string& source, ByteUnpacker& packed);
+[[nodiscard]] std::unique_ptr<EncodedImages> unpack_hdf5_jpegs(const std::string& source, ByteUnpacker& packed);
 
 }  // namespace convoy

@@ -23,6 +23,7 @@
 #include <utility>
 #include <vector>
 
+#include "io/files/packed_bytes.h"
 #include "layers/base/error.h"
 #include "layers/base/system_error.h"
 
@@ -121,10 +122,14 @@ struct Walk {
   }
 };
 
+std::string without_slashes(std::string folder) {
+  while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
+  return folder;
+}
+
 }  // namespace
 
-ImageFolder::ImageFolder(const std::string& folder) : folder_(folder) {
-  while (folder_.size() > 1 && folder_.back() == '/') folder_.pop_back();
+ImageFolder::ImageFolder(const std::string& folder) : folder_(without_slashes(folder)) {
   class_names_ = list_folder(folder_).folders;
   if (class_names_.empty()) {
     fail_usage("{}: no folders in it (one folder of images for each class is needed)", folder_);
@@ -159,6 +164,28 @@ ImageFolder::ImageFolder(const std::string& folder) : folder_(folder) {
     fail_usage("{}: no .jpg, .jpeg or .png files for the class{} {} (fill or remove the folder{})", folder_,
                empty.size() > 1 ? "es" : "", fmt::join(empty, ", "), empty.size() > 1 ? "s" : "");
   }
+}
+
+ImageFolder::ImageFolder(const std::string& folder, ByteUnpacker& listed) : folder_(without_slashes(folder)) {
+  class_names_ = listed.texts();
+  class_ends_ = listed.counts();
+  paths_ = listed.text();
+  const std::vector<std::int64_t> lengths = listed.counts();
+  starts_.reserve(lengths.size() + 1);
+  starts_.push_back(0);
+  for (const std::int64_t length : lengths) starts_.push_back(starts_.back() + static_cast<std::size_t>(length));
+}
+
+void ImageFolder::pack(BytePacker& packer) const {
+  packer.texts(class_names_);
+  packer.counts(class_ends_);
+  packer.text(paths_);
+  std::vector<std::int64_t> lengths;
+  lengths.reserve(starts_.size());
+  for (std::size_t i = 1; i < starts_.size(); ++i) {
+    lengths.push_back(static_cast<std::int64_t>(starts_[i] - starts_[i - 1]));
+  }
+  packer.counts(lengths);
 }
 
 std::int64_t ImageFolder::label(std::int64_t index) const {

@@ -24,17 +24,23 @@ namespace convoy {
 /// Replaces `bytes` by the content of the file, of at most 1 GiB. An Error says what is wrong without the path.
 void read_image_file(const std::string& path, std::vector<std::byte>& bytes);
 
+class ByteUnpacker;
+
 class ImageFolder final : public EncodedImages {
  public:
   /// Throws an Error of bad input that names the place: no class folders, a class without images, a folder that cannot
   /// be read or holds itself, images of other formats (which torchvision would take and this cannot decode).
   explicit ImageFolder(const std::string& folder);
+  /// The same folder as another process has listed it: pack().
+  ImageFolder(const std::string& folder, ByteUnpacker& listed);
 
   [[nodiscard]] std::int64_t size() const override { return static_cast<std::int64_t>(starts_.size()) - 1; }
   [[nodiscard]] std::int64_t label(std::int64_t index) const override;
   [[nodiscard]] std::int64_t classes() const override { return static_cast<std::int64_t>(class_names_.size()); }
   [[nodiscard]] std::vector<std::string> class_names() const override { return class_names_; }
   void check_labels(std::int64_t classes) const override;
+  /// Of a million images some 30 to 40 bytes each: paths below the folder, one byte for the length of each.
+  void pack(BytePacker& packer) const override;
   /// The path: the folder as given, and what is below it.
   [[nodiscard]] std::string name(std::int64_t index) const override;
   void read(std::int64_t index, std::vector<std::byte>& bytes) const override;

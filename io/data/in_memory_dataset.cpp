@@ -6,6 +6,8 @@
 #include <cstring>
 #include <utility>
 
+#include "io/files/packed_bytes.h"
+
 namespace convoy {
 
 InMemoryDataset::InMemoryDataset(Content content) : content_(std::move(content)) {
@@ -20,6 +22,30 @@ InMemoryDataset::InMemoryDataset(Content content) : content_(std::move(content))
     fail_usage("{}: sample {} has the label {}", content_.source, least - content_.labels.begin(), *least);
   }
   classes_ = *largest + 1;
+}
+
+namespace {
+
+InMemoryDataset::Content unpack_content(ByteUnpacker& packed) {
+  InMemoryDataset::Content content;
+  content.source = packed.text();
+  content.sample = packed.shape();
+  content.pixels = packed.array<std::uint8_t>();
+  content.labels = packed.counts();
+  content.class_names = packed.texts();
+  return content;
+}
+
+}  // namespace
+
+InMemoryDataset::InMemoryDataset(ByteUnpacker& packed) : InMemoryDataset(unpack_content(packed)) {}
+
+void InMemoryDataset::pack(BytePacker& packer) const {
+  packer.text(content_.source);
+  packer.shape(content_.sample);
+  packer.array(content_.pixels);
+  packer.counts(content_.labels);
+  packer.texts(content_.class_names);
 }
 
 void InMemoryDataset::check_labels(std::int64_t classes) const {

@@ -12,6 +12,8 @@
 
 namespace convoy {
 
+class ByteUnpacker;
+
 class InMemoryDataset final : public Dataset {
  public:
   struct Content {
@@ -22,6 +24,8 @@ class InMemoryDataset final : public Dataset {
     std::vector<std::string> class_names;
   };
   explicit InMemoryDataset(Content content);
+  /// From pack().
+  explicit InMemoryDataset(ByteUnpacker& packed);
 
   [[nodiscard]] std::int64_t size() const override { return static_cast<std::int64_t>(content_.labels.size()); }
   [[nodiscard]] Shape sample_shape() const override { return content_.sample; }
@@ -31,6 +35,8 @@ class InMemoryDataset final : public Dataset {
   [[nodiscard]] std::vector<std::string> class_names() const override { return content_.class_names; }
   /// Throws an Error of bad input that names the source, the first bad sample and its label.
   void check_labels(std::int64_t classes) const override;
+  /// All of it, with the pixels.
+  void pack(BytePacker& packer) const override;
   void read(const SampleId& sample, void* input, std::int64_t* label, float* target) const override;
 
  private:

@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <system_error>
 
+#include "io/files/packed_bytes.h"
+
 namespace convoy {
 
 namespace {
@@ -21,6 +23,18 @@ Hdf5Source::Hdf5Source(const std::string& written) : path(written) {
   path = written.substr(0, colon);
   group = written.substr(colon + 1);
   while (!group.empty() && group.back() == '/') group.pop_back();
+  behind_ = written.size() - path.size();
+}
+
+Hdf5Source::Hdf5Source(const std::string& written, ByteUnpacker& packed)
+    : behind_(static_cast<std::size_t>(packed.number())) {
+  path = written.substr(0, written.size() - std::min(written.size(), behind_));
+  group = packed.text();
+}
+
+void Hdf5Source::pack(BytePacker& packer) const {
+  packer.number(static_cast<std::int64_t>(behind_));
+  packer.text(group);
 }
 
 std::string Hdf5Source::name_of(const std::string& dataset) const {
@@ -53,6 +67,17 @@ Hdf5Labels::Hdf5Labels(const hdf5::File& file, const Hdf5Source& source, std::in
   for (const std::string& object : {source.group.empty() ? std::string("/") : source.group, source.group + "/labels"}) {
     if (class_names_.empty()) class_names_ = file.strings_attribute(object, "class_names");
   }
+}
+
+Hdf5Labels::Hdf5Labels(const Hdf5Source& source, ByteUnpacker& packed)
+    : place_(source.name_of("labels")), values_(packed.counts()) {
+  for (const std::int64_t label : values_) classes_ = std::max(classes_, label + 1);
+  class_names_ = packed.texts();
+}
+
+void Hdf5Labels::pack(BytePacker& packer) const {
+  packer.counts(values_);
+  packer.texts(class_names_);
 }
 
 void Hdf5Labels::check(std::int64_t classes) const {

@@ -13,6 +13,9 @@
 
 namespace convoy {
 
+class BytePacker;
+class ByteUnpacker;
+
 /// A group of an HDF5 file.
 struct Hdf5Source {
   std::string path;
@@ -20,8 +23,14 @@ struct Hdf5Source {
 
   /// `written`: "file.h5" or "file.h5:/group".
   explicit Hdf5Source(const std::string& written);
+  /// From pack(), without a look at the files. `written` may be in another folder than there.
+  Hdf5Source(const std::string& written, ByteUnpacker& packed);
+  void pack(BytePacker& packer) const;
   /// The group, or a data set in it, for messages: "file.h5:/train/labels".
   [[nodiscard]] std::string name_of(const std::string& dataset = "") const;
+
+ private:
+  std::size_t behind_ = 0;  // characters behind the path in what was written
 };
 
 /// Class labels, read at once: they are small and must be checked.
@@ -29,6 +38,9 @@ class Hdf5Labels {
  public:
   /// Reads `labels` of the group. Throws an Error unless they are `size` integers of at least 0.
   Hdf5Labels(const hdf5::File& file, const Hdf5Source& source, std::int64_t size);
+  /// From pack().
+  Hdf5Labels(const Hdf5Source& source, ByteUnpacker& packed);
+  void pack(BytePacker& packer) const;
 
   [[nodiscard]] const std::vector<std::int64_t>& values() const { return values_; }
   [[nodiscard]] std::int64_t operator[](std::int64_t sample) const { return values_[static_cast<std::size_t>(sample)]; }

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "io/files/crc32c.h"
+#include "io/files/packed_bytes.h"
 
 namespace convoy {
 
@@ -41,6 +42,11 @@ SampleChecksums::SampleChecksums(const hdf5::File& file, const Hdf5Source& sourc
     values_.insert(values_.end(), read.begin(), read.begin() + count);
   }
 }
+
+SampleChecksums::SampleChecksums(const Hdf5Source& source, ByteUnpacker& packed)
+    : place_(source.name_of()), values_(packed.array<std::uint32_t>()) {}
+
+void SampleChecksums::pack(BytePacker& packer) const { packer.array(values_); }
 
 void SampleChecksums::check(std::int64_t sample, std::span<const std::byte> bytes, std::int64_t label) const {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());

@@ -25,6 +25,9 @@ class SampleChecksums {
 
   /// Reads those of the group, for `size` samples. Throws a usage Error when there are none.
   SampleChecksums(const hdf5::File& file, const Hdf5Source& source, std::int64_t size);
+  /// From pack().
+  SampleChecksums(const Hdf5Source& source, ByteUnpacker& packed);
+  void pack(BytePacker& packer) const;
   [[nodiscard]] static bool are_in(const hdf5::File& file, const Hdf5Source& source);
 
   /// Throws a usage Error that names the file and the block when the sample is not what was packed.

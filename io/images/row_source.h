@@ -5,9 +5,11 @@
 // hdf5.h. Invariant: all three give the same bytes.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -16,11 +18,17 @@
 
 namespace convoy {
 
+class BytePacker;
+class ByteUnpacker;
+
 class RowSource {
  public:
   /// Elements come as `dtype`, converted when the file's type is another (integers keep their value). Data sets up to
   /// `memory_limit` bytes that cannot be read with pread() are read into memory here.
   RowSource(const hdf5::File& file, const std::string& dataset, DType dtype, std::int64_t memory_limit = 256 << 20);
+  /// From pack(). Opens the file, which must have the same size, when the first row is read.
+  RowSource(const std::string& path, ByteUnpacker& packed);
+  void pack(BytePacker& packer) const;
   ~RowSource();
   RowSource(const RowSource&) = delete;
   RowSource& operator=(const RowSource&) = delete;
@@ -31,18 +39,22 @@ class RowSource {
   void read(std::int64_t first, void* out, std::int64_t count = 1) const;
 
  private:
+  void open() const;
   void pread_rows(std::int64_t first, std::size_t bytes, std::byte* out) const;
 
-  std::string place_;  // "file.h5:/images"
-  DType dtype_;
+  std::string path_, dataset_, place_;  // "file.h5", "/images", "file.h5:/images"
+  DType dtype_ = DType::kF32;
   std::int64_t row_elements_ = 0;
-  std::size_t row_bytes_ = 0;  // in the file, of what pread() gives
-  std::int64_t file_offset_ = -1;
+  std::size_t row_bytes_ = 0;      // in the file, of what pread() gives
+  std::int64_t file_offset_ = -1;  // -1: not for pread()
+  std::int64_t file_bytes_ = -1;   // that the file must have; -1: any
   bool from_uint16_ = false;       // what pread() gives is to be converted
-  int descriptor_ = -1;            // for pread()
   std::vector<std::byte> memory_;  // the whole data set
-  std::unique_ptr<hdf5::File> file_;
-  std::unique_ptr<hdf5::RowReader> reader_;
+  mutable std::atomic<bool> open_ = false;
+  mutable std::mutex opening_;
+  mutable int descriptor_ = -1;  // for pread()
+  mutable std::unique_ptr<hdf5::File> file_;
+  mutable std::unique_ptr<hdf5::RowReader> reader_;
 };
 
 }  // namespace convoy

@@ -17,7 +17,6 @@
 #include <span>
 #include <utility>
 
-#include "io/files/atomic_file.h"
 #include "layers/base/error.h"
 
 namespace convoy {
@@ -63,16 +62,6 @@ std::size_t place(std::vector<Placed>& events, bool nested) {
 using Tracks = std::map<Track, std::vector<Placed>>;
 
 bool is_drawable(const Event& event) { return std::isfinite(event.start) && std::isfinite(event.end); }
-
-double earliest_start(const std::vector<RankTrace>& ranks) {
-  double earliest = std::numeric_limits<double>::infinity();
-  for (const RankTrace& rank : ranks) {
-    for (const Event& event : rank.events) {
-      if (is_drawable(event)) earliest = std::min(earliest, event.start + rank.clock_offset);
-    }
-  }
-  return earliest;
-}
 
 Tracks tracks_of(const RankTrace& rank, double zero) {
   Tracks tracks;
@@ -171,17 +160,38 @@ RankTrace unpack_trace(const std::string& text) {
   }
 }
 
-void write_trace_file(const std::string& path, const std::vector<RankTrace>& ranks) {
-  const double zero = earliest_start(ranks);
-  EventList list;
-  json dropped = json::array();
-  for (std::size_t pid = 0; pid < ranks.size(); ++pid) {
-    add_rank(list, pid, ranks[pid], zero);
-    dropped.push_back(ranks[pid].dropped);
+double earliest_start(const RankTrace& rank) {
+  double earliest = std::numeric_limits<double>::infinity();
+  for (const Event& event : rank.events) {
+    if (is_drawable(event)) earliest = std::min(earliest, event.start + rank.clock_offset);
   }
-  const std::string head = R"({"displayTimeUnit":"ms","otherData":{"dropped_events":)" + dump(dropped) +
-                           R"(},"traceEvents":[)" + list.text() + "\n]}\n";
-  write_file_atomically(path, std::as_bytes(std::span(head)));
+  return earliest;
+}
+
+TraceFile::TraceFile(const std::string& path, double zero) : path_(path), file_(path), zero_(zero) {
+  write(R"({"displayTimeUnit":"ms","traceEvents":[)");
+}
+
+void TraceFile::write(const std::string& text) { write_all(file_.descriptor(), std::as_bytes(std::span(text)), path_); }
+
+void TraceFile::add(const RankTrace& rank) {
+  EventList list;
+  add_rank(list, dropped_.size(), rank, zero_);
+  write((dropped_.empty() ? "" : ",") + list.text());
+  dropped_.push_back(rank.dropped);
+}
+
+void TraceFile::finish() {
+  write("\n],\"otherData\":{\"dropped_events\":" + dump(json(dropped_)) + "}}\n");
+  file_.finish();
+}
+
+void write_trace_file(const std::string& path, const std::vector<RankTrace>& ranks) {
+  double zero = std::numeric_limits<double>::infinity();
+  for (const RankTrace& rank : ranks) zero = std::min(zero, earliest_start(rank));
+  TraceFile file(path, zero);
+  for (const RankTrace& rank : ranks) file.add(rank);
+  file.finish();
 }
 
 }  // namespace convoy

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "io/files/atomic_file.h"
 #include "layers/base/trace.h"
 
 namespace convoy {
@@ -23,9 +24,31 @@ struct RankTrace {
 [[nodiscard]] std::string pack_trace(const RankTrace& rank);
 [[nodiscard]] RankTrace unpack_trace(const std::string& text);
 
-/// Writes all ranks on one clock, whose zero is the earliest event. Atomically, over what was there. Throws Error
-/// naming the file when it cannot be written. Process i is rank i of the list; otherData.dropped_events has their
-/// drops. What overlaps on a track goes to further rows of it ("send 2"); args.step is the event's step.
+/// When its first event starts, on rank 0's clock, in seconds; infinite without events.
+[[nodiscard]] double earliest_start(const RankTrace& rank);
+
+/// A file of all ranks on one clock, written rank by rank, so that no process holds them all. Throws Error naming the
+/// file when it cannot be written. What overlaps on a track goes to further rows of it ("send 2"); args.step is the
+/// event's step.
+class TraceFile {
+ public:
+  /// zero: of the file's clock, the earliest_start() of all ranks.
+  TraceFile(const std::string& path, double zero);
+  /// The next rank, which becomes process 0, 1, ... of the file.
+  void add(const RankTrace& rank);
+  /// Puts the file in its place, atomically, over what was there. otherData.dropped_events has the drops of each rank.
+  void finish();
+
+ private:
+  void write(const std::string& text);
+
+  std::string path_;
+  AtomicFile file_;
+  double zero_;
+  std::vector<std::uint64_t> dropped_;
+};
+
+/// The same of ranks that are all here.
 void write_trace_file(const std::string& path, const std::vector<RankTrace>& ranks);
 
 }  // namespace convoy

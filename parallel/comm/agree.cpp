@@ -6,6 +6,7 @@
 #include <new>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "layers/base/host_name.h"
 #include "layers/base/system_error.h"
@@ -43,9 +44,12 @@ std::string packed(const Outcome& outcome) {
   return std::string(1, static_cast<char>(outcome.code)) + outcome.host + '\0' + outcome.message;
 }
 
-Outcome unpacked(const std::string& text) {
+Outcome unpacked(std::string text) {
   const std::size_t null = text.find('\0', 1);
-  return {static_cast<ExitCode>(text.front()), text.substr(1, null - 1), text.substr(null + 1)};
+  Outcome outcome{static_cast<ExitCode>(text.front()), text.substr(1, null - 1), {}};
+  text.erase(0, null + 1);  // it may be a long one
+  outcome.message = std::move(text);
+  return outcome;
 }
 
 template <class Kind>
@@ -80,7 +84,7 @@ void agree(Communicator& communicator, const std::function<void()>& body, const 
     if (!failure->host.empty() && granted > 0) failure->code = ExitCode::kFailure;
     text = packed(*failure);
   }
-  throw_outcome(unpacked(communicator.broadcast(text, culprit, what)));
+  throw_outcome(unpacked(communicator.broadcast(std::move(text), culprit, what)));
 }
 
 std::string on_root(Communicator& communicator, const std::function<std::string()>& body, const std::string& what) {
@@ -89,9 +93,9 @@ std::string on_root(Communicator& communicator, const std::function<std::string(
     const auto failure = outcome([&] { text = packed({ExitCode::kDone, "", body()}); }, what);
     if (failure) text = packed(*failure);
   }
-  const Outcome result = unpacked(communicator.broadcast(text, 0, what));
+  Outcome result = unpacked(communicator.broadcast(std::move(text), 0, what));
   if (result.code != ExitCode::kDone) throw_outcome(result);
-  return result.message;
+  return std::move(result.message);
 }
 
 }  // namespace convoy

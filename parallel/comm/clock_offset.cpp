@@ -5,9 +5,11 @@
 #include <cstring>
 #include <limits>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "layers/base/trace.h"
+#include "parallel/comm/host_exchange.h"
 
 namespace convoy {
 
@@ -27,7 +29,7 @@ double receive_time(Communicator& all, int peer) {
   return time;
 }
 
-// Rank 0 asks, the other answers with its clock; the answer lies in the middle of the round trip.
+// The parent asks, the child answers with its clock; the answer lies in the middle of the round trip.
 double ask(Communicator& all, int peer) {
   double shortest = std::numeric_limits<double>::infinity();
   double offset = 0;
@@ -43,26 +45,36 @@ double ask(Communicator& all, int peer) {
   return offset;
 }
 
-void answer(Communicator& all) {
+void answer(Communicator& all, int parent) {
   for (int round = 0; round < kRounds; ++round) {
-    static_cast<void>(receive_time(all, 0));
-    send_time(all, 0, trace::now());
+    static_cast<void>(receive_time(all, parent));
+    send_time(all, parent, trace::now());
   }
 }
 
 }  // namespace
 
+// Along a binomial tree: each rank compares its clock with those of its children, and adds the offset that its parent
+// then tells it.
 double clock_offset(Communicator& all, const std::string& host) {
-  const std::vector<std::string> hosts = all.all_gather(host, "hosts");
+  const int rank = all.rank(), size = all.size();
+  std::vector<std::pair<int, double>> children;
   double offset = 0;
-  for (int peer = 1; peer < all.size(); ++peer) {
-    if (hosts[static_cast<std::size_t>(peer)] == hosts[0]) continue;
-    if (all.rank() == 0) send_time(all, peer, ask(all, peer));
-    if (all.rank() == peer) {
-      answer(all);
-      offset = receive_time(all, 0);
+  for (int distance = 1; distance < size; distance *= 2) {
+    if (rank % (2 * distance) != 0) {
+      const int parent = rank - distance;
+      send_text(all, host, parent, kWhat);
+      if (receive_time(all, parent) != 0) answer(all, parent);
+      offset = receive_time(all, parent);
+      break;
     }
+    const int child = rank + distance;
+    if (child >= size) continue;
+    const bool elsewhere = receive_text(all, child, kWhat) != host;
+    send_time(all, child, elsewhere ? 1 : 0);
+    children.emplace_back(child, elsewhere ? ask(all, child) : 0);
   }
+  for (const auto& [child, to_here] : children) send_time(all, child, to_here + offset);
   return offset;
 }
 

@@ -57,11 +57,12 @@ class Communicator {
   virtual Pending send(const Tensor& buffer, int peer, int tag, const std::string& what) = 0;
   virtual Pending receive(const Tensor& buffer, int peer, int tag, const std::string& what) = 0;
 
-  // Small host-side exchanges; blocking.
+  // Small host-side exchanges; blocking. A rank sends O(log size()) messages for each of them.
   virtual void all_reduce(std::span<double> values, ReduceOp op, const std::string& what) = 0;
-  /// Returns the root's text on every member.
-  virtual std::string broadcast(const std::string& text, int root, const std::string& what) = 0;
-  /// Returns the texts of all members on every member, in rank order.
+  /// Returns the root's text, of any length, on every member.
+  virtual std::string broadcast(std::string text, int root, const std::string& what) = 0;
+  /// Returns the texts of all members on every member, in rank order. For a few bytes each: the whole is held size()
+  /// times.
   virtual std::vector<std::string> all_gather(const std::string& text, const std::string& what) = 0;
   /// Sends any number of bytes to one member, which calls receive_bytes().
   virtual void send_bytes(std::span<const std::byte> bytes, int peer, const std::string& what) = 0;

@@ -8,6 +8,7 @@
 #include <istream>
 #include <span>
 #include <sstream>
+#include <utility>
 
 namespace convoy {
 
@@ -47,6 +48,25 @@ std::vector<HostTensor> receive_tensors(Communicator& communicator, int peer, co
     tensor.bytes = communicator.receive_bytes(peer, what);
   }
   return tensors;
+}
+
+std::string reduce_texts(Communicator& communicator, std::string text, const MergeTexts& merge,
+                         const std::string& what) {
+  const int rank = communicator.rank(), size = communicator.size();
+  for (int distance = 1; distance < size; distance *= 2) {
+    if (rank % (2 * distance) != 0) {
+      send_text(communicator, text, rank - distance, what);
+      return "";
+    }
+    if (rank + distance < size) text = merge(std::move(text), receive_text(communicator, rank + distance, what));
+  }
+  return text;
+}
+
+std::string join_texts(Communicator& communicator, std::string text, const std::string& what) {
+  return reduce_texts(
+      communicator, std::move(text),
+      [](std::string lower, const std::string& higher) { return std::move(lower) + higher; }, what);
 }
 
 }  // namespace convoy

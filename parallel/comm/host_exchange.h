@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sends texts and named host arrays between two ranks, one at a time, so that at most one is buffered.
+// Sends texts and named host arrays between two ranks, one at a time, so that at most one is buffered; and merges the
+// texts of all ranks on the way to rank 0.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,5 +19,15 @@ void send_text(Communicator& communicator, const std::string& text, int peer, co
 void send_tensors(Communicator& communicator, const std::vector<HostTensor>& tensors, int peer,
                   const std::string& what);
 [[nodiscard]] std::vector<HostTensor> receive_tensors(Communicator& communicator, int peer, const std::string& what);
+
+/// Makes one text of those of two ranges of ranks, which follow each other.
+using MergeTexts = std::function<std::string(std::string lower, const std::string& higher)>;
+
+/// The texts of all ranks, merged along a binomial tree, on rank 0; empty on the others. A rank takes part in at most
+/// 1 + log2(ranks) transfers. Collective.
+[[nodiscard]] std::string reduce_texts(Communicator& communicator, std::string text, const MergeTexts& merge,
+                                       const std::string& what);
+/// One after the other, on rank 0.
+[[nodiscard]] std::string join_texts(Communicator& communicator, std::string text, const std::string& what);
 
 }  // namespace convoy

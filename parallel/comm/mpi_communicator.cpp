@@ -286,11 +286,11 @@ void MpiCommunicator::all_reduce(std::span<double> values, ReduceOp op, const st
   std::memcpy(values.data(), data, values.size_bytes());
 }
 
-std::string MpiCommunicator::broadcast(const std::string& text, int root, const std::string& what) {
+std::string MpiCommunicator::broadcast(std::string text, int root, const std::string& what) {
   auto operation = start_collective("broadcast", what);
   check_root(root, *operation);
   if (size() == 1) return text;
-  // First the length, then the text; every member learns the length, so all refuse a text that is too long.
+  // First the length, then the text in pieces, each through memory that the operation owns.
   std::uint64_t length = text.size();
   auto* header = operation->allocate(sizeof length);
   std::memcpy(header, &length, sizeof length);
@@ -298,48 +298,47 @@ std::string MpiCommunicator::broadcast(const std::string& text, int root, const 
   operation->wait();
   std::memcpy(&length, header, sizeof length);
 
-  const int count = checked_count(length, *operation);
-  if (count == 0) return {};
-  auto* data = operation->allocate(length);
-  if (rank() == root) std::memcpy(data, text.data(), length);
-  CONVOY_MPI_CHECK(MPI_Ibcast(data, count, MPI_BYTE, root, comm_, operation->add_request()));
-  operation->wait();
-  return {reinterpret_cast<const char*>(data), length};
+  if (rank() != root) text.resize(length);
+  for (std::size_t first = 0; first < length; first += kBytesPiece) {
+    const std::size_t count = std::min(kBytesPiece, text.size() - first);
+    auto* piece = operation->allocate(count);
+    if (rank() == root) std::memcpy(piece, text.data() + first, count);
+    CONVOY_MPI_CHECK(MPI_Ibcast(piece, static_cast<int>(count), MPI_BYTE, root, comm_, operation->add_request()));
+    operation->wait();
+    if (rank() != root) std::memcpy(text.data() + first, piece, count);
+  }
+  return text;
 }
 
+// Sums of the lengths and of the bytes, with zeros for those of the others: Open MPI 4 has a tree for a non-blocking
+// all-reduce, but for a non-blocking all-gather each rank sends to each.
 std::vector<std::string> MpiCommunicator::all_gather(const std::string& text, const std::string& what) {
   auto operation = start_collective("all_gather", what);
   if (size() == 1) return {text};
   const auto members = static_cast<std::size_t>(size());
-  // Lengths first; the counts and offsets of the second call live beside the data, as long as it runs.
-  auto* lengths = reinterpret_cast<std::uint64_t*>(operation->allocate(members * sizeof(std::uint64_t)));
-  lengths[rank()] = text.size();
-  CONVOY_MPI_CHECK(
-      MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, lengths, 1, MPI_UINT64_T, comm_, operation->add_request()));
+  auto* memory = operation->allocate(members * sizeof(std::uint64_t));
+  std::vector<std::uint64_t> lengths(members);
+  lengths[static_cast<std::size_t>(rank())] = text.size();
+  std::memcpy(memory, lengths.data(), members * sizeof(std::uint64_t));
+  CONVOY_MPI_CHECK(MPI_Iallreduce(MPI_IN_PLACE, memory, checked_count(members, *operation), MPI_UINT64_T, MPI_SUM,
+                                  comm_, operation->add_request()));
   operation->wait();
-  std::vector<int> counts(members);
-  std::vector<int> offsets(members);
-  std::size_t total = 0;
+  std::memcpy(lengths.data(), memory, members * sizeof(std::uint64_t));
+
+  std::size_t before = 0, total = 0;
   for (std::size_t i = 0; i < members; ++i) {
-    offsets[i] = checked_count(total, *operation);
-    counts[i] = checked_count(lengths[i], *operation);
+    if (i < static_cast<std::size_t>(rank())) before += lengths[i];
     total += lengths[i];
   }
-  checked_count(total, *operation);
-
-  const std::size_t table = members * sizeof(int);
-  auto* memory = operation->allocate(2 * table + total);
-  std::memcpy(memory, counts.data(), table);
-  std::memcpy(memory + table, offsets.data(), table);
-  auto* data = reinterpret_cast<char*>(memory + 2 * table);
-  if (!text.empty()) std::memcpy(data + offsets[static_cast<std::size_t>(rank())], text.data(), text.size());
-  CONVOY_MPI_CHECK(MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, data, reinterpret_cast<int*>(memory),
-                                   reinterpret_cast<int*>(memory + table), MPI_BYTE, comm_, operation->add_request()));
+  std::vector<std::string> texts(members);
+  if (total == 0) return texts;
+  const int count = checked_count(total, *operation);
+  memory = operation->allocate(total);  // zeros
+  if (!text.empty()) std::memcpy(memory + before, text.data(), text.size());
+  CONVOY_MPI_CHECK(MPI_Iallreduce(MPI_IN_PLACE, memory, count, MPI_BYTE, MPI_BOR, comm_, operation->add_request()));
   operation->wait();
-  std::vector<std::string> texts;
-  texts.reserve(members);
-  for (std::size_t i = 0; i < members; ++i) {
-    texts.emplace_back(data + offsets[i], static_cast<std::size_t>(counts[i]));
+  for (std::size_t i = 0, at = 0; i < members; at += lengths[i++]) {
+    texts[i].assign(reinterpret_cast<const char*>(memory) + at, lengths[i]);
   }
   return texts;
 }

@@ -46,7 +46,7 @@ class MpiCommunicator final : public Communicator {
   Pending receive(const Tensor& buffer, int peer, int tag, const std::string& what) override;
 
   void all_reduce(std::span<double> values, ReduceOp op, const std::string& what) override;
-  std::string broadcast(const std::string& text, int root, const std::string& what) override;
+  std::string broadcast(std::string text, int root, const std::string& what) override;
   std::vector<std::string> all_gather(const std::string& text, const std::string& what) override;
   void send_bytes(std::span<const std::byte> bytes, int peer, const std::string& what) override;
   std::vector<std::byte> receive_bytes(int peer, const std::string& what) override;

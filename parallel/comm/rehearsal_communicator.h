@@ -47,7 +47,7 @@ class RehearsalCommunicator final : public Communicator {
     return done(buffer);
   }
   void all_reduce(std::span<double> /*values*/, ReduceOp /*op*/, const std::string& /*what*/) override {}
-  std::string broadcast(const std::string& text, int /*root*/, const std::string& /*what*/) override { return text; }
+  std::string broadcast(std::string text, int /*root*/, const std::string& /*what*/) override { return text; }
   std::vector<std::string> all_gather(const std::string& text, const std::string& /*what*/) override {
     return std::vector<std::string>(static_cast<std::size_t>(size_), text);
   }

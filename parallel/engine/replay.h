@@ -83,6 +83,7 @@ class Replay {
   void found(Kind kind, const std::string& what);
   void check_memory(const Sums& sums);
   /// The ranks exchange what they have found; `sums` are those of the state now.
+  [[nodiscard]] bool all_well(std::uint64_t digest);
   void conclude(std::int64_t step, const Sums& sums);
 
   std::int64_t every_;

@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <utility>
+#include <vector>
 
 namespace convoy {
 
@@ -31,10 +32,14 @@ Cause cause_of(const RankStatus& rank) {
   return rank.state == ProcessState::kBlocked ? Cause::kBlocked : Cause::kBusy;
 }
 
-std::string last_act(const RankStatus& rank) {
-  const std::string ago = fmt::format("{:.1f} s", rank.age);
+// Words about one rank, or about several in the same state.
+const char* pick(bool one, const char* singular, const char* plural) { return one ? singular : plural; }
+
+// `ago`: the age of the note, "31.2 s".
+std::string last_act(const RankStatus& rank, const std::string& ago, bool one) {
   switch (rank.note.state) {
-    case RankState::kNothing: return "it has taken part in nothing yet";
+    case RankState::kNothing:
+      return pick(one, "it has taken part in nothing yet", "they have taken part in nothing yet");
     case RankState::kStarted: return fmt::format("last: started {}, {} ago", rank.note.to_string(), ago);
     case RankState::kWaiting: return fmt::format("last: waiting in {}, for {}", rank.note.to_string(), ago);
     case RankState::kFinished: return fmt::format("last: finished {}, {} ago", rank.note.to_string(), ago);
@@ -43,15 +48,17 @@ std::string last_act(const RankStatus& rank) {
   return "";
 }
 
-std::string condition(const RankStatus& rank) {
+std::string condition(const RankStatus& rank, bool one) {
   switch (cause_of(rank)) {
-    case Cause::kStopped: return "it is stopped (SIGSTOP); ";
-    case Cause::kGone: return "its process is gone; ";
-    case Cause::kTraced: return "a debugger holds it; ";
-    case Cause::kBlocked: return "it hangs in the kernel (a disk or a network file system); ";
+    case Cause::kStopped: return pick(one, "it is stopped (SIGSTOP); ", "they are stopped (SIGSTOP); ");
+    case Cause::kGone: return pick(one, "its process is gone; ", "their processes are gone; ");
+    case Cause::kTraced: return pick(one, "a debugger holds it; ", "debuggers hold them; ");
+    case Cause::kBlocked:
+      return pick(one, "it hangs in the kernel (a disk or a network file system); ",
+                  "they hang in the kernel (a disk or a network file system); ");
     case Cause::kBusy:
-      return rank.state == ProcessState::kRunning    ? "it is running; "
-             : rank.state == ProcessState::kSleeping ? "it sleeps; "
+      return rank.state == ProcessState::kRunning    ? pick(one, "it is running; ", "they are running; ")
+             : rank.state == ProcessState::kSleeping ? pick(one, "it sleeps; ", "they sleep; ")
                                                      : "";
     case Cause::kSilent:
     case Cause::kWaits: return "";
@@ -100,16 +107,45 @@ std::string remedy(Cause cause, const RankStatus& rank, const std::string& own_h
   return "";
 }
 
-std::string world_ranks(const std::vector<const RankStatus*>& ranks) {
-  std::string text = ranks.size() == 1 ? "world rank" : "world ranks";
-  for (std::size_t i = 0; i < std::min(ranks.size(), kMaxLines); ++i) {
-    text += fmt::format("{} {}", i == 0 ? "" : ",", ranks[i]->world_rank);
+// "world ranks 2, 3, 8-63 and 3 more", ascending.
+std::string world_ranks(std::vector<const RankStatus*> ranks) {
+  std::sort(ranks.begin(), ranks.end(),
+            [](const RankStatus* a, const RankStatus* b) { return a->world_rank < b->world_rank; });
+  std::vector<std::string> parts;
+  std::size_t named = 0;
+  while (named < ranks.size() && parts.size() < kMaxLines) {
+    std::size_t end = named + 1;
+    while (end < ranks.size() && ranks[end]->world_rank == ranks[end - 1]->world_rank + 1) ++end;
+    if (end - named > 2) {
+      parts.push_back(fmt::format("{}-{}", ranks[named]->world_rank, ranks[end - 1]->world_rank));
+      named = end;
+    } else {
+      parts.push_back(fmt::format("{}", ranks[named++]->world_rank));
+    }
   }
-  if (ranks.size() > kMaxLines) text += fmt::format(" and {} more", ranks.size() - kMaxLines);
+  std::string text = ranks.size() == 1 ? "world rank " : "world ranks ";
+  text += fmt::format("{}", fmt::join(parts, ", "));
+  if (named < ranks.size()) text += fmt::format(" and {} more", ranks.size() - named);
   return text;
 }
 
-// Collects lines about ranks, the ranks of a silent host together, and the cause that the remedy is for.
+// "n1", "n1, n2 and n3", "n1, n2, n3 and 13 other hosts", in the order of the ranks.
+std::string hosts_of(const std::vector<const RankStatus*>& ranks) {
+  constexpr std::size_t kNamed = 3;
+  std::vector<std::string> hosts;
+  for (const RankStatus* rank : ranks) {
+    if (std::find(hosts.begin(), hosts.end(), rank->host) == hosts.end()) hosts.push_back(rank->host);
+  }
+  const auto first = [&](std::size_t count) {
+    return fmt::join(hosts.begin(), hosts.begin() + static_cast<std::ptrdiff_t>(count), ", ");
+  };
+  if (hosts.size() == 1) return hosts.front();
+  if (hosts.size() <= kNamed) return fmt::format("{} and {}", first(hosts.size() - 1), hosts.back());
+  return fmt::format("{} and {} other hosts", first(kNamed), hosts.size() - kNamed);
+}
+
+// Collects lines about ranks and the cause that the remedy is for. Ranks of a silent host are one line; so are ranks in
+// the same state, when there would be many lines.
 class Lines {
  public:
   explicit Lines(std::string own_host) : own_host_(std::move(own_host)) {}
@@ -124,8 +160,7 @@ class Lines {
     if (cause == Cause::kSilent) {
       silent_[rank.host].push_back(&rank);
     } else {
-      lines_.push_back(fmt::format("\n  world rank {} ({}, pid {}){} {}{}", rank.world_rank, rank.host, rank.pid,
-                                   missing ? " has not come:" : ":", condition(rank), last_act(rank)));
+      told_.push_back({&rank, missing});
     }
   }
 
@@ -139,7 +174,19 @@ class Lines {
       all.push_back(fmt::format("\n  {} ({}): no word from {} at all ({}its ranks are stopped, hang or compute)",
                                 world_ranks(ranks), host, host == own_host_ ? "there" : host, down));
     }
-    all.insert(all.end(), lines_.begin(), lines_.end());
+    const bool many = all.size() + told_.size() > kMaxLines;
+    std::map<std::string, std::size_t> places;  // of groups, by their state
+    std::vector<Group> groups;
+    for (const auto& [rank, missing] : told_) {
+      const std::string state = fmt::format("{} {} {}", missing, condition(*rank, true), last_act(*rank, "", true));
+      const auto [place, fresh] = places.try_emplace(state, groups.size());
+      if (!many || fresh) {
+        groups.push_back({{rank}, missing});
+      } else {
+        groups[place->second].ranks.push_back(rank);
+      }
+    }
+    for (const Group& group : groups) all.push_back(group.line());
     std::string text;
     for (std::size_t i = 0; i < std::min(all.size(), kMaxLines); ++i) text += all[i];
     if (all.size() > kMaxLines) text += fmt::format("\n  and {} more", all.size() - kMaxLines);
@@ -151,9 +198,33 @@ class Lines {
   }
 
  private:
+  struct Told {
+    const RankStatus* rank;
+    bool missing;
+  };
+  // Ranks in the same state.
+  struct Group {
+    std::vector<const RankStatus*> ranks;
+    bool missing;
+
+    [[nodiscard]] std::string line() const {
+      const RankStatus& first = *ranks.front();
+      const bool one = ranks.size() == 1;
+      const auto [youngest, oldest] = std::minmax_element(
+          ranks.begin(), ranks.end(), [](const RankStatus* a, const RankStatus* b) { return a->age < b->age; });
+      const std::string least = fmt::format("{:.1f}", (*youngest)->age), most = fmt::format("{:.1f}", (*oldest)->age);
+      const std::string ago = least == most ? least + " s" : fmt::format("{} to {} s", least, most);
+      const std::string where = one ? fmt::format("{}, pid {}", first.host, first.pid)
+                                    : fmt::format("{}; pid {} on {} is one", hosts_of(ranks), first.pid, first.host);
+      return fmt::format("\n  {} ({}){} {}{}", world_ranks(ranks), where,
+                         missing ? pick(one, " has not come:", " have not come:") : ":", condition(first, one),
+                         last_act(first, ago, one));
+    }
+  };
+
   std::string own_host_;
   std::set<int> listed_;
-  std::vector<std::string> lines_;
+  std::vector<Told> told_;
   std::map<std::string, std::vector<const RankStatus*>> silent_;
   std::optional<Cause> first_;
   RankStatus first_rank_;

@@ -12,6 +12,7 @@
 
 #include "layers/base/error.h"
 #include "layers/base/file_text.h"
+#include "layers/base/random.h"
 
 namespace convoy {
 
@@ -59,13 +60,21 @@ CpuMask current_cpu_mask() {
 
 CpuLimits current_cpu_limits() { return {current_cpu_mask(), cpu_quota()}; }
 
-CpuBinding share_cpus(const std::vector<CpuLimits>& node_limits, int self, int node_cpus) {
-  const CpuMask& mask = node_limits[static_cast<std::size_t>(self)].mask;
-  const CpuQuota& quota = node_limits[static_cast<std::size_t>(self)].quota;
+CpuLimitsDigest digest_of(const CpuLimits& limits) {
+  CpuLimitsDigest digest;
+  for (const std::uint64_t word : limits.mask.words) digest.mask = mix64(digest.mask ^ word);
+  digest.quota = mix64(mix64(std::bit_cast<std::uint64_t>(limits.quota.cpus)) ^ limits.quota.group);
+  return digest;
+}
+
+CpuBinding share_cpus(const CpuLimits& own, const std::vector<CpuLimitsDigest>& node_limits, int node_cpus) {
+  const CpuMask& mask = own.mask;
+  const CpuQuota& quota = own.quota;
+  const CpuLimitsDigest digest = digest_of(own);
   const auto ranks = [&](const auto& shares) {
     return static_cast<int>(std::count_if(node_limits.begin(), node_limits.end(), shares));
   };
-  const int sharers = ranks([&](const CpuLimits& each) { return each.mask == mask; });
+  const int sharers = ranks([&](const CpuLimitsDigest& each) { return each.mask == digest.mask; });
   const int cpus = mask.count();
   CpuBinding binding;
   binding.threads = std::max(1, cpus / std::max(1, sharers));
@@ -73,7 +82,7 @@ CpuBinding share_cpus(const std::vector<CpuLimits>& node_limits, int self, int n
       "may use {} of {} CPUs ({}), {}", cpus, node_cpus, mask.str(),
       sharers == 1 ? std::string("alone") : fmt::format("together with {} other ranks of its node", sharers - 1));
   if (quota.cpus > 0) {
-    const int members = ranks([&](const CpuLimits& each) { return each.quota == quota; });
+    const int members = ranks([&](const CpuLimitsDigest& each) { return each.quota == digest.quota; });
     const double share = quota.cpus / std::max(1, members);
     binding.threads = std::max(1, static_cast<int>(std::min(share, static_cast<double>(binding.threads))));
     binding.report += fmt::format(", the time of {:.3g} (limit of a control group{})", quota.cpus,

@@ -14,7 +14,7 @@
 
 namespace convoy {
 
-/// A set of CPUs, up to 8192. Plain memory, so that ranks can exchange it as bytes.
+/// A set of CPUs, up to 8192.
 struct CpuMask {
   std::array<std::uint64_t, 128> words{};
 
@@ -29,12 +29,18 @@ struct CpuMask {
 /// The CPUs that the calling thread may use.
 [[nodiscard]] CpuMask current_cpu_mask();
 
-/// What limits the CPU time of a rank. Plain memory, so that ranks can exchange it as bytes.
+/// What limits the CPU time of a rank.
 struct CpuLimits {
   CpuMask mask;
   CpuQuota quota;
   bool operator==(const CpuLimits& other) const = default;
 };
+
+/// Equal on ranks with the same mask, with the same quota. Plain memory, so that ranks can exchange it as bytes.
+struct CpuLimitsDigest {
+  std::uint64_t mask = 0, quota = 0;
+};
+[[nodiscard]] CpuLimitsDigest digest_of(const CpuLimits& limits);
 
 /// Those of the calling thread.
 [[nodiscard]] CpuLimits current_cpu_limits();
@@ -47,9 +53,9 @@ struct CpuBinding {
   std::string report;  ///< one line for people
 };
 
-/// `node_limits` holds the limits of every rank on the node, `self` is this rank's place among them (its local
-/// rank), `node_cpus` the number of CPUs that the node has.
-[[nodiscard]] CpuBinding share_cpus(const std::vector<CpuLimits>& node_limits, int self, int node_cpus);
+/// `own`: of this rank. `node_limits`: of every rank on the node, this one too. `node_cpus`: CPUs that the node has.
+[[nodiscard]] CpuBinding share_cpus(const CpuLimits& own, const std::vector<CpuLimitsDigest>& node_limits,
+                                    int node_cpus);
 
 /// Which NUMA nodes the CPUs belong to: "NUMA node 0 of 2", "NUMA nodes 0-1 of 4"; empty where there is but one, or it
 /// is not known. `node_lists` are the kernel's texts "0-3,8" of the CPUs of each node, in the order of their numbers.

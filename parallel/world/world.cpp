@@ -107,12 +107,15 @@ void World::find_node() {
   CONVOY_MPI_CHECK(MPI_Comm_size(node, &local_size_));
   const int leader = local_rank_ == 0 ? 1 : 0;
   CONVOY_MPI_CHECK(MPI_Allreduce(&leader, &node_count_, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
+  node_ = rank_;
+  CONVOY_MPI_CHECK(MPI_Bcast(&node_, 1, MPI_INT, 0, node));
 
-  std::vector<CpuLimits> limits(static_cast<std::size_t>(local_size_));
+  std::vector<CpuLimitsDigest> limits(static_cast<std::size_t>(local_size_));
   limits_ = current_cpu_limits();  // MPI_Init may bind
-  const int bytes = static_cast<int>(sizeof(CpuLimits));
-  CONVOY_MPI_CHECK(MPI_Allgather(&limits_, bytes, MPI_BYTE, limits.data(), bytes, MPI_BYTE, node));
-  binding_ = share_cpus(limits, local_rank_, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
+  const CpuLimitsDigest own = digest_of(limits_);
+  const int bytes = static_cast<int>(sizeof own);
+  CONVOY_MPI_CHECK(MPI_Allgather(&own, bytes, MPI_BYTE, limits.data(), bytes, MPI_BYTE, node));
+  binding_ = share_cpus(limits_, limits, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
   watchdog_ = std::make_unique<Watchdog>(node, host_);
   CONVOY_MPI_CHECK(MPI_Comm_free(&node));
 }

@@ -37,6 +37,8 @@ class World {
   [[nodiscard]] int local_rank() const { return local_rank_; }
   [[nodiscard]] int local_size() const { return local_size_; }
   [[nodiscard]] int node_count() const { return node_count_; }
+  /// The rank of the first rank on this node.
+  [[nodiscard]] int node() const { return node_; }
   [[nodiscard]] const std::string& host() const { return host_; }
 
   /// Number of threads for this rank's computations, at least 1.
@@ -71,6 +73,7 @@ class World {
   int local_rank_ = 0;
   int local_size_ = 1;
   int node_count_ = 1;
+  int node_ = 0;
   int exceptions_at_start_ = 0;
   double end_timeout_ = 600;
   std::string host_;

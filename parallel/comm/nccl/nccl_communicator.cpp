@@ -183,8 +183,8 @@ class NcclCommunicator final : public Communicator {
   void all_reduce(std::span<double> values, ReduceOp op, const std::string& what) override {
     host_->all_reduce(values, op, what);
   }
-  std::string broadcast(const std::string& text, int root, const std::string& what) override {
-    return host_->broadcast(text, root, what);
+  std::string broadcast(std::string text, int root, const std::string& what) override {
+    return host_->broadcast(std::move(text), root, what);
   }
   std::vector<std::string> all_gather(const std::string& text, const std::string& what) override {
     return host_->all_gather(text, what);

@@ -3,11 +3,14 @@
 
 Bitwise where the parts of a batch are the same (ranks x microbatches), to rounding elsewhere.
 """
+import os
 import re
+import shutil
 
 import pytest
 
-from behaviour import MLP, SMALL_NET, Folder, close_series, config, h5py, part_of, same_series
+from behaviour import DIGITS, FAILURE, MLP, SMALL_NET, USAGE, Folder, close_series, config, error_lines, h5py, part_of, same_series
+from pictures import NET, pictures
 
 
 def train(name, ranks, microbatches, model, **sections):
@@ -67,3 +70,53 @@ def test_evaluation_counts_every_sample_once():
         assert seen == samples, f"{ranks} ranks"
         assert [top1, top5] == results[0][2:], f"{ranks} ranks"
         assert abs(loss - results[0][1]) <= 1e-5 * abs(loss), f"{ranks} ranks"
+
+
+# Rank 0 starts in the folder, the others in its sub-folder "other", where relative paths lead to other files.
+APART = ("sh", "-c", '[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 0 ] || cd other; exec "$@"', "sh")
+
+
+def test_rank_0_alone_lists_a_folder_of_images():
+    """The other ranks would find more classes and more images in theirs, and other ones of the same names."""
+    sections = config(NET, data={"kind": "image_folder", "train": "pictures", "validation": "", "image_size": 32},
+                      train={"steps": 4, "global_batch_size": 8})
+    together, apart = Folder("together", sections), Folder("apart", sections)
+    for folder in (together, apart):
+        pictures(folder, 24)
+    together.train(4)
+    shutil.copytree(apart.file("pictures"), apart.file("other", "pictures"))
+    os.mkdir(apart.file("other", "pictures", "zzz"))
+    for name in ("a/000-more.jpg", "zzz/1.jpg"):
+        shutil.copy(apart.file("pictures", "b", "001.jpg"), apart.file("other", "pictures", name))
+    apart.train(4, wrapper=APART)
+    same_series("others list nothing", apart.losses(str), together.losses(str))
+
+    shutil.rmtree(apart.file("pictures", "c"))
+    os.mkdir(apart.file("pictures", "c"))
+    shutil.rmtree(apart.file("runs"))
+    assert apart.run(4, wrapper=APART) == USAGE
+    assert len(error_lines(apart.stderr)) == 1 and "files for the class c" in apart.stderr
+
+
+def test_rank_0_alone_reads_the_metadata_of_data_files():
+    """The other ranks have files that HDF5 cannot open, and read samples from them; not from a file of another size."""
+    sections = config(MLP, data={"train": "digits.h5:/train", "validation": "digits.h5:/validation"},
+                      train={"steps": 4})
+    together, apart = Folder("together-h5", sections), Folder("apart-h5", sections)
+    for folder in (together, apart):
+        shutil.copy(DIGITS, folder.file("digits.h5"))
+    together.train(2)
+    os.mkdir(apart.file("other"))
+    with open(DIGITS, "rb") as file:
+        samples = file.read()
+    damaged = apart.file("other", "digits.h5")
+    with open(damaged, "wb") as file:
+        file.write(b"damaged!" + samples[8:])
+    apart.train(2, wrapper=APART)
+    same_series("others read samples only", apart.losses(str), together.losses(str))
+
+    shutil.rmtree(apart.file("runs"))
+    os.truncate(damaged, len(samples) - 1)
+    assert apart.run(2, wrapper=APART) == FAILURE
+    lines = error_lines(apart.stderr)
+    assert len(lines) == 1 and f"digits.h5: {len(samples) - 1} bytes on " in lines[0] and "same file" in lines[0], lines

@@ -174,6 +174,16 @@ TEST_CASE("checkpoints and their copies count on rank 0") {
   CHECK(of_rank(1, RunPurpose::kTraining).gradients >= 4 * parameters);
 }
 
+namespace {
+
+TightestLimit tightest_limit(const std::vector<RankMemory>& ranks) {
+  MemorySums sums;
+  for (std::size_t i = 0; i < ranks.size(); ++i) sums.add(static_cast<int>(i), ranks[i]);
+  return sums.tightest();
+}
+
+}  // namespace
+
 TEST_CASE("the tightest limit: ranks of a node share it, address space is each one's own") {
   const auto rank = [](const char* host, double growth) {
     RankMemory r;
@@ -201,6 +211,32 @@ TEST_CASE("the tightest limit: ranks of a node share it, address space is each o
   narrow.limits[1].free = -3 * kGib;
   CHECK(tightest_limit({narrow}).share() > kRefusedShare);
   CHECK(tightest_limit({RankMemory()}).ranks == 0);
+}
+
+TEST_CASE("sums of parts of 128 ranks, which travel as text, give the limit of all") {
+  MemorySums whole;
+  std::vector<MemorySums> parts(8);  // of 16 ranks
+  for (int rank = 0; rank < 128; ++rank) {
+    RankMemory r;
+    r.host = fmt::format("n{}", rank / 12);  // nodes of twelve, which the parts cut
+    r.resident = (1 + rank % 5) * kGib;
+    r.host_growth = (3 + rank % 7) * kGib;
+    r.limits = {{"the node", "node", (70 + rank % 3) * kGib}, {"address space", "", 40 * kGib}};
+    whole.add(rank, r);
+    parts[static_cast<std::size_t>(rank / 16)].add(rank, r);
+  }
+  MemorySums joined;
+  for (const MemorySums& part : parts) joined.add(MemorySums::from_text(part.to_text()));
+  const TightestLimit one = whole.tightest(), other = joined.tightest();
+  CHECK(one.ranks == 12);
+  CHECK(other.host == one.host);
+  CHECK(other.ranks == one.ranks);
+  CHECK(other.rank == one.rank);
+  CHECK(other.needed == one.needed);
+  CHECK(other.bytes == one.bytes);
+  CHECK(other.peak == one.peak);
+  CHECK(joined.largest_peak() == whole.largest_peak());
+  CHECK(joined.to_text().size() < 12 * 200);  // a sum for each node
 }
 
 TEST_CASE("bytes for people") {

@@ -46,6 +46,14 @@ TEST_CASE("a hosts file as mpirun reads it") {
   CHECK(parse_hosts("a slots=2", "h") == HostList{{"a", 2}});
   CHECK(parse_hosts(" \n# nothing\n", "h").empty());
   CHECK(describe_hosts({}) == "none");
+  CHECK(join_hosts(parse_hosts("n1 slots=2\nn2\nn3\n", "h")) == "n1:2,n2:1,n3:1");
+  std::string many;
+  for (int i = 1; i <= 64; ++i) many += fmt::format("n{:03} slots=4\n", i);
+  CHECK(describe_hosts(parse_hosts(many, "h")) == "n[001-064]:4");
+  CHECK(describe_hosts(parse_hosts("n8.x\nn9.x\nn10.x\nn11.y\nm\nn1\nn2\n", "h")) ==
+        "n[8-10].x:1 n11.y:1 m:1 n1:1 n2:1");
+  CHECK(describe_hosts(parse_hosts("n8\nn9 slots=2\nn10\nn09\nn10a\n7\n8\n9\n", "h")) ==
+        "n8:1 n9:2 n10:1 n09:1 n10a:1 [7-9]:1");
   CHECK(count_slots(abc(4)) == 12);
 }
 

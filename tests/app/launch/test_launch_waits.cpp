@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -85,6 +86,43 @@ TEST_CASE("a host whose system failed is left out while there are others") {
   const std::string log = read_text(folder / "launch.log");
   CHECK(log.rfind("for 20 s") > log.rfind("for 10 s"));
   CHECK(!contains(log, "for 40 s"));
+}
+
+TEST_CASE("64 hosts are probed together, not one after the other, and not all at once") {
+  const TemporaryFolder folder;
+  const Journal journal(folder / "launch.log");
+  HostList hosts;
+  for (int i = 0; i < 64; ++i) hosts.push_back({fmt::format("n{}.invalid", i), 4});
+  const std::string begun = folder / "begun", go = folder / "go";
+  // A probe ends when there is a file, which comes only when as many as may run at once have begun.
+  const std::string wait = fmt::format("echo >> {}; while [ ! -e {} ]; do sleep 0.05; done", begun, go);
+  std::string fails = "; echo >&2 no route; exit 1";
+  HostHealth health(
+      [&](const std::string&) {
+        return std::vector<std::string>{"sh", "-c", wait + fails};
+      },
+      journal, 16);
+  const auto count = [&] {
+    const std::string text = read_text(begun);
+    return std::count(text.begin(), text.end(), '\n');
+  };
+  const auto deadline = std::chrono::steady_clock::now() + 14s;  // before probes count as silent
+  const auto look = [&] {
+    std::this_thread::sleep_for(5ms);
+    return health.usable(hosts);
+  };
+  while (count() < 16 && std::chrono::steady_clock::now() < deadline) REQUIRE(look().empty());
+  CHECK(count() == 16);
+  CHECK(health.busy(hosts));
+  fails = "";  // of the probes to come
+  write_text(go, "");
+  HostList usable;
+  while (usable.size() < 48 && std::chrono::steady_clock::now() < deadline) usable = look();
+  CHECK(usable == HostList(hosts.begin() + 16, hosts.end()));
+  CHECK_FALSE(health.busy(hosts));
+  look();
+  CHECK(contains(read_text(folder / "launch.log"),
+                 "hosts n[0-15].invalid: nothing can be started there (no route); left out for 10 s"));
 }
 
 TEST_CASE("names that a killed MPI has left are removed, if they are of that job and nobody uses them") {

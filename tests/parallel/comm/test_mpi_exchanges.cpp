@@ -40,6 +40,14 @@ TEST_CASE_FIXTURE(MpiFixture, "texts of any length come from every root") {
   }
 }
 
+TEST_CASE_FIXTURE(MpiFixture, "a text of several messages comes whole") {
+  if (size != 2) return;  // it takes memory
+  std::string text((64UL << 20U) + 5, 'a');
+  text.back() = 'z';
+  text[64UL << 20U] = 'm';
+  CHECK(comm->broadcast(rank == 1 ? text : "", 1, "long text") == text);
+}
+
 TEST_CASE_FIXTURE(MpiFixture, "texts of different lengths gather in rank order") {
   const auto text_of = [](int r) {
     return r == 1 ? std::string() : std::string(static_cast<std::size_t>(1 + r * 1000), 'a');
@@ -110,6 +118,16 @@ TEST_CASE_FIXTURE(MpiFixture, "named tensors arrive as they were sent") {
   CHECK(receive_tensors(*comm, 0, "no tensors").empty());
 }
 
+TEST_CASE_FIXTURE(MpiFixture, "texts merge in rank order on the way to rank 0") {
+  std::string expected;
+  for (int r = 0; r < size; ++r) expected += std::to_string(r) + ",";
+  const std::string joined = join_texts(*comm, std::to_string(rank) + ",", "numbers");
+  CHECK(joined == (rank == 0 ? expected : ""));
+  const auto most = [](const std::string& lower, const std::string& higher) { return std::max(lower, higher); };
+  const std::string largest = reduce_texts(*comm, std::string(1, static_cast<char>('a' + rank)), most, "letters");
+  CHECK(largest == (rank == 0 ? std::string(1, static_cast<char>('a' + size - 1)) : ""));
+}
+
 // On one machine the clocks are one: hosts of made-up names let the estimate be checked against the targets, 0.
 TEST_CASE_FIXTURE(MpiFixture, "clocks of different hosts are brought together") {
   const double before = trace::now();
@@ -117,6 +135,10 @@ TEST_CASE_FIXTURE(MpiFixture, "clocks of different hosts are brought together") 
   // Off by at most half of a round trip, which is part of the time that all of it took.
   CHECK(std::abs(offset) <= trace::now() - before);
   CHECK(clock_offset(*comm, "one host") == 0);
+  const double start = trace::now();
+  const double of_pairs = clock_offset(*comm, "host " + std::to_string(rank / 2));
+  CHECK(std::abs(of_pairs) <= trace::now() - start);
+  if (rank == 1) CHECK(of_pairs == 0);  // on rank 0's host
 }
 
 }  // namespace convoy

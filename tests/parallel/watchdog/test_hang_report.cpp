@@ -185,17 +185,37 @@ TEST_CASE("a recorded step, whose operations are not counted: ranks that do not 
   CHECK_FALSE(contains(text, "have come"));
 }
 
-TEST_CASE("many ranks: the telling ones are among the eight that are listed") {
-  Job job(40);
-  for (int rank = 1; rank < 40; ++rank) job.missing(rank);
+TEST_CASE("128 ranks: those in the same state are one line, the telling ones come first") {
+  Job job(128);
+  for (RankStatus& rank : job.ranks) rank.host = fmt::format("n{}", rank.world_rank / 8);
+  for (int rank = 1; rank < 128; ++rank) job.missing(rank);
   job.ranks[33].state = ProcessState::kStopped;
+  for (const std::size_t rank : {5U, 6U, 90U}) job.ranks[rank].state = ProcessState::kRunning;
+  job.ranks[6].age = 29.5;
   const std::string text = job.report();
-  CHECK(lines_of(text, "  world rank ") == 8);
-  CHECK(contains(text, "world rank 33 (n2, pid 4733) has not come: it is stopped"));
-  CHECK(contains(text, "\n  and 31 more\n"));
+  CHECK(lines_of(text, "  world rank") == 3);
+  CHECK(contains(text, "s for it\n  world rank 33 (n4, pid 4733) has not come: it is stopped"));
+  CHECK(contains(text,
+                 "\n  world ranks 1-4, 7-32, 34-89, 91-127 (n0, n1, n2 and 13 other hosts; pid 4701 on n0 is one) have "
+                 "not come: they sleep; last: finished all_reduce 'step loss' (collective 311 on 'replicas'), 31.2 s "
+                 "ago\n"));
+  CHECK(contains(text,
+                 "\n  world ranks 5, 6, 90 (n0 and n11; pid 4705 on n0 is one) have not come: they are running; "
+                 "last: finished all_reduce 'step loss' (collective 311 on 'replicas'), 29.5 to 31.2 s ago\n"));
   CHECK_FALSE(contains(text, "have come"));
-  for (RankStatus& rank : job.ranks) rank.heard = rank.world_rank < 2;
-  CHECK(contains(job.report(), "world ranks 2, 3, 4, 5, 6, 7, 8, 9 and 30 more (n2): no word"));
+  CHECK(text.size() < 1200);
+
+  // A line for each operation: no more than eight.
+  for (int rank = 1; rank < 128; ++rank) {
+    job.last(rank, RankState::kFinished, "all_reduce", fmt::format("bucket {}", rank), 311);
+  }
+  CHECK(lines_of(job.report(), "  world rank ") == 8);
+  CHECK(contains(job.report(), "\n  and 119 more\n"));
+  CHECK(contains(job.report(), "world rank 33 (n4, pid 4733) has not come: it is stopped"));
+
+  for (RankStatus& rank : job.ranks) rank.heard = rank.world_rank < 8;
+  CHECK(lines_of(job.report(), "  world ranks ") == 8);
+  CHECK(contains(job.report(), "\n  world ranks 16-23 (n2): no word from n2 at all"));
 }
 
 }  // namespace convoy

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -18,6 +19,13 @@ CpuMask mask_of(const std::vector<int>& cpus) {
 
 CpuLimits limits_of(const std::vector<int>& cpus, double quota = 0, std::uint64_t group = 0) {
   return {mask_of(cpus), {quota, group}};
+}
+
+// self: the rank whose binding it is.
+CpuBinding share_cpus(const std::vector<CpuLimits>& node_limits, std::size_t self, int node_cpus) {
+  std::vector<CpuLimitsDigest> digests;
+  for (const CpuLimits& limits : node_limits) digests.push_back(digest_of(limits));
+  return share_cpus(node_limits[self], digests, node_cpus);
 }
 
 }  // namespace
