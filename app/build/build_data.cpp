@@ -26,6 +26,7 @@
 #include "layers/base/option_error.h"
 #include "layers/base/system_error.h"
 #include "parallel/comm/agree.h"
+#include "parallel/watchdog/activity.h"
 
 namespace convoy {
 
@@ -104,14 +105,15 @@ MatchedClasses open_validation(const Config& config, const std::string& source, 
 
 // Whether there is something at the source. A pattern of shards counts as its folder.
 void check_source(const Config& config, const std::string& source, const std::string& key) {
-  if (config.data.kind == "synthetic" || source.empty()) return;
+  const std::string& kind = config.data.kind;
+  if (kind == "synthetic" || kind == "idx" || kind == "cifar10" || source.empty()) return;  // rank 0 sends them
   std::string path = config.data.kind == "hdf5" ? Hdf5Source(source).path : source;
   if (is_shard_pattern(path)) path = std::filesystem::path(path).parent_path().string();
   if (path.empty() || ::access(path.c_str(), R_OK) == 0) return;
   try {
     fail_system(errno, "cannot read {}: {}", path, std::strerror(errno));
   } catch (const Error& error) {
-    fail_source(key, error);
+    fail_as(error, key + ": " + error.what());  // of this host: rank 0 has the data
   }
 }
 
@@ -163,6 +165,7 @@ DataSets build_data(const Config& config, const std::string& train, const std::s
   const auto look = [&] {
     BytePacker packer;
     if (root) {
+      note_activity("listing and opening the data");
       open_both(all.size() > 1 ? &packer : nullptr, nullptr);
       check_data(config, *sets.train, sets.validation.data.get());
       if (all.size() > 1) packer.text(hdf5::validated_files());

@@ -71,6 +71,8 @@ HostList HostHealth::usable(const HostList& listed) {
   std::set<std::string_view> names;
   for (const Host& host : listed) names.insert(host.name);
   std::erase_if(entries_, [&](const auto& entry) { return !names.contains(entry.first); });
+  running_ = probes();
+  has_queue_ = queueing(listed);
   HostList good;
   for (const Host& host : listed) {
     if (is_this_host(host.name)) {
@@ -117,8 +119,10 @@ void HostHealth::poll(const std::string& name, Entry& entry) {
     }
     return;
   }
-  const bool due = entry.verdict == Verdict::kUnknown || (entry.verdict == Verdict::kBad && now > entry.deadline);
-  if (!due || probes() >= at_once_) return;
+  const bool due =
+      entry.verdict == Verdict::kUnknown || (entry.verdict == Verdict::kBad && now > entry.deadline && !has_queue_);
+  if (!due || running_ >= at_once_) return;
+  ++running_;
   if (entry.errors >= 0) ::close(entry.errors);
   entry.errors = ::memfd_create("convoy-probe", MFD_CLOEXEC);
   const int errors = entry.errors >= 0 ? entry.errors : silence_;
@@ -133,6 +137,7 @@ int HostHealth::probes() const {
 
 void HostHealth::finish(const std::string& name, Entry& entry, const std::string& problem) {
   entry.probe.reset();
+  --running_;
   if (problem.empty()) {
     if (entry.verdict == Verdict::kBad) news_[" can be used again"].insert(name);
     entry.verdict = Verdict::kGood;
@@ -179,6 +184,13 @@ bool HostHealth::busy(const HostList& listed) const {
   return std::any_of(listed.begin(), listed.end(), [&](const Host& host) {
     const auto entry = entries_.find(host.name);
     return entry != entries_.end() && entry->second.verdict == Verdict::kUnknown;
+  });
+}
+
+bool HostHealth::queueing(const HostList& listed) const {
+  return std::any_of(listed.begin(), listed.end(), [&](const Host& host) {
+    const auto entry = entries_.find(host.name);
+    return entry != entries_.end() && entry->second.verdict == Verdict::kUnknown && entry->second.probe == nullptr;
   });
 }
 

@@ -35,6 +35,8 @@ class HostHealth {
   HostList usable(const HostList& listed);
   /// Whether a probe of one of `listed` is pending.
   [[nodiscard]] bool busy(const HostList& listed) const;
+  /// Whether one of `listed` has not had its turn to be probed.
+  [[nodiscard]] bool queueing(const HostList& listed) const;
   /// Why none of `listed` will ever work: each has failed several times and has never worked. Empty: some may.
   [[nodiscard]] std::string hopeless(const HostList& listed) const;
   /// After a failure: all hosts are probed again before they are used.
@@ -69,7 +71,9 @@ class HostHealth {
   std::function<std::vector<std::string>(const std::string& host)> probe_;
   const Journal& journal_;
   const int at_once_;
-  int silence_;  // a descriptor of /dev/null, for stdout
+  int running_ = 0;         // probes
+  bool has_queue_ = false;  // of hosts that nothing is known of: those that failed wait for them
+  int silence_;             // a descriptor of /dev/null, for stdout
   std::map<std::string, Entry> entries_;
   std::map<std::string, std::set<std::string>> news_;  // for the journal: hosts by what there is to tell of them
   std::chrono::steady_clock::time_point told_{};

@@ -119,13 +119,14 @@ HostList Supervisor::usable_hosts() {
 }
 
 std::optional<Supervisor::Ended> Supervisor::wait_for_hosts(HostList& chosen) {
-  const auto start = Clock::now();
+  auto start = Clock::now();  // of the last probe that had to wait for its turn
   std::optional<Clock::time_point> reminded;
   for (;; tick()) {
     if (auto ended = asked_to_end()) return ended;
     const HostList usable = usable_hosts();
     const auto wanted = choose_hosts(usable, last_hosts_, options_.nodes, problem_);
     const bool trying = health_.busy(watch_.hosts());
+    if (health_.queueing(watch_.hosts())) start = Clock::now();
     if (trying && static_cast<int>(usable.size()) < options_.nodes.max &&
         (!wanted || Clock::now() - start < kProbePatience)) {
       continue;

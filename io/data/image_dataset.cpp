@@ -9,10 +9,14 @@
 #include "io/data/sampler.h"
 #include "io/images/decode_tools.h"
 #include "layers/base/random.h"
+#include "layers/base/system_error.h"
 
 namespace convoy {
 
 namespace {
+
+// Not of an image but of the file that holds it: it is damaged (data.verify), or this host has not got it.
+bool is_of_file(const Error& error) { return error.code() == ExitCode::kUsage || !host_at_fault(error).empty(); }
 
 constexpr std::int64_t kReplacements = 20;  // that are tried
 
@@ -82,7 +86,7 @@ void ImageDataset::replace(const SampleId& sample, std::uint8_t* out) const {
       decode(index, sample, out);
       return;
     } catch (const Error& error) {
-      if (error.code() == ExitCode::kUsage) throw;  // the file that holds it is damaged: data.verify
+      if (is_of_file(error)) throw;
       broken_.note(index, images_->name(index), error.what());
     }
   }
@@ -100,7 +104,7 @@ void ImageDataset::read(const SampleId& sample, void* input, std::int64_t* label
     decode(sample.index, sample, out);
     return;
   } catch (const Error& error) {
-    if (error.code() == ExitCode::kUsage) throw;
+    if (is_of_file(error)) throw;
     problem = error.what();
   }
   broken_.note(sample.index, images_->name(sample.index), problem);

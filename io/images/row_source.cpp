@@ -21,6 +21,22 @@
 
 namespace convoy {
 
+namespace {
+
+// As much as a checksum trailer takes (io/hdf5/checksum_trailer.h), or less if the file is shorter or cannot be read.
+std::string end_of(const std::string& path, std::int64_t size) {
+  constexpr std::int64_t kEndBytes = 64;
+  std::string end(static_cast<std::size_t>(std::min(kEndBytes, size)), '\0');
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return "";
+  const ssize_t count = ::pread(descriptor, end.data(), end.size(), size - static_cast<std::int64_t>(end.size()));
+  ::close(descriptor);
+  end.resize(count > 0 ? static_cast<std::size_t>(count) : 0);
+  return end;
+}
+
+}  // namespace
+
 RowSource::RowSource(const hdf5::File& file, const std::string& dataset, DType dtype, std::int64_t memory_limit)
     : path_(file.path()), dataset_(dataset), place_(path_ + ":" + dataset), dtype_(dtype) {
   const hdf5::DatasetInfo info = file.info(dataset);
@@ -49,6 +65,7 @@ RowSource::RowSource(const std::string& path, ByteUnpacker& packed)
   row_bytes_ = static_cast<std::size_t>(packed.number());
   file_offset_ = packed.number();
   file_bytes_ = packed.number();
+  file_end_ = packed.text();
   from_uint16_ = packed.number() != 0;
   memory_ = packed.array<std::byte>();
   open_ = !memory_.empty();
@@ -63,6 +80,7 @@ void RowSource::pack(BytePacker& packer) const {
   packer.number(static_cast<std::int64_t>(row_bytes_));
   packer.number(file_offset_);
   packer.number(known ? status.st_size : -1);
+  packer.text(known ? end_of(path_, status.st_size) : "");
   packer.number(from_uint16_ ? 1 : 0);
   packer.array(memory_);
 }
@@ -75,11 +93,7 @@ void RowSource::open() const {
   if (open_) return;
   const std::lock_guard guard(opening_);
   if (open_) return;
-  struct stat status {};
-  if (file_bytes_ >= 0 && ::stat(path_.c_str(), &status) == 0 && status.st_size != file_bytes_) {
-    fail("{}: {} bytes on {}, {} where rank 0 reads it (every node needs the same file)", path_, status.st_size,
-         host_name(), file_bytes_);
-  }
+  if (file_bytes_ >= 0) check_file();
   if (file_offset_ >= 0) {
     descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
     if (descriptor_ < 0) fail_io("cannot read {}: {}", path_, std::strerror(errno));
@@ -88,6 +102,20 @@ void RowSource::open() const {
     reader_ = std::make_unique<hdf5::RowReader>(*file_, dataset_);
   }
   open_ = true;
+}
+
+// Whether it is the file from which rank 0 has names, labels and layout.
+void RowSource::check_file() const {
+  struct stat status {};
+  if (::stat(path_.c_str(), &status) != 0) fail_io("cannot read {}: {}", path_, std::strerror(errno));
+  if (status.st_size != file_bytes_) {
+    fail_io("{}: {} bytes on {}, {} where rank 0 reads it (every node needs the same file)", path_, status.st_size,
+            host_name(), file_bytes_);
+  }
+  if (end_of(path_, file_bytes_) != file_end_) {
+    fail_io("{}: the file on {} is not the one that rank 0 reads, though as long (every node needs the same file)",
+            path_, host_name());
+  }
 }
 
 void RowSource::pread_rows(std::int64_t first, std::size_t bytes, std::byte* out) const {

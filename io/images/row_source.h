@@ -26,7 +26,8 @@ class RowSource {
   /// Elements come as `dtype`, converted when the file's type is another (integers keep their value). Data sets up to
   /// `memory_limit` bytes that cannot be read with pread() are read into memory here.
   RowSource(const hdf5::File& file, const std::string& dataset, DType dtype, std::int64_t memory_limit = 256 << 20);
-  /// From pack(). Opens the file, which must have the same size, when the first row is read.
+  /// From pack(). Opens the file when the first row is read. It must have the same size and the same end, where a
+  /// checksum trailer is; otherwise, or where it cannot be opened, a SystemError of this host.
   RowSource(const std::string& path, ByteUnpacker& packed);
   void pack(BytePacker& packer) const;
   ~RowSource();
@@ -40,6 +41,7 @@ class RowSource {
 
  private:
   void open() const;
+  void check_file() const;
   void pread_rows(std::int64_t first, std::size_t bytes, std::byte* out) const;
 
   std::string path_, dataset_, place_;  // "file.h5", "/images", "file.h5:/images"
@@ -48,6 +50,7 @@ class RowSource {
   std::size_t row_bytes_ = 0;      // in the file, of what pread() gives
   std::int64_t file_offset_ = -1;  // -1: not for pread()
   std::int64_t file_bytes_ = -1;   // that the file must have; -1: any
+  std::string file_end_;           // its last bytes
   bool from_uint16_ = false;       // what pread() gives is to be converted
   std::vector<std::byte> memory_;  // the whole data set
   mutable std::atomic<bool> open_ = false;

@@ -55,10 +55,11 @@ void answer(Communicator& all, int parent) {
 }  // namespace
 
 // Along a binomial tree: each rank compares its clock with those of its children, and adds the offset that its parent
-// then tells it.
+// then tells it. On the host of rank 0 all have its clock.
 double clock_offset(Communicator& all, const std::string& host) {
   const int rank = all.rank(), size = all.size();
   std::vector<std::pair<int, double>> children;
+  const bool at_root = all.broadcast(host, 0, kWhat) == host;
   double offset = 0;
   for (int distance = 1; distance < size; distance *= 2) {
     if (rank % (2 * distance) != 0) {
@@ -66,6 +67,7 @@ double clock_offset(Communicator& all, const std::string& host) {
       send_text(all, host, parent, kWhat);
       if (receive_time(all, parent) != 0) answer(all, parent);
       offset = receive_time(all, parent);
+      if (at_root) offset = 0;
       break;
     }
     const int child = rank + distance;

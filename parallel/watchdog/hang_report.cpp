@@ -214,8 +214,9 @@ class Lines {
           ranks.begin(), ranks.end(), [](const RankStatus* a, const RankStatus* b) { return a->age < b->age; });
       const std::string least = fmt::format("{:.1f}", (*youngest)->age), most = fmt::format("{:.1f}", (*oldest)->age);
       const std::string ago = least == most ? least + " s" : fmt::format("{} to {} s", least, most);
-      const std::string where = one ? fmt::format("{}, pid {}", first.host, first.pid)
-                                    : fmt::format("{}; pid {} on {} is one", hosts_of(ranks), first.pid, first.host);
+      const std::string where =
+          one ? fmt::format("{}, pid {}", first.host, first.pid)
+              : fmt::format("{}; for example pid {} on {}", hosts_of(ranks), first.pid, first.host);
       return fmt::format("\n  {} ({}){} {}{}", world_ranks(ranks), where,
                          missing ? pick(one, " has not come:", " have not come:") : ":", condition(first, one),
                          last_act(first, ago, one));

@@ -23,6 +23,7 @@
 #include "io/data/in_memory_dataset.h"
 #include "io/files/packed_bytes.h"
 #include "io/images/row_source.h"
+#include "layers/base/system_error.h"
 #include "tests/io/hdf5/raw_hdf5.h"
 #include "tests/io/temporary_folder.h"
 
@@ -189,6 +190,15 @@ TEST_CASE("encoded images, a folder of them, and images in memory") {
     CHECK(images->label(i) == expected->label(i));
     CHECK(images->name(i) == expected->name(i));
   }
+  {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-1, std::ios::end);
+    file.put('?');
+  }
+  ByteUnpacker again(block);
+  // An error of this host, so that no reader takes it for a broken image.
+  CHECK_THROWS_WITH_AS(unpack_hdf5_jpegs(path, again)->read(0, bytes),
+                       doctest::Contains("is not the one that rank 0 reads"), SystemError);
 
   const TemporaryFolder there;
   for (const char* name : {"b/1.jpg", "a/deep/2.png", "a/3.jpg"}) {
