@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <map>
 #include <sstream>
@@ -13,6 +12,7 @@
 #include "layers/base/error.h"
 #include "layers/base/option_error.h"
 #include "layers/base/random.h"
+#include "parallel/comm/host_exchange.h"
 
 namespace convoy {
 
@@ -127,12 +127,11 @@ namespace {
 
 // Whether device_problem() will find nothing: all on CPUs, or each on a GPU of its own.
 bool devices_suit(Communicator& all, const Config& config, const DeviceChoice& device) {
-  std::array<double, 2> on_gpus{device.on_gpu() ? 1.0 : 0.0, device.on_gpu() ? -1.0 : 0.0};
-  all.all_reduce(on_gpus, ReduceOp::kMin, "devices");
-  if (on_gpus[0] != -on_gpus[1]) return false;
-  if (on_gpus[0] == 0 || config.device.share_gpu) return true;
+  const double on_gpu = device.on_gpu() ? 1 : 0;
+  if (!all_equal(all, std::span(&on_gpu, 1), "devices")) return false;
+  if (!device.on_gpu() || config.device.share_gpu) return true;
   std::vector<double> digests(static_cast<std::size_t>(all.size()));  // of the GPU of each rank
-  digests[static_cast<std::size_t>(all.rank())] = static_cast<double>(random_key(0, device.gpu_uuid) >> 11);
+  digests[static_cast<std::size_t>(all.rank())] = digest_number(random_key(0, device.gpu_uuid));
   all.all_reduce(digests, ReduceOp::kSum, "devices");
   std::sort(digests.begin(), digests.end());
   return std::adjacent_find(digests.begin(), digests.end()) == digests.end();

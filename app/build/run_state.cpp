@@ -160,7 +160,7 @@ void check_weights(const Run& run, const std::vector<HostTensor>& weights, const
   if (const std::string name = first_nonfinite(weights); !name.empty()) refuse_nonfinite(file, name);
 }
 
-// Of a file that was read once already.
+// Of a file that has been read without them.
 std::unique_ptr<TensorRows> open_rows(const std::string& file) {
   return hdf5::input_errors([&] { return std::make_unique<TensorRows>(file); });
 }

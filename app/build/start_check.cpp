@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <map>
 
 #include "app/base/version.h"
@@ -14,6 +13,7 @@
 #include "layers/base/file_text.h"
 #include "layers/base/host_name.h"
 #include "layers/base/random.h"
+#include "parallel/comm/host_exchange.h"
 
 namespace convoy {
 
@@ -35,19 +35,13 @@ std::string name_ranks(const std::vector<int>& odd, const std::vector<std::strin
                      odd.size() - 2);
 }
 
-// Whether each fact has one value on all ranks that can say it: the least and the largest digest are the same.
+// Whether each fact has one value on all ranks that can say it.
 bool all_alike(Communicator& communicator, const std::vector<Fact>& facts) {
-  constexpr double kUnknown = std::numeric_limits<double>::infinity();
-  std::vector<double> bounds;  // of each fact: the digest, and its negative, for the largest
+  std::vector<double> digests;
   for (const Fact& fact : facts) {
-    const auto digest = static_cast<double>(random_key(0, fact.value) >> 11);  // 53 bits, which a double holds
-    bounds.insert(bounds.end(), {fact.value.empty() ? kUnknown : digest, fact.value.empty() ? kUnknown : -digest});
+    digests.push_back(fact.value.empty() ? kNoNumber : digest_number(random_key(0, fact.value)));
   }
-  communicator.all_reduce(bounds, ReduceOp::kMin, "start-up check");
-  for (std::size_t i = 0; i < bounds.size(); i += 2) {
-    if (bounds[i] != kUnknown && bounds[i] != -bounds[i + 1]) return false;
-  }
-  return true;
+  return all_equal(communicator, digests, "start-up check");
 }
 
 void check_same(Communicator& communicator, const std::vector<Fact>& facts) {

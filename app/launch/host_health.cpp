@@ -95,7 +95,7 @@ void HostHealth::tell(const HostList& listed) {
     told_ = now;
     return;
   }
-  if (probes() > 0 && now - told_ < kTogether) return;
+  if (running_ > 0 && now - told_ < kTogether) return;
   for (const auto& [text, names] : news_) {
     HostList hosts;
     std::copy_if(listed.begin(), listed.end(), std::back_inserter(hosts),

@@ -248,7 +248,7 @@ void write_checkpoint(const std::string& path, const Checkpoint& checkpoint, hdf
   write_file_atomically(path, bytes, std::as_bytes(std::span(trailer)));
 }
 
-TensorRows::TensorRows(const std::string& path) : file_(open_checked(path, check_trailer(path))) {}
+TensorRows::TensorRows(const std::string& path) : file_(path, hdf5::Trust::kTrusted) {}
 
 std::vector<float> TensorRows::read(const std::string& group, const std::string& name, std::int64_t first,
                                     std::int64_t count) const {

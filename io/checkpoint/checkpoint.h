@@ -62,7 +62,7 @@ using UnreadTensors = std::vector<std::string>;
 /// where there are any.
 [[nodiscard]] std::vector<HostTensor> read_model_weights(const std::string& path, const UnreadTensors& unread = {});
 
-/// Some rows at a time of the tensors of a checkpoint, or of another file with a group `/model`.
+/// Some rows at a time of the tensors of a file that one of the functions here has read, and so verified.
 class TensorRows {
  public:
   explicit TensorRows(const std::string& path);

@@ -69,4 +69,15 @@ std::string join_texts(Communicator& communicator, std::string text, const std::
       [](std::string lower, const std::string& higher) { return std::move(lower) + higher; }, what);
 }
 
+// The least and the largest of each are the same; the largest is that of the negatives.
+bool all_equal(Communicator& communicator, std::span<const double> numbers, const std::string& what) {
+  std::vector<double> bounds;
+  for (const double number : numbers) bounds.insert(bounds.end(), {number, number == kNoNumber ? kNoNumber : -number});
+  communicator.all_reduce(bounds, ReduceOp::kMin, what);
+  for (std::size_t i = 0; i < bounds.size(); i += 2) {
+    if (bounds[i] != kNoNumber && bounds[i] != -bounds[i + 1]) return false;
+  }
+  return true;
+}
+
 }  // namespace convoy

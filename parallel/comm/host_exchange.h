@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sends texts and named host arrays between two ranks, one at a time, so that at most one is buffered; and merges the
-// texts of all ranks on the way to rank 0.
+// Sends texts and named host arrays between two ranks, one at a time, so that at most one is buffered; merges the texts
+// of all ranks on the way to rank 0; and compares numbers of all ranks.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -29,5 +32,12 @@ using MergeTexts = std::function<std::string(std::string lower, const std::strin
                                        const std::string& what);
 /// One after the other, on rank 0.
 [[nodiscard]] std::string join_texts(Communicator& communicator, std::string text, const std::string& what);
+
+/// 53 bits of a digest, which all_reduce() carries exactly.
+[[nodiscard]] inline double digest_number(std::uint64_t digest) { return static_cast<double>(digest >> 11); }
+/// Stands for a number that a rank does not have.
+inline constexpr double kNoNumber = std::numeric_limits<double>::infinity();
+/// Whether each of the numbers is the same on all ranks that have it: as many numbers on each. Collective.
+[[nodiscard]] bool all_equal(Communicator& communicator, std::span<const double> numbers, const std::string& what);
 
 }  // namespace convoy

@@ -36,7 +36,7 @@ void Executor::predict(std::span<const Batch> microbatches, const TakeOutputs& t
   evaluation_link_.finish();
 }
 
-// Without samples a placeholder of one: the other replicas wait for this one's part of the head.
+// A replica without samples sends one of zeros through the network, which nobody counts: the head needs all replicas.
 Tensor Executor::evaluation_inputs(const Batch& batch) {
   if (batch.samples > 0) return transfer_.inputs(batch);
   Shape shape = model_.input_shape().with_batch(1);

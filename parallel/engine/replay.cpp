@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <istream>
-#include <limits>
 #include <map>
 #include <span>
 #include <sstream>
@@ -15,6 +14,7 @@
 #include "layers/base/error.h"
 #include "layers/base/host_name.h"
 #include "layers/base/random.h"
+#include "parallel/comm/host_exchange.h"
 
 namespace convoy {
 
@@ -285,20 +285,14 @@ void Replay::check_state(std::int64_t step) {
   conclude(step, sums);
 }
 
-// Whether no rank has found anything, and all replicas of each stage have the same digest: its least and its largest
-// are the same.
+// Whether no rank has found anything, and all replicas of each stage have the same digest.
 bool Replay::all_well(std::uint64_t digest) {
   double stages = stage_ + 1;
   all_.all_reduce(std::span<double>(&stages, 1), ReduceOp::kMax, "replay");
-  std::vector<double> bounds(1 + 2 * static_cast<std::size_t>(stages), std::numeric_limits<double>::infinity());
-  bounds[0] = static_cast<double>(kind_);
-  double* own = &bounds[1 + 2 * static_cast<std::size_t>(stage_)];
-  own[0] = static_cast<double>(mix64(digest) >> 11);  // 53 bits, which a double holds
-  own[1] = -own[0];
-  all_.all_reduce(bounds, ReduceOp::kMin, "replay");
-  bool well = static_cast<Kind>(bounds[0]) == Kind::kNothing;
-  for (std::size_t i = 1; i < bounds.size(); i += 2) well = well && bounds[i] == -bounds[i + 1];
-  return well;
+  std::vector<double> numbers(1 + static_cast<std::size_t>(stages), kNoNumber);
+  numbers[0] = static_cast<double>(kind_);
+  numbers[1 + static_cast<std::size_t>(stage_)] = digest_number(mix64(digest));
+  return all_equal(all_, numbers, "replay") && kind_ == Kind::kNothing;
 }
 
 void Replay::conclude(std::int64_t step, const Sums& sums) {

@@ -82,8 +82,8 @@ class Replay {
   void note(Record record);
   void found(Kind kind, const std::string& what);
   void check_memory(const Sums& sums);
-  /// The ranks exchange what they have found; `sums` are those of the state now.
   [[nodiscard]] bool all_well(std::uint64_t digest);
+  /// The ranks exchange what they have found; `sums` are those of the state now.
   void conclude(std::int64_t step, const Sums& sums);
 
   std::int64_t every_;
