@@ -7,8 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <ctime>
 #include <map>
 #include <span>
@@ -16,7 +14,7 @@
 
 #include "io/files/atomic_file.h"
 #include "io/files/copy_range.h"
-#include "io/files/own_file.h"
+#include "io/files/unnamed_file.h"
 #include "io/hdf5/checksum_trailer.h"
 #include "layers/base/clock.h"
 #include "layers/base/error.h"
@@ -205,14 +203,11 @@ void write_around_spool(const std::string& path, const Checkpoint& checkpoint) {
   const TensorSpool& spool = *checkpoint.spool;
   if (!spool.problem().empty()) fail_io("{}", spool.problem());
   AtomicFile file(path);
-  const std::string frame = fmt::format("{}.{}{}", path, unguessable_digits(), kTemporarySuffix);
-  const int descriptor = create_new_file(frame, 0600);
-  if (descriptor < 0) fail_system(errno, "cannot write {}: {}", frame, std::strerror(errno));
-  const std::unique_ptr<const int, void (*)(const int*)> closes(&descriptor, [](const int* d) { ::close(*d); });
+  UnnamedFile frame(path, kTemporarySuffix);
   std::map<std::int64_t, const TensorSpool::Entry*> places;
   {
-    const std::unique_ptr<const char, void (*)(const char*)> unlinks(frame.c_str(), [](const char* p) { ::unlink(p); });
-    hdf5::FileImage image(path, frame);
+    hdf5::FileImage image(path, frame.name());
+    frame.drop_name();  // HDF5 has it open
     fill(image, checkpoint);
     for (const TensorSpool::Entry& entry : spool.entries()) {
       places[image.reserve(to_file_path(entry.group, entry.name), entry.shape, DType::kF32)] = &entry;
@@ -223,17 +218,14 @@ void write_around_spool(const std::string& path, const Checkpoint& checkpoint) {
   std::uint32_t checksum = 0;
   for (const auto& [place, entry] : places) {
     const std::int64_t bytes = entry->shape.size() * static_cast<std::int64_t>(sizeof(float));
-    checksum = copy_range(descriptor, at, place, file.descriptor(), at, path, checksum);
+    checksum = copy_range(frame.descriptor(), at, place, file.descriptor(), at, path, checksum);
     checksum =
         copy_range(spool.descriptor(), entry->offset, entry->offset + bytes, file.descriptor(), place, path, checksum);
     at = place + bytes;
   }
-  const std::int64_t end = ::lseek(descriptor, 0, SEEK_END);
-  checksum = copy_range(descriptor, at, end, file.descriptor(), at, path, checksum);
-  const std::string trailer = trailer_line(checksum, static_cast<std::uint64_t>(end));
-  if (const int reason = pwrite_all(file.descriptor(), std::as_bytes(std::span(trailer)), end); reason != 0) {
-    fail_io("cannot write {}: {}", path, std::strerror(reason));
-  }
+  const std::int64_t end = ::lseek(frame.descriptor(), 0, SEEK_END);
+  checksum = copy_range(frame.descriptor(), at, end, file.descriptor(), at, path, checksum);
+  append_trailer(file.descriptor(), checksum, end, path);
   file.finish();
 }
 

@@ -2,7 +2,7 @@
 //
 // Tensors that are too large for memory, on their way into a checkpoint: their elements are appended to a file without
 // a name, from which write_checkpoint() copies them. Relies on the file system of the checkpoints. Invariant: after a
-// failure the file is empty, nothing more is written, and write_checkpoint() throws it.
+// failure there is no file, nothing more is written, and write_checkpoint() throws it.
 #pragma once
 
 #include <cstddef>
@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "io/files/unnamed_file.h"
 #include "layers/base/shape.h"
 
 namespace convoy {
@@ -27,9 +28,6 @@ class TensorSpool {
 
   /// For the checkpoint at `path`, in whose folder the file is made; that it cannot be is a failure as any other.
   explicit TensorSpool(const std::string& path);
-  ~TensorSpool();
-  TensorSpool(const TensorSpool&) = delete;
-  TensorSpool& operator=(const TensorSpool&) = delete;
 
   /// The next elements belong to this tensor.
   void begin(const std::string& group, const std::string& name, const Shape& shape);
@@ -37,17 +35,15 @@ class TensorSpool {
   void append(std::span<const float> elements);
 
   [[nodiscard]] const std::vector<Entry>& entries() const { return entries_; }
-  [[nodiscard]] int descriptor() const { return descriptor_; }
+  /// Of the file, unless there is a problem().
+  [[nodiscard]] int descriptor() const { return file_->descriptor(); }
   /// Why it could not be written; empty: it was.
   [[nodiscard]] const std::string& problem() const { return problem_; }
   /// The first tensor with a value that is infinite or NaN; null: none.
   [[nodiscard]] const Entry* nonfinite() const { return nonfinite_ ? &entries_[*nonfinite_] : nullptr; }
 
  private:
-  void failed(int reason);
-
-  std::string path_;
-  int descriptor_ = -1;
+  std::optional<UnnamedFile> file_;
   std::int64_t bytes_ = 0;
   std::vector<Entry> entries_;
   std::string problem_;

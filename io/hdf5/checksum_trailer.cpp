@@ -5,6 +5,7 @@
 #include "io/hdf5/checksum_trailer.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -15,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "io/files/atomic_file.h"
 #include "io/files/crc32c.h"
 #include "layers/base/error.h"
 #include "layers/base/system_error.h"
@@ -68,6 +70,13 @@ std::string trailer_line(std::uint32_t crc, std::uint64_t bytes) {
 }
 
 std::string trailer_for(std::span<const std::byte> file) { return trailer_line(crc32c(text_of(file)), file.size()); }
+
+void append_trailer(int descriptor, std::uint32_t crc, std::int64_t end, const std::string& path) {
+  const std::string trailer = trailer_line(crc, static_cast<std::uint64_t>(end));
+  int reason = pwrite_all(descriptor, std::as_bytes(std::span(trailer)), end);
+  if (reason == 0 && ::ftruncate(descriptor, end + static_cast<off_t>(trailer.size())) != 0) reason = errno;
+  if (reason != 0) fail_io("cannot write {}: {}", path, std::strerror(reason));
+}
 
 TrailerCheck check_trailer(const std::string& path) {
   Reader file(path);

@@ -19,6 +19,10 @@ namespace convoy {
 /// The same for these bytes.
 [[nodiscard]] std::string trailer_for(std::span<const std::byte> file);
 
+/// Ends the open file `descriptor` with it, behind its first `end` bytes, which have this CRC-32C. `path` names it in
+/// the Error.
+void append_trailer(int descriptor, std::uint32_t crc, std::int64_t end, const std::string& path);
+
 enum class Trailer { kNone, kHolds, kBroken };
 
 struct TrailerCheck {

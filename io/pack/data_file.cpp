@@ -1,25 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/pack/data_file.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstddef>
-#include <cstring>
 #include <functional>
 #include <numeric>
-#include <span>
 
-#include "io/files/atomic_file.h"
 #include "io/files/copy_range.h"
 #include "io/files/crc32c.h"
-#include "io/files/own_file.h"
 #include "io/hdf5/checksum_trailer.h"
 #include "io/hdf5/hdf5_check.h"
 #include "io/hdf5/sample_checksums.h"
-#include "layers/base/system_error.h"
+#include "layers/base/error.h"
 
 namespace convoy {
 
@@ -142,41 +136,27 @@ std::uint32_t DataFileFrame::bulk_checksum() const {
 }
 
 FrameFile::FrameFile(const std::string& beside, const DataFileFrame& frame)
-    : bulk_(frame.bulk_bytes()), bulk_checksum_(frame.bulk_checksum()) {
+    : bulk_(frame.bulk_bytes()), bulk_checksum_(frame.bulk_checksum()), file_(beside, ".frame") {
   const auto guard = hdf5::lock();
   const Handle access = hdf5::access_list(beside);
   CONVOY_HDF5(H5Pset_meta_block_size(access.id(), kMetadataBytes), beside);
   CONVOY_HDF5(H5Pset_small_data_block_size(access.id(), 0), beside);
   const Handle creation(CONVOY_HDF5(H5Pcreate(H5P_FILE_CREATE), beside));
   CONVOY_HDF5(H5Pset_obj_track_times(creation.id(), false), beside);  // of the root group
-  const std::string path = fmt::format("{}.{}.frame", beside, unguessable_digits());
-  descriptor_ = create_new_file(path, 0600);
-  if (descriptor_ < 0) fail_system(errno, "cannot create {}: {}", path, std::strerror(errno));
-  Handle file(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.id(), access.id()));
-  ::unlink(path.c_str());  // HDF5 has it open
-  try {
-    CONVOY_HDF5(file.id(), beside);
-    start_ = write_frame(file, frame, beside);
-    CONVOY_HDF5(H5Fflush(file.id(), H5F_SCOPE_GLOBAL), beside);
-    CONVOY_HDF5(H5Fclose(file.release()), beside);
-  } catch (...) {
-    ::close(descriptor_);
-    throw;
-  }
+  Handle file(H5Fcreate(file_.name().c_str(), H5F_ACC_TRUNC, creation.id(), access.id()));
+  file_.drop_name();  // HDF5 has it open
+  CONVOY_HDF5(file.id(), beside);
+  start_ = write_frame(file, frame, beside);
+  CONVOY_HDF5(H5Fflush(file.id(), H5F_SCOPE_GLOBAL), beside);
+  CONVOY_HDF5(H5Fclose(file.release()), beside);
 }
 
-FrameFile::~FrameFile() { ::close(descriptor_); }
-
 void FrameFile::complete(int descriptor, const std::string& path) const {
-  const std::int64_t after = start_ + bulk_, end = ::lseek(descriptor_, 0, SEEK_END);
-  const std::uint32_t head = copy_range(descriptor_, 0, start_, descriptor, 0, path);
-  const std::uint32_t tail = copy_range(descriptor_, after, end, descriptor, after, path);
+  const std::int64_t after = start_ + bulk_, end = ::lseek(file_.descriptor(), 0, SEEK_END);
+  const std::uint32_t head = copy_range(file_.descriptor(), 0, start_, descriptor, 0, path);
+  const std::uint32_t tail = copy_range(file_.descriptor(), after, end, descriptor, after, path);
   const std::uint32_t samples = crc32c_joined(head, bulk_checksum_, static_cast<std::uint64_t>(bulk_));
-  const std::string trailer = trailer_line(crc32c_joined(samples, tail, static_cast<std::uint64_t>(end - after)),
-                                           static_cast<std::uint64_t>(end));
-  int reason = pwrite_all(descriptor, std::as_bytes(std::span(trailer)), end);
-  if (reason == 0 && ::ftruncate(descriptor, end + static_cast<off_t>(trailer.size())) != 0) reason = errno;
-  if (reason != 0) fail_io("cannot write {}: {}", path, std::strerror(reason));
+  append_trailer(descriptor, crc32c_joined(samples, tail, static_cast<std::uint64_t>(end - after)), end, path);
 }
 
 }  // namespace convoy

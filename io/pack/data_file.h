@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "io/files/unnamed_file.h"
 #include "io/pack/pixel_statistics.h"
 
 namespace convoy {
@@ -40,9 +41,6 @@ class FrameFile {
  public:
   /// Writes it to the folder of `beside`, which is used in messages.
   FrameFile(const std::string& beside, const DataFileFrame& frame);
-  ~FrameFile();
-  FrameFile(const FrameFile&) = delete;
-  FrameFile& operator=(const FrameFile&) = delete;
 
   /// The byte at which the samples start, which depends on the groups' names alone.
   [[nodiscard]] std::int64_t start() const { return start_; }
@@ -53,7 +51,7 @@ class FrameFile {
  private:
   std::int64_t start_ = -1, bulk_ = 0;
   std::uint32_t bulk_checksum_ = 0;
-  int descriptor_ = -1;
+  UnnamedFile file_;
 };
 
 }  // namespace convoy
