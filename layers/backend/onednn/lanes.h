@@ -5,8 +5,15 @@
 // layers/backend/onednn.
 #pragma once
 
+#ifdef __SSE__
+#include <xmmintrin.h>
+#endif
+
 #include <cstdint>
 #include <cstring>
+#include <utility>
+
+#include "layers/backend/onednn/bfloat16.h"
 
 #define CONVOY_INLINE inline __attribute__((always_inline))  // part of what is compiled for several instruction sets
 
@@ -15,9 +22,71 @@ namespace convoy {
 constexpr std::int64_t kLanes = 16;
 using Lanes = float __attribute__((vector_size(kLanes * sizeof(float))));
 using LaneWords = std::uint32_t __attribute__((vector_size(kLanes * sizeof(float))));
+using LaneHalves = std::uint16_t __attribute__((vector_size(kLanes * sizeof(std::uint16_t))));
 using LaneBytes = std::uint8_t __attribute__((vector_size(kLanes)));
 
 CONVOY_INLINE void load(const float* from, Lanes& to) { std::memcpy(&to, from, sizeof(to)); }
 CONVOY_INLINE void store(const Lanes& from, float* to) { std::memcpy(to, &from, sizeof(from)); }
+
+/// Past the caches, for what is not read soon: it need not be fetched to be overwritten. to: aligned to 16 bytes.
+/// end_streams() comes before another thread may read it.
+CONVOY_INLINE void stream(const Lanes& from, float* to) {
+#ifdef __SSE__
+  for (int i = 0; i < kLanes; i += 4) {
+    _mm_stream_ps(to + i, __extension__(__m128){from[i], from[i + 1], from[i + 2], from[i + 3]});
+  }
+#else
+  store(from, to);
+#endif
+}
+
+inline void end_streams() {
+#ifdef __SSE__
+  _mm_sfence();
+#endif
+}
+
+CONVOY_INLINE void load(const BFloat16* from, Lanes& to) {
+  LaneHalves halves;
+  std::memcpy(&halves, from, sizeof(halves));
+  const LaneWords words = __builtin_convertvector(halves, LaneWords) << 16;
+  std::memcpy(&to, &words, sizeof(to));
+}
+
+/// Rounded to nearest even; a NaN stays one.
+CONVOY_INLINE void store(const Lanes& from, BFloat16* to) {
+  LaneWords words;
+  std::memcpy(&words, &from, sizeof(words));
+  const LaneWords rounded = (words + 0x7fffU + ((words >> 16) & 1U)) >> 16, quiet = (words >> 16) | 0x40U;
+  const LaneWords nan = (words & 0x7fffffffU) > 0x7f800000U;  // all bits of a lane, or none
+  const LaneHalves halves = __builtin_convertvector((quiet & nan) | (rounded & ~nan), LaneHalves);
+  std::memcpy(static_cast<void*>(to), &halves, sizeof(halves));
+}
+
+// A step of transpose(): exchanges the lanes of a that have this bit in their number with those of b that have not.
+template <int bit, int... lane>
+CONVOY_INLINE void exchange_lanes(Lanes& a, Lanes& b, std::integer_sequence<int, lane...>) {
+  const Lanes low = __builtin_shufflevector(a, b, ((lane & bit) == 0 ? lane : int{kLanes} + lane - bit)...);
+  b = __builtin_shufflevector(a, b, ((lane & bit) == 0 ? lane + bit : int{kLanes} + lane)...);
+  a = low;
+}
+
+template <int bit>
+CONVOY_INLINE void exchange_rows(Lanes* rows) {
+  for (int i = 0; i < kLanes; ++i) {
+    if ((i & bit) == 0) exchange_lanes<bit>(rows[i], rows[i + bit], std::make_integer_sequence<int, kLanes>());
+  }
+}
+
+/// Sets `to` [kLanes, kLanes] to the transpose of `from`, whose rows are `step` apart.
+CONVOY_INLINE void transpose(const float* from, std::int64_t step, float* to) {
+  Lanes rows[kLanes];
+  for (int i = 0; i < kLanes; ++i) load(from + i * step, rows[i]);
+  exchange_rows<1>(rows);
+  exchange_rows<2>(rows);
+  exchange_rows<4>(rows);
+  exchange_rows<8>(rows);
+  for (int i = 0; i < kLanes; ++i) store(rows[i], to + i * kLanes);
+}
 
 }  // namespace convoy

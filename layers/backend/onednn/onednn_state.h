@@ -20,8 +20,8 @@ namespace convoy {
 /// How oneDNN keeps a weight: `native` (float32) in the flat buffers, as the weight-gradient primitive writes it, so
 /// that gradients are never converted; `compute` as the forward primitive and `backward` as the input-gradient
 /// primitive read it. Where these differ there is a copy, converted once after each update. rotated: `backward` has the
-/// window's rows and columns in the opposite order. winograd: where it is not 0, both copies are one, of the
-/// points of tiles of that side (winograd.h).
+/// window's rows and columns in the opposite order. winograd: where it is not 0, the copies are points of tiles of that
+/// side (winograd.h), float32.
 class OnednnWeightLayout final : public WeightLayout {
  public:
   OnednnWeightLayout(const Shape& shape, const dnnl::memory::desc& native_md, const dnnl::memory::desc& compute_md,

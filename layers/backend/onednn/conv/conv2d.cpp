@@ -5,6 +5,7 @@
 // are chosen once, when the layer is built; a direction that wants another at another batch size converts into it.
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "layers/backend/onednn/conv/col2im.h"
 #include "layers/backend/onednn/conv/direct_conv2d.h"
@@ -52,6 +53,15 @@ Shape part_of(const OnednnState& state, const Conv2dSpec& spec, const Shape& x) 
   return x.with_batch(images_of_part(state, x, spec.output_shape(x)));
 }
 
+// The side of the tiles by which a convolution of x goes, or 0. Its products are in float32 for bfloat16 activations,
+// too. That pays for tiles of 4x4, which take a quarter of them: bfloat16's vector instructions do twice as many at a
+// time as float32's, its matrix units more than four times.
+std::int64_t winograd_of(const OnednnState& state, const Conv2dSpec& spec, const Shape& x, DType compute) {
+  if (state.direct || (compute == DType::kBF16 && has_matrix_units())) return 0;
+  const std::int64_t m = winograd_side(spec, x);
+  return compute == DType::kF32 || m == 4 ? m : 0;
+}
+
 // On matrix units oneDNN 2.6's own gradients reach a fifth of a matrix product's speed, 3.13's a half. Whole tiles of
 // channels; a tap of few channels is not worth gathering (ResNet-50's 64 in a 3x3 window: 7.9 ms against 5.0). In
 // float32 its strided kernels to 512 channels and more lose as well (ResNet-50's at 8x8 and a batch of 16: forward
@@ -86,15 +96,16 @@ bool by_pixels(const OnednnState& state, const Conv2dSpec& s, DType compute, boo
 
 std::unique_ptr<Direction> make_forward(OnednnState& state, const Conv2dSpec& spec, const Shape& x, DType compute,
                                         const OnednnWeightLayout& layout, bool bias) {
-  if (layout.winograd > 0) return make_winograd(state, spec, x, layout.winograd, false);
-  if (!bias && all_by_im2col(state, spec, compute)) return make_im2col_forward(state, spec, x);
-  return make_direct_forward(state, spec, x, compute, layout.compute, bias);
+  if (layout.winograd > 0) return make_winograd(spec, x, layout.winograd, false);
+  const Shape part = part_of(state, spec, x);
+  auto forward = !bias && all_by_im2col(state, spec, compute)
+                     ? make_im2col_forward(state, spec, part)
+                     : make_direct_forward(state, spec, part, compute, layout.compute, bias);
+  return in_parts(state, std::move(forward), part[0]);
 }
 
-// winograd: the side of tiles, or 0.
-std::unique_ptr<Direction> make_backward_input(OnednnState& state, const Conv2dSpec& spec, const Shape& dx,
-                                               DType compute, std::int64_t winograd) {
-  if (winograd > 0) return make_winograd(state, spec, dx, winograd, true);
+std::unique_ptr<Direction> make_library_backward_input(OnednnState& state, const Conv2dSpec& spec, const Shape& dx,
+                                                       DType compute) {
   if (by_transposed(state, spec, compute)) return make_transposed_conv2d(state, spec, dx, compute);
   if (by_im2col(state, spec, compute) || wrong_pointwise_gradient(state, spec, compute)) {
     return make_col2im_backward(state, spec, dx, compute);
@@ -102,11 +113,21 @@ std::unique_ptr<Direction> make_backward_input(OnednnState& state, const Conv2dS
   return make_direct_backward_input(state, spec, dx, compute);
 }
 
+// winograd: the side of tiles, or 0.
+std::unique_ptr<Direction> make_backward_input(OnednnState& state, const Conv2dSpec& spec, const Shape& dx,
+                                               DType compute, std::int64_t winograd) {
+  if (winograd > 0) return make_winograd(spec, dx, winograd, true);
+  const Shape part = part_of(state, spec, dx);
+  return in_parts(state, make_library_backward_input(state, spec, part, compute), part[0]);
+}
+
 std::unique_ptr<WeightGradient> make_backward_weight(OnednnState& state, const Conv2dSpec& spec, const Shape& x,
                                                      DType compute, std::int64_t winograd, bool bias) {
   if (!bias && winograd > 0) return make_winograd_gradient(state, spec, x, winograd);
-  if (!bias && by_im2col(state, spec, compute)) return make_im2col_gradient(state, spec, x, compute);
-  return make_direct_gradient(state, spec, x, compute, bias);
+  const Shape part = part_of(state, spec, x);
+  auto gradient = !bias && by_im2col(state, spec, compute) ? make_im2col_gradient(state, spec, part, compute)
+                                                           : make_direct_gradient(state, spec, part, compute, bias);
+  return in_parts(state, std::move(gradient), part[0]);
 }
 
 // The gradient of the pixels of dx that a strided window of one pixel looks at.
@@ -123,9 +144,9 @@ std::unique_ptr<WeightLayout> OnednnBackend::conv2d_layout(const Conv2dSpec& spe
   const DType compute = state_->products;
   const Shape input = part_of(*state_, spec, images);
   const Shape shape = spec.weight_shape();
-  if (const std::int64_t m = winograd_side(spec, input, compute); m > 0 && !state_->direct) {
-    const memory::desc points = winograd_weights(spec, m);
-    auto layout = std::make_unique<OnednnWeightLayout>(shape, im2col_weights(spec), points, points);
+  if (const std::int64_t m = winograd_of(*state_, spec, images, compute); m > 0) {
+    auto layout = std::make_unique<OnednnWeightLayout>(shape, im2col_weights(spec), winograd_weights(spec, m, false),
+                                                       winograd_weights(spec, m, true));
     layout->winograd = m;
     return layout;
   }
@@ -144,7 +165,7 @@ std::unique_ptr<WeightLayout> OnednnBackend::conv2d_layout(const Conv2dSpec& spe
   const memory::desc forward = direct_forward_format(*state_, spec, input, compute, native);
   const Conv2dSpec dense = by_pixels(*state_, spec, compute, false) ? without_stride(spec) : spec;
   const Shape dx = dense.stride == spec.stride ? input : pixels_shape(spec, input);
-  const memory::desc backward = make_backward_input(*state_, dense, dx, compute, 0)->weights();
+  const memory::desc backward = make_library_backward_input(*state_, dense, dx, compute)->weights();
   const bool turned = spec.kernel != 1 && by_transposed(*state_, spec, compute);
   return std::make_unique<OnednnWeightLayout>(shape, native, forward, backward, turned);
 }
@@ -158,9 +179,7 @@ void OnednnBackend::run(const ops::Conv2dForward& op) {
   if (layout.of_rows()) return run(ops::LinearForward{as_rows(op.x), op.w, op.bias, false, as_rows(op.y)});
   auto& forward = plan_for(*state_, op.spec, op.x.shape(), op.w, op.bias != nullptr).forward;
   if (!forward || forward->weights() != layout.compute) {  // a layer built for another size may have its own format
-    const Shape part = part_of(*state_, op.spec, op.x.shape());
-    forward =
-        in_parts(*state_, make_forward(*state_, op.spec, part, state_->products, layout, op.bias != nullptr), part[0]);
+    forward = make_forward(*state_, op.spec, op.x.shape(), state_->products, layout, op.bias != nullptr);
   }
   forward->run(*state_, *this, op.x, op.w.compute.raw(), op.bias != nullptr ? op.bias->master.raw() : nullptr, op.y);
 }
@@ -174,9 +193,7 @@ void OnednnBackend::run(const ops::Conv2dBackwardInput& op) {
   if (layout_of(op.w).of_rows()) return run(ops::LinearBackwardInput{as_rows(op.dy), op.w, as_rows(op.dx)});
   auto& backward = plan_for(*state_, op.spec, op.dx.shape(), op.w, false).backward_input;
   if (!backward) {
-    const Shape part = part_of(*state_, op.spec, op.dx.shape());
-    backward = in_parts(
-        *state_, make_backward_input(*state_, op.spec, part, state_->products, layout_of(op.w).winograd), part[0]);
+    backward = make_backward_input(*state_, op.spec, op.dx.shape(), state_->products, layout_of(op.w).winograd);
   }
   run_backward_input(*state_, *this, *backward, op.dy, op.w, op.dx);
 }
@@ -198,10 +215,7 @@ void OnednnBackend::run(const ops::Conv2dBackwardWeight& op) {
   const bool bias = static_cast<bool>(op.dbias);
   auto& gradient = plan_for(*state_, op.spec, op.x.shape(), op.w, bias).backward_weight;
   if (!gradient) {
-    const Shape part = part_of(*state_, op.spec, op.x.shape());
-    gradient = in_parts(*state_,
-                        make_backward_weight(*state_, op.spec, part, state_->products, layout_of(op.w).winograd, bias),
-                        part[0]);
+    gradient = make_backward_weight(*state_, op.spec, op.x.shape(), state_->products, layout_of(op.w).winograd, bias);
   }
   run_backward_weight(*state_, *this, *gradient, op.x, op.dy, layout_of(op.w), op.dw, op.dbias, op.accumulate);
 }

@@ -53,10 +53,11 @@ void OnednnBackend::refresh_compute(Weight& weight) {
       target = tensor({static_cast<std::int64_t>(md.get_size() / dtype_size(state_->products))}, state_->products);
   };
   if (blocked->winograd > 0) {
-    reserve(blocked->compute, weight.compute);
-    winograd_weight(blocked->winograd, weight.master.data<float>(), blocked->shape()[0] * blocked->shape()[1],
-                    weight.compute.data<float>());
-    weight.backward = weight.compute;
+    if (!weight.compute) weight.compute = tensor_of(*this, blocked->compute);
+    if (!weight.backward) weight.backward = tensor_of(*this, blocked->backward);
+    const std::int64_t m = blocked->winograd, in = blocked->shape()[1], out = blocked->shape()[0];
+    winograd_weight(m, weight.master.data<float>(), in, out, weight.compute.data<float>());
+    winograd_weight_transposed(m, weight.master.data<float>(), in, out, weight.backward.data<float>());
     return;
   }
   if (blocked->tiles && weight.compute && weight.backward) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The points of one group of images stay in the second-level cache from their transform through the product to the
-// next transform.
+// Points stay in the second-level cache from their transform through the product to the next transform: those of some
+// tiles of a thread, in the weight gradient those of a group of images.
 #include "layers/backend/onednn/conv/winograd.h"
 
 #include <omp.h>
@@ -11,9 +11,12 @@
 #include <memory>
 
 #include "layers/backend/onednn/conv/im2col_gemm.h"
+#include "layers/backend/onednn/conv/panel_product.h"
 #include "layers/backend/onednn/conv/winograd_tiles.h"
+#include "layers/backend/onednn/element.h"
 #include "layers/backend/onednn/onednn_state.h"
 #include "layers/base/error.h"
+#include "layers/base/host_loops.h"
 
 namespace convoy {
 
@@ -22,6 +25,8 @@ namespace {
 using dnnl::memory;
 
 constexpr auto kF32 = memory::data_type::f32;
+constexpr std::int64_t kGrain = 16;                 // tiles that make a part of the transforms worth a thread
+constexpr std::int64_t kLastLevelBytes = 16 << 20;  // beyond it a weight comes from memory: read it half as often
 
 // Planes [rows, columns] of float32, one for each of `count` points.
 memory::desc planes(std::int64_t count, std::int64_t rows, std::int64_t columns) {
@@ -33,46 +38,64 @@ memory::desc tile_planes(const TileGrid& g, std::int64_t channels) { return plan
 
 memory::desc transposed(const memory::desc& md) { return md.permute_axes({0, 2, 1}); }
 
-Tensor zero_pixel(Backend& backend, std::int64_t channels) {
-  Tensor zeros = backend.tensor({channels}, DType::kF32);
+Tensor zero_pixel(Backend& backend, std::int64_t channels, DType dtype) {
+  Tensor zeros = backend.tensor({channels}, dtype);
   backend.zero(zeros);
   return zeros;
 }
 
+// A thread takes some tiles at a time through all of it: their points, the products, and the outputs of these.
 class Winograd final : public Direction {
  public:
-  Winograd(OnednnState& state, const Conv2dSpec& spec, const Shape& x, std::int64_t m, bool backward_input)
-      : Direction(winograd_weights(spec, m)),
-        grid_(spec, x, m, backward_input),
-        product_(bind_product(state, tile_planes(grid_, grid_.in), backward_input ? transposed(weights()) : weights(),
-                              tile_planes(grid_, grid_.out), false)) {}
+  Winograd(const Conv2dSpec& spec, const Shape& x, std::int64_t m, bool backward_input)
+      : Direction(winograd_weights(spec, m, backward_input)), grid_(spec, x, m, backward_input) {
+    const std::int64_t plane_bytes = grid_.in * grid_.out * std::int64_t{sizeof(float)};
+    tiles_ = grid_.points() * plane_bytes > kLastLevelBytes ? 2 * kPanelRows : kPanelRows;
+    row_ = grid_.in + kLanes;
+    in_step_ = winograd_step(tiles_ * row_);
+    out_step_ = winograd_step(tiles_ * grid_.out);
+  }
 
-  void run(OnednnState& state, Backend& backend, const Tensor& from, void* weight, void* bias,
-           const Tensor& to) override {
+  void run(OnednnState&, Backend& backend, const Tensor& from, void* weight, void* bias, const Tensor& to) override {
     const TileGrid& g = grid_;
-    const Tensor zeros = zero_pixel(backend, g.in),
-                 outside = backend.tensor({omp_get_max_threads(), g.out}, DType::kF32);
-    const Tensor a = tensor_of(backend, tile_planes(g, g.in)), c = tensor_of(backend, tile_planes(g, g.out));
-    for (std::int64_t image = 0; image < g.images; image += g.group()) {
-      winograd_patches(g, from.data<float>() + image * g.height * g.width * g.in, zeros.data<float>(), a.data<float>());
-      run_primitive(state, backend, product_,
-                    {{DNNL_ARG_SRC, a.raw()}, {DNNL_ARG_WEIGHTS, weight}, {DNNL_ARG_DST, c.raw()}});
-      winograd_tiles(g, c.data<float>(), static_cast<const float*>(bias), outside.data<float>(),
-                     to.data<float>() + image * g.out_height * g.out_width * g.out);
-    }
+    const std::int64_t thread_elements = g.points() * (in_step_ + out_step_) + g.out;
+    const Tensor zeros = zero_pixel(backend, g.in, from.dtype()),
+                 scratch = backend.tensor({omp_get_max_threads(), thread_elements}, DType::kF32);
+    dispatch_activation(from.dtype(), [&](auto pixel) {
+      using Pixel = decltype(pixel);
+      parallel_ranges(g.images * g.tiles(), kPanelRows, [&](std::int64_t first, std::int64_t last, int thread) {
+        float* points = scratch.data<float>() + thread * thread_elements;
+        const TilePoints in{points, row_, in_step_}, out{points + g.points() * in_step_, g.out, out_step_};
+        auto* outside = reinterpret_cast<Pixel*>(out.data + g.points() * out_step_);
+        for (std::int64_t i = first; i < last; i += tiles_) {
+          const std::int64_t end = std::min(i + tiles_, last);
+          winograd_patches(g, from.data<Pixel>(), i, end, zeros.data<Pixel>(), in);
+          multiply(in, static_cast<const float*>(weight), end - i, out);
+          winograd_tiles(g, out, i, end, static_cast<const float*>(bias), outside, to.data<Pixel>());
+        }
+      });
+    });
   }
 
  private:
+  void multiply(const TilePoints& in, const float* weight, std::int64_t tiles, const TilePoints& out) const {
+    for (std::int64_t p = 0; p < grid_.points(); ++p) {
+      panel_product(tiles, grid_.in, grid_.out, in.data + p * in.step, in.row,
+                    weight + p * winograd_step(grid_.in * grid_.out), out.data + p * out.step, out.row);
+    }
+  }
+
   TileGrid grid_;
-  BoundPrimitive product_;
+  std::int64_t tiles_, row_, in_step_, out_step_;  // tiles at a time; how their points lie
 };
 
+// The points of a group of images go through one product for all threads.
 class WinogradGradient final : public WeightGradient {
  public:
   WinogradGradient(OnednnState& state, const Conv2dSpec& spec, const Shape& x, std::int64_t m)
       : WeightGradient(im2col_weights(spec)), grid_(spec, x, m, false) {
     const memory::desc a = transposed(tile_planes(grid_, grid_.in)), b = tile_planes(grid_, grid_.out),
-                       c = winograd_weights(spec, m);
+                       c = planes(grid_.points(), grid_.in, grid_.out);
     first_ = bind_product(state, a, b, c, false);
     if (grid_.group() < grid_.images) others_ = bind_product(state, a, b, c, true);
   }
@@ -81,13 +104,11 @@ class WinogradGradient final : public WeightGradient {
            const Tensor& dbias) override {
     if (dbias) fail("Winograd's weight gradient gives no gradient of a bias");
     const TileGrid& g = grid_;
-    const Tensor zeros = zero_pixel(backend, std::max(g.in, g.out));
+    const Tensor zeros = zero_pixel(backend, std::max(g.in, g.out), x.dtype());
     const Tensor a = tensor_of(backend, tile_planes(g, g.in)), b = tensor_of(backend, tile_planes(g, g.out));
     const Tensor sums = tensor_of(backend, planes(g.points(), g.in, g.out));
     for (std::int64_t image = 0; image < g.images; image += g.group()) {
-      winograd_patches(g, x.data<float>() + image * g.height * g.width * g.in, zeros.data<float>(), a.data<float>());
-      winograd_gradients(g, dy.data<float>() + image * g.out_height * g.out_width * g.out, zeros.data<float>(),
-                         b.data<float>());
+      set_points(x, dy, zeros, image * g.tiles(), a.data<float>(), b.data<float>());
       run_primitive(state, backend, image == 0 ? first_ : others_,
                     {{DNNL_ARG_SRC, a.raw()}, {DNNL_ARG_WEIGHTS, b.raw()}, {DNNL_ARG_DST, sums.raw()}});
     }
@@ -95,14 +116,28 @@ class WinogradGradient final : public WeightGradient {
   }
 
  private:
+  // Those of a group, whose first tile this is.
+  void set_points(const Tensor& x, const Tensor& dy, const Tensor& zeros, std::int64_t tile, float* a, float* b) const {
+    const TileGrid& g = grid_;
+    dispatch_activation(x.dtype(), [&](auto pixel) {
+      using Pixel = decltype(pixel);
+      parallel_ranges(g.rows(), kGrain, [&](std::int64_t first, std::int64_t last, int) {
+        winograd_patches(g, x.data<Pixel>(), tile + first, tile + last, zeros.data<Pixel>(),
+                         {a + first * g.in, g.in, g.step(g.in)});
+        winograd_gradients(g, dy.data<Pixel>(), tile + first, tile + last, zeros.data<Pixel>(),
+                           {b + first * g.out, g.out, g.step(g.out)});
+      });
+    });
+  }
+
   TileGrid grid_;
   BoundPrimitive first_, others_;  // the first group sets the points, the others add to them
 };
 
 }  // namespace
 
-std::int64_t winograd_side(const Conv2dSpec& s, const Shape& x, DType compute) {
-  if (compute != DType::kF32 || !s.is_plain() || s.kernel != 3 || s.stride != 1 || s.padding.height > 2) return 0;
+std::int64_t winograd_side(const Conv2dSpec& s, const Shape& x) {
+  if (!s.is_plain() || s.kernel != 3 || s.stride != 1 || s.padding.height > 2) return 0;
   if (s.in_channels % kLanes != 0 || s.out_channels % kLanes != 0) return 0;
   if (std::min(s.in_channels, s.out_channels) < 48) return 0;
   for (const std::int64_t m : {4, 2}) {
@@ -115,13 +150,13 @@ std::int64_t winograd_side(const Conv2dSpec& s, const Shape& x, DType compute) {
   return 0;
 }
 
-memory::desc winograd_weights(const Conv2dSpec& s, std::int64_t m) {
-  return planes(winograd_points(m), s.in_channels, s.out_channels);
+memory::desc winograd_weights(const Conv2dSpec& s, std::int64_t m, bool backward_input) {
+  return backward_input ? planes(winograd_points(m), s.out_channels, s.in_channels)
+                        : planes(winograd_points(m), s.in_channels, s.out_channels);
 }
 
-std::unique_ptr<Direction> make_winograd(OnednnState& state, const Conv2dSpec& spec, const Shape& x, std::int64_t m,
-                                         bool backward_input) {
-  return std::make_unique<Winograd>(state, spec, x, m, backward_input);
+std::unique_ptr<Direction> make_winograd(const Conv2dSpec& spec, const Shape& x, std::int64_t m, bool backward_input) {
+  return std::make_unique<Winograd>(spec, x, m, backward_input);
 }
 
 std::unique_ptr<WeightGradient> make_winograd_gradient(OnednnState& state, const Conv2dSpec& spec, const Shape& x,

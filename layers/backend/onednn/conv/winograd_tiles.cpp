@@ -8,7 +8,6 @@
 #include <cstddef>
 
 #include "layers/backend/onednn/conv/im2col_gemm.h"
-#include "layers/base/host_loops.h"
 
 namespace convoy {
 
@@ -16,10 +15,9 @@ namespace {
 
 constexpr std::int64_t kGroupBytes = 5 << 18;  // 1.25 MiB, beside the weight's points in 2 MiB
 constexpr std::int64_t kMinRows = 64;          // of a matrix product, so that the weight's points are worth reading
-constexpr std::int64_t kGrain = 16;            // tiles that make a part worth a thread
 constexpr std::size_t kMaxPixels = 36;         // of a patch
 
-// The tile `index`, counted over all images of a group: its image, and its first output pixel.
+// The tile `index`, counted over all images: its image, and its first output pixel.
 struct TilePlace {
   TilePlace(const TileGrid& g, std::int64_t index)
       : image(index / g.tiles()),
@@ -51,14 +49,6 @@ struct Images {
   }
 };
 
-// Calls body(tile, thread) for each tile of a group, counted over all its images.
-template <class Body>
-void for_tiles(const TileGrid& g, const Body& body) {
-  parallel_ranges(g.rows(), kGrain, [&](std::int64_t first, std::int64_t last, int thread) {
-    for (std::int64_t i = first; i < last; ++i) body(i, thread);
-  });
-}
-
 }  // namespace
 
 TileGrid::TileGrid(const Conv2dSpec& spec, const Shape& x, std::int64_t m, bool backward_input)
@@ -84,34 +74,48 @@ std::int64_t TileGrid::group() const {
   return images_at_a_time(images, kGroupBytes / image_bytes, (kMinRows + tiles() - 1) / tiles());
 }
 
-void winograd_patches(const TileGrid& g, const float* x, const float* zeros, float* points) {
-  const std::int64_t step = g.step(g.in);
-  const Images<const float> images{x, g.height, g.width, g.in, zeros};
-  for_tiles(g, [&](std::int64_t i, int) {
+template <class Pixel>
+void winograd_patches(const TileGrid& g, const Pixel* x, std::int64_t first, std::int64_t last, const Pixel* zeros,
+                      const TilePoints& points) {
+  const Images<const Pixel> images{x, g.height, g.width, g.in, zeros};
+  for (std::int64_t i = first; i < last; ++i) {
     const TilePlace at(g, i);
     const auto pixels = images.square(at.image, at.row - g.padding, at.column - g.padding, g.side + 2, g.turned);
-    winograd_patch(g.side, pixels.data(), g.in, step, points + i * g.in);
-  });
+    winograd_patch(g.side, pixels.data(), g.in, points.step, points.data + (i - first) * points.row);
+  }
 }
 
-void winograd_gradients(const TileGrid& g, const float* dy, const float* zeros, float* points) {
-  const std::int64_t step = g.step(g.out);
-  const Images<const float> images{dy, g.out_height, g.out_width, g.out, zeros};
-  for_tiles(g, [&](std::int64_t i, int) {
+template <class Pixel>
+void winograd_gradients(const TileGrid& g, const Pixel* dy, std::int64_t first, std::int64_t last, const Pixel* zeros,
+                        const TilePoints& points) {
+  const Images<const Pixel> images{dy, g.out_height, g.out_width, g.out, zeros};
+  for (std::int64_t i = first; i < last; ++i) {
     const TilePlace at(g, i);
     const auto pixels = images.square(at.image, at.row, at.column, g.side, false);
-    winograd_gradient(g.side, pixels.data(), g.out, step, points + i * g.out);
-  });
+    winograd_gradient(g.side, pixels.data(), g.out, points.step, points.data + (i - first) * points.row);
+  }
 }
 
-void winograd_tiles(const TileGrid& g, const float* points, const float* bias, float* outside, float* y) {
-  const std::int64_t step = g.step(g.out);
-  for_tiles(g, [&](std::int64_t i, int thread) {
+template <class Pixel>
+void winograd_tiles(const TileGrid& g, const TilePoints& points, std::int64_t first, std::int64_t last,
+                    const float* bias, Pixel* outside, Pixel* y) {
+  const Images<Pixel> images{y, g.out_height, g.out_width, g.out, outside};
+  for (std::int64_t i = first; i < last; ++i) {
     const TilePlace at(g, i);
-    const Images<float> images{y, g.out_height, g.out_width, g.out, outside + thread * g.out};
     const auto pixels = images.square(at.image, at.row, at.column, g.side, g.turned);
-    winograd_tile(g.side, points + i * g.out, step, g.out, bias, pixels.data());
-  });
+    winograd_tile(g.side, points.data + (i - first) * points.row, points.step, g.out, bias, pixels.data());
+  }
 }
+
+#define CONVOY_OF(Pixel)                                                                                             \
+  template void winograd_patches(const TileGrid&, const Pixel*, std::int64_t, std::int64_t, const Pixel*,            \
+                                 const TilePoints&);                                                                 \
+  template void winograd_gradients(const TileGrid&, const Pixel*, std::int64_t, std::int64_t, const Pixel*,          \
+                                   const TilePoints&);                                                               \
+  template void winograd_tiles(const TileGrid&, const TilePoints&, std::int64_t, std::int64_t, const float*, Pixel*, \
+                               Pixel*);
+CONVOY_OF(float)
+CONVOY_OF(BFloat16)
+#undef CONVOY_OF
 
 }  // namespace convoy

@@ -31,14 +31,28 @@ struct TileGrid {
   [[nodiscard]] std::int64_t step(std::int64_t channels) const { return winograd_step(rows() * channels); }
 };
 
-/// Sets the points [points, rows, in] of the inputs of a group of images, whose first is `x`. zeros: [in].
-void winograd_patches(const TileGrid& grid, const float* x, const float* zeros, float* points);
+/// Points of tiles in memory: point p of the tile i, channel c, at data[p * step + i * row + c].
+struct TilePoints {
+  float* data;
+  std::int64_t row, step;
+};
 
-/// Sets the points [points, rows, out] of the gradients of its outputs. zeros: [out].
-void winograd_gradients(const TileGrid& grid, const float* dy, const float* zeros, float* points);
+// The tiles [first, last) are counted over all images; activations are of type Pixel: float or BFloat16.
 
-/// Sets its outputs from their points [points, rows, out], with a bias [out] or null. outside: [threads, out], for what
-/// tiles have beyond the edges.
-void winograd_tiles(const TileGrid& grid, const float* points, const float* bias, float* outside, float* y);
+/// Sets the points of the inputs of these tiles of `x`. zeros: [in].
+template <class Pixel>
+void winograd_patches(const TileGrid& grid, const Pixel* x, std::int64_t first, std::int64_t last, const Pixel* zeros,
+                      const TilePoints& points);
+
+/// Sets the points of the gradients of their outputs. zeros: [out].
+template <class Pixel>
+void winograd_gradients(const TileGrid& grid, const Pixel* dy, std::int64_t first, std::int64_t last,
+                        const Pixel* zeros, const TilePoints& points);
+
+/// Sets their outputs from their points, with a bias [out] or null. outside: [out], for what tiles have beyond the
+/// edges.
+template <class Pixel>
+void winograd_tiles(const TileGrid& grid, const TilePoints& points, std::int64_t first, std::int64_t last,
+                    const float* bias, Pixel* outside, Pixel* y);
 
 }  // namespace convoy

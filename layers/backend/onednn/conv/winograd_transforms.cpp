@@ -4,6 +4,9 @@
 // vectors of neighbouring channels, which the compiler keeps in registers as far as they go.
 #include "layers/backend/onednn/conv/winograd_transforms.h"
 
+#include <algorithm>
+
+#include "layers/backend/onednn/conv/panel_product.h"
 #include "layers/base/host_loops.h"
 
 namespace convoy {
@@ -108,8 +111,8 @@ struct Axis<4> {
   }
 };
 
-template <int m>
-CONVOY_VECTORIZED void patch_kernel(const float* const* pixels, std::int64_t channels, std::int64_t step,
+template <int m, class Pixel>
+CONVOY_VECTORIZED void patch_kernel(const Pixel* const* pixels, std::int64_t channels, std::int64_t step,
                                     float* points) {
   constexpr int n = m + 2;
   for (std::int64_t c = 0; c < channels; c += kLanes) {
@@ -121,8 +124,8 @@ CONVOY_VECTORIZED void patch_kernel(const float* const* pixels, std::int64_t cha
   }
 }
 
-template <int m>
-CONVOY_VECTORIZED void gradient_kernel(const float* const* pixels, std::int64_t channels, std::int64_t step,
+template <int m, class Pixel>
+CONVOY_VECTORIZED void gradient_kernel(const Pixel* const* pixels, std::int64_t channels, std::int64_t step,
                                        float* points) {
   constexpr int n = m + 2;
   for (std::int64_t c = 0; c < channels; c += kLanes) {
@@ -134,9 +137,9 @@ CONVOY_VECTORIZED void gradient_kernel(const float* const* pixels, std::int64_t 
   }
 }
 
-template <int m>
+template <int m, class Pixel>
 CONVOY_VECTORIZED void tile_kernel(const float* points, std::int64_t step, std::int64_t channels, const float* bias,
-                                   float* const* pixels) {
+                                   Pixel* const* pixels) {
   constexpr int n = m + 2;
   for (std::int64_t c = 0; c < channels; c += kLanes) {
     Lanes u[n * n], half[m * n], y[m * m], shift{};
@@ -148,16 +151,50 @@ CONVOY_VECTORIZED void tile_kernel(const float* points, std::int64_t step, std::
   }
 }
 
+// The points of a vector of weights, whose taps are `step` apart.
 template <int m>
-CONVOY_VECTORIZED void weight_kernel(const float* weights, std::int64_t first, std::int64_t last, std::int64_t count,
-                                     float* points) {
+CONVOY_INLINE void weight_points(const float* weights, std::int64_t step, Lanes* u) {
   constexpr int n = m + 2;
-  for (std::int64_t c = first; c < last; c += kLanes) {
-    Lanes w[9], half[n * 3], u[n * n];
-    for (int tap = 0; tap < 9; ++tap) load(weights + tap * count + c, w[tap]);
-    for (int j = 0; j < 3; ++j) Axis<m>::weight(w + j, half + j, 3);
-    for (int i = 0; i < n; ++i) Axis<m>::weight(half + 3 * i, u + n * i, 1);
-    for (int p = 0; p < n * n; ++p) store(u[p], points + p * winograd_step(count) + c);
+  Lanes w[9], half[n * 3];
+  for (int tap = 0; tap < 9; ++tap) load(weights + tap * step, w[tap]);
+  for (int j = 0; j < 3; ++j) Axis<m>::weight(w + j, half + j, 3);
+  for (int i = 0; i < n; ++i) Axis<m>::weight(half + 3 * i, u + n * i, 1);
+}
+
+// Of the weights of rows of panels, [first, last) of those of all panels. The planes are written in their order.
+template <int m>
+CONVOY_VECTORIZED void weight_kernel(const float* weights, std::int64_t first, std::int64_t last, std::int64_t in,
+                                     std::int64_t out, float* points) {
+  constexpr int n = m + 2;
+  for (std::int64_t row = first; row < last; ++row) {
+    const std::int64_t i = row % in, begin = row / in * kPanelColumns, end = std::min(begin + kPanelColumns, out);
+    for (std::int64_t o = begin; o < end; o += kLanes) {
+      Lanes u[n * n];
+      weight_points<m>(weights + i * out + o, in * out, u);
+      float* to = points + panel_offset(in, out, i, o);
+      for (int p = 0; p < n * n; ++p) stream(u[p], to + p * winograd_step(in * out));
+    }
+  }
+}
+
+// Of blocks of kLanes input channels, whose taps are transposed first.
+template <int m>
+CONVOY_VECTORIZED void transposed_weight_kernel(const float* weights, std::int64_t first, std::int64_t last,
+                                                std::int64_t in, std::int64_t out, float* points) {
+  constexpr int n = m + 2;
+  for (std::int64_t i = first * kLanes; i < last * kLanes; i += kLanes) {
+    for (std::int64_t o = 0; o < out; o += kLanes) {
+      float taps[9 * kLanes * kLanes];
+      for (int tap = 0; tap < 9; ++tap) {
+        transpose(weights + (tap * in + i) * out + o, out, taps + tap * kLanes * kLanes);
+      }
+      for (std::int64_t j = 0; j < kLanes; ++j) {
+        Lanes u[n * n];
+        weight_points<m>(taps + j * kLanes, kLanes * kLanes, u);
+        float* to = points + panel_offset(out, in, o + j, i);
+        for (int p = 0; p < n * n; ++p) stream(u[p], to + p * winograd_step(in * out));
+      }
+    }
   }
 }
 
@@ -174,38 +211,56 @@ CONVOY_VECTORIZED void weight_gradient_kernel(const float* points, std::int64_t 
   }
 }
 
-// Calls range(first, last) for each thread's whole vectors of `count`.
-template <class Range>
-void for_vectors(std::int64_t count, const Range& range) {
-  parallel_ranges(count / kLanes, 64,
-                  [&](std::int64_t first, std::int64_t last, int) { range(first * kLanes, last * kLanes); });
-}
-
 }  // namespace
 
-void winograd_patch(std::int64_t m, const float* const* pixels, std::int64_t channels, std::int64_t step,
+template <class Pixel>
+void winograd_patch(std::int64_t m, const Pixel* const* pixels, std::int64_t channels, std::int64_t step,
                     float* points) {
-  (m == 2 ? patch_kernel<2> : patch_kernel<4>)(pixels, channels, step, points);
+  (m == 2 ? patch_kernel<2, Pixel> : patch_kernel<4, Pixel>)(pixels, channels, step, points);
 }
 
-void winograd_gradient(std::int64_t m, const float* const* pixels, std::int64_t channels, std::int64_t step,
+template <class Pixel>
+void winograd_gradient(std::int64_t m, const Pixel* const* pixels, std::int64_t channels, std::int64_t step,
                        float* points) {
-  (m == 2 ? gradient_kernel<2> : gradient_kernel<4>)(pixels, channels, step, points);
+  (m == 2 ? gradient_kernel<2, Pixel> : gradient_kernel<4, Pixel>)(pixels, channels, step, points);
 }
 
+template <class Pixel>
 void winograd_tile(std::int64_t m, const float* points, std::int64_t step, std::int64_t channels, const float* bias,
-                   float* const* pixels) {
-  (m == 2 ? tile_kernel<2> : tile_kernel<4>)(points, step, channels, bias, pixels);
+                   Pixel* const* pixels) {
+  (m == 2 ? tile_kernel<2, Pixel> : tile_kernel<4, Pixel>)(points, step, channels, bias, pixels);
 }
 
-void winograd_weight(std::int64_t m, const float* weights, std::int64_t count, float* points) {
+template void winograd_patch(std::int64_t, const float* const*, std::int64_t, std::int64_t, float*);
+template void winograd_patch(std::int64_t, const BFloat16* const*, std::int64_t, std::int64_t, float*);
+template void winograd_gradient(std::int64_t, const float* const*, std::int64_t, std::int64_t, float*);
+template void winograd_gradient(std::int64_t, const BFloat16* const*, std::int64_t, std::int64_t, float*);
+template void winograd_tile(std::int64_t, const float*, std::int64_t, std::int64_t, const float*, float* const*);
+template void winograd_tile(std::int64_t, const float*, std::int64_t, std::int64_t, const float*, BFloat16* const*);
+
+void winograd_weight(std::int64_t m, const float* weights, std::int64_t in, std::int64_t out, float* points) {
   const auto kernel = m == 2 ? weight_kernel<2> : weight_kernel<4>;
-  for_vectors(count, [=](std::int64_t first, std::int64_t last) { kernel(weights, first, last, count, points); });
+  const std::int64_t panels = (out + kPanelColumns - 1) / kPanelColumns;
+  parallel_ranges(in * panels, 16, [=](std::int64_t first, std::int64_t last, int) {
+    kernel(weights, first, last, in, out, points);
+    end_streams();
+  });
+}
+
+void winograd_weight_transposed(std::int64_t m, const float* weights, std::int64_t in, std::int64_t out,
+                                float* points) {
+  const auto kernel = m == 2 ? transposed_weight_kernel<2> : transposed_weight_kernel<4>;
+  parallel_ranges(in / kLanes, 1, [=](std::int64_t first, std::int64_t last, int) {
+    kernel(weights, first, last, in, out, points);
+    end_streams();
+  });
 }
 
 void winograd_weight_gradient(std::int64_t m, const float* points, std::int64_t count, float* gradient) {
   const auto kernel = m == 2 ? weight_gradient_kernel<2> : weight_gradient_kernel<4>;
-  for_vectors(count, [=](std::int64_t first, std::int64_t last) { kernel(points, first, last, count, gradient); });
+  parallel_ranges(count / kLanes, 64, [=](std::int64_t first, std::int64_t last, int) {
+    kernel(points, first * kLanes, last * kLanes, count, gradient);
+  });
 }
 
 }  // namespace convoy

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "layers/backend/onednn/bfloat16.h"
 #include "layers/backend/onednn/lanes.h"
 
 namespace convoy {
@@ -21,25 +22,31 @@ constexpr std::int64_t winograd_points(std::int64_t m) { return (m + 2) * (m + 2
 constexpr std::int64_t winograd_step(std::int64_t elements) { return elements + kLanes; }
 
 /// Sets points[p * step + c] = (Bᵀ d B)[p] for the patch d of (m + 2)×(m + 2) pixels of `channels` values each, in
-/// rows.
-void winograd_patch(std::int64_t m, const float* const* pixels, std::int64_t channels, std::int64_t step,
+/// rows. Pixel: float or BFloat16, here and below.
+template <class Pixel>
+void winograd_patch(std::int64_t m, const Pixel* const* pixels, std::int64_t channels, std::int64_t step,
                     float* points);
 
 /// Sets points[p * step + c] = (A g Aᵀ)[p] for the gradient g of a tile of m×m output pixels.
-void winograd_gradient(std::int64_t m, const float* const* pixels, std::int64_t channels, std::int64_t step,
+template <class Pixel>
+void winograd_gradient(std::int64_t m, const Pixel* const* pixels, std::int64_t channels, std::int64_t step,
                        float* points);
 
 /// Sets the tile of m×m output pixels to Aᵀ u A + bias for the products u[p] = points[p * step + c]; bias: [channels],
 /// or null for none.
+template <class Pixel>
 void winograd_tile(std::int64_t m, const float* points, std::int64_t step, std::int64_t channels, const float* bias,
-                   float* const* pixels);
+                   Pixel* const* pixels);
 
-/// Sets points [(m + 2)², count], in planes winograd_step(count) apart, to G w Gᵀ for the weights [3, 3, count], over
-/// all threads; count: in whole vectors.
-void winograd_weight(std::int64_t m, const float* weights, std::int64_t count, float* points);
+/// Sets points [(m + 2)², in, out], in planes winograd_step(in * out) apart, to G w Gᵀ for the weights [3, 3, in, out],
+/// over all threads. Each plane is in the panels of panel_product.h.
+void winograd_weight(std::int64_t m, const float* weights, std::int64_t in, std::int64_t out, float* points);
+
+/// The same with the points [(m + 2)², out, in], for the input gradient.
+void winograd_weight_transposed(std::int64_t m, const float* weights, std::int64_t in, std::int64_t out, float* points);
 
 /// Sets the gradient of the weights [3, 3, count] to Gᵀ u G for the gradient u [(m + 2)², count] of their points, in
-/// such planes, over all threads.
+/// such planes without panels, over all threads; count: in whole vectors.
 void winograd_weight_gradient(std::int64_t m, const float* points, std::int64_t count, float* gradient);
 
 }  // namespace convoy

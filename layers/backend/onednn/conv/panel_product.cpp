@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A kernel keeps `rows` × `vectors` sums in registers: 12 × 2 of the 32 that AVX-512 has, with two for a row of the
+// panel; 6 × 1 of 16 values each where vectors are of 8 values (16 registers) or of 4 (32 registers, Arm).
+#include "layers/backend/onednn/conv/panel_product.h"
+
+#include <array>
+#include <cstddef>
+#include <utility>
+
+#include "layers/backend/onednn/lanes.h"
+#include "layers/base/cpu_features.h"
+
+namespace convoy {
+
+namespace {
+
+using Kernel = void (*)(std::int64_t depth, const float* a, std::int64_t a_step, const float* b, std::int64_t b_step,
+                        float* c, std::int64_t c_step);
+
+template <int rows, int vectors>
+CONVOY_VECTORIZED void kernel(std::int64_t depth, const float* a, std::int64_t a_step, const float* b,
+                              std::int64_t b_step, float* c, std::int64_t c_step) {
+  Lanes sums[rows][vectors] = {};
+  for (std::int64_t k = 0; k < depth; ++k) {
+    Lanes row[vectors];
+    for (int v = 0; v < vectors; ++v) load(b + k * b_step + v * kLanes, row[v]);
+#pragma GCC unroll 12
+    for (int r = 0; r < rows; ++r) {
+      const float factor = a[r * a_step + k];
+      for (int v = 0; v < vectors; ++v) sums[r][v] += factor * row[v];
+    }
+  }
+  for (int r = 0; r < rows; ++r) {
+    for (int v = 0; v < vectors; ++v) store(sums[r][v], c + r * c_step + v * kLanes);
+  }
+}
+
+// Those for 1 to kPanelRows rows.
+template <int vectors, std::size_t... r>
+constexpr std::array<Kernel, kPanelRows> kernels(std::index_sequence<r...>) {
+  return {kernel<static_cast<int>(r) + 1, vectors>...};
+}
+
+constexpr auto kOfOneVector = kernels<1>(std::make_index_sequence<kPanelRows>());
+constexpr auto kOfTwoVectors = kernels<2>(std::make_index_sequence<kPanelRows>());
+
+}  // namespace
+
+void panel_product(std::int64_t rows, std::int64_t depth, std::int64_t columns, const float* a, std::int64_t a_step,
+                   const float* b, float* c, std::int64_t c_step) {
+  const bool wide = cpu_features().avx512;
+  const std::int64_t most_rows = wide ? kPanelRows : kPanelRows / 2, most_columns = wide ? kPanelColumns : kLanes;
+  for (std::int64_t panel = 0; panel < columns; panel += kPanelColumns) {
+    const std::int64_t width = std::min(kPanelColumns, columns - panel);
+    for (std::int64_t column = 0; column < width; column += most_columns) {
+      const auto& of_width = std::min(most_columns, width - column) == kLanes ? kOfOneVector : kOfTwoVectors;
+      for (std::int64_t row = 0; row < rows; row += most_rows) {
+        const auto count = static_cast<std::size_t>(std::min(most_rows, rows - row));
+        of_width[count - 1](depth, a + row * a_step, a_step, b + panel * depth + column, width,
+                            c + row * c_step + panel + column, c_step);
+      }
+    }
+  }
+}
+
+}  // namespace convoy
