@@ -9,11 +9,12 @@
 namespace convoy {
 
 struct CpuFeatures {
-  bool crc32c = false;  ///< CRC-32C: of SSE 4.2, or Arm's CRC32 extension
-  bool avx2 = false;    ///< x86-64
-  bool avx512 = false;  ///< x86-64: those of level 4 (F, BW, CD, DQ, VL)
-  bool sve = false;     ///< Arm
-  bool bf16 = false;    ///< Arm: products of bfloat16 numbers
+  bool crc32c = false;       ///< CRC-32C: of SSE 4.2, or Arm's CRC32 extension
+  bool avx2 = false;         ///< x86-64
+  bool avx512 = false;       ///< x86-64: those of level 4 (F, BW, CD, DQ, VL)
+  bool avx512_bf16 = false;  ///< x86-64: AVX512-BF16 besides those
+  bool sve = false;          ///< Arm
+  bool bf16 = false;         ///< Arm: products of bfloat16 numbers
 };
 [[nodiscard]] const CpuFeatures& cpu_features();
 

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "layers/backend/onednn/batch_norm_bf16.h"
 #include "layers/backend/onednn/batch_norm_rows.h"
 #include "layers/backend/onednn/element.h"
 #include "layers/backend/onednn/onednn_backend.h"
@@ -44,6 +45,16 @@ CONVOY_VECTORIZED void add_moments(const T* x, std::int64_t rows, std::int64_t c
   }
 }
 
+// The kernel above, or that of batch_norm_bf16.h.
+template <class T>
+void sum_moments(const T* x, std::int64_t rows, std::int64_t channels, const float* pivot, float* sums,
+                 float* squares) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    if (has_bf16_rows(channels)) return add_moments_bf16(x, rows, channels, pivot, sums, squares);
+  }
+  add_moments(x, rows, channels, pivot, sums, squares);
+}
+
 // Merges a block of `rows` rows, known by its sums around pivot, into mean and m2 (the sum of squares around mean) of
 // `before` rows; clears the sums and sets pivot to the new mean. All [channels].
 CONVOY_VECTORIZED void merge_block(std::int64_t channels, double rows, double before, float* sums, float* squares,
@@ -73,12 +84,12 @@ void moments(const T* x, std::int64_t rows, std::int64_t channels, float* work, 
   std::fill_n(m2, channels, 0.0);
   // The first block goes twice: its mean first, as the pivot.
   const std::int64_t head = std::min(rows, kBlockRows);
-  add_moments(x, head, channels, pivot, sums, squares);
+  sum_moments(x, head, channels, pivot, sums, squares);
   for (std::int64_t c = 0; c < channels; ++c) pivot[c] = sums[c] / static_cast<float>(head);
   std::fill_n(sums, 2 * padded(channels), 0.0F);
   for (std::int64_t row = 0; row < rows; row += kBlockRows) {
     const std::int64_t block = std::min(kBlockRows, rows - row);
-    add_moments(x + row * channels, block, channels, pivot, sums, squares);
+    sum_moments(x + row * channels, block, channels, pivot, sums, squares);
     merge_block(channels, static_cast<double>(block), static_cast<double>(row), sums, squares, pivot, mean, m2);
   }
 }
@@ -99,6 +110,16 @@ CONVOY_VECTORIZED void apply_kernel(const T* x, const float* scale, const float*
     y += channels;
     if constexpr (kResidual) residual += channels;
   }
+}
+
+// The kernel above, or that of batch_norm_bf16.h.
+template <class T, bool kResidual, bool kRelu>
+void apply_rows(const T* x, const float* scale, const float* shift, const T* residual, std::int64_t rows,
+                std::int64_t channels, T* y) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    if (has_bf16_rows(channels)) return apply_bf16(x, scale, shift, residual, kRelu, rows, channels, y);
+  }
+  apply_kernel<T, kResidual, kRelu>(x, scale, shift, residual, rows, channels, y);
 }
 
 // Sets mask [rows, mask_row_bytes(channels)] to where y [rows, channels] is above 0 or NaN.
@@ -219,8 +240,8 @@ void OnednnBackend::run(const ops::BatchNormApply& op) {
         const std::int64_t block = bits != nullptr ? mask_rows_at_a_time(channels) : last - first;
         for (std::int64_t row = first; row < last; row += block) {
           const std::int64_t at = row * channels, rows = std::min(block, last - row);
-          apply_kernel<T, kResidual, kRelu>(input + at, scale, shift, kResidual ? other + at : nullptr, rows, channels,
-                                            output + at);
+          apply_rows<T, kResidual, kRelu>(input + at, scale, shift, kResidual ? other + at : nullptr, rows, channels,
+                                          output + at);
           if constexpr (std::is_same_v<T, float>) {
             if (bits != nullptr) mask_kernel(output + at, rows, channels, bits + row * mask_row_bytes(channels));
           }

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
+#include "layers/backend/onednn/batch_norm_bf16.h"
 #include "layers/backend/onednn/batch_norm_rows.h"
 #include "layers/backend/onednn/element.h"
 #include "layers/backend/onednn/onednn_backend.h"
@@ -71,11 +73,6 @@ CONVOY_VECTORIZED void flush(std::int64_t count, float* sums, double* totals) {
   }
 }
 
-// What the backward pass needs of each channel: dx = scale * g + slope * (x - mean) + shift.
-struct BackwardCoefficients {
-  const float *scale, *slope, *shift, *mean;
-};
-
 // Sets rows [first, last) of dx.
 template <class T, class Mask>
 CONVOY_VECTORIZED void backward_kernel(const T* dy, const T* x, Mask mask, BackwardCoefficients k, std::int64_t first,
@@ -116,6 +113,47 @@ CONVOY_VECTORIZED void masked_kernel(const T* dy, Mask mask, std::int64_t first,
   for_masked_blocks(dy, mask, first, last, channels, set);
 }
 
+// The rows of a bfloat16 mask from `row` on, as batch_norm_bf16.h takes them.
+const BFloat16* mask_rows(const NoMask&, std::int64_t) { return nullptr; }
+const BFloat16* mask_rows(const OutputMask<BFloat16>& mask, std::int64_t row) { return mask.y + row * mask.channels; }
+
+// The kernels above, or those of batch_norm_bf16.h.
+
+template <class T, class Mask>
+void sum_gradients(const T* dy, const T* x, Mask mask, const float* mean, std::int64_t first, std::int64_t last,
+                   std::int64_t channels, float* sums, float* products) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    const std::int64_t at = first * channels;
+    if (has_bf16_rows(channels)) {
+      return add_gradients_bf16(dy + at, x + at, mask_rows(mask, first), mean, last - first, channels, sums, products);
+    }
+  }
+  add_gradients(dy, x, mask, mean, first, last, channels, sums, products);
+}
+
+template <class T, class Mask>
+void set_gradient(const T* dy, const T* x, Mask mask, const BackwardCoefficients& k, std::int64_t first,
+                  std::int64_t last, std::int64_t channels, T* dx) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    const std::int64_t at = first * channels;
+    if (has_bf16_rows(channels)) {
+      return backward_bf16(dy + at, x + at, mask_rows(mask, first), k, last - first, channels, dx + at);
+    }
+  }
+  backward_kernel(dy, x, mask, k, first, last, channels, dx);
+}
+
+template <class T, class Mask>
+void sum_residual(const T* dy, Mask mask, std::int64_t first, std::int64_t last, std::int64_t channels, T* dresidual) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    const std::int64_t at = first * channels;
+    if (has_bf16_rows(channels)) {
+      return add_residual_bf16(dy + at, mask_rows(mask, first), last - first, channels, dresidual + at);
+    }
+  }
+  residual_kernel(dy, mask, first, last, channels, dresidual);
+}
+
 // The mask of an operation: its own, or the output of its ReLU, computed again.
 template <class Operation>
 Tensor relu_mask(Backend& backend, const Operation& op) {
@@ -146,7 +184,7 @@ void OnednnBackend::run(const ops::BatchNormBackwardReduce& op) {
       float* sums = floats + thread * stride;
       std::fill_n(sums, stride, 0.0F);
       for (std::int64_t row = first; row < last; row += kBlockRows) {
-        add_gradients(gradient, input, mask, center, row, std::min(row + kBlockRows, last), channels, sums,
+        sum_gradients(gradient, input, mask, center, row, std::min(row + kBlockRows, last), channels, sums,
                       sums + stride / 2);
         flush(stride, sums, partial + thread * stride);
       }
@@ -196,7 +234,7 @@ void OnednnBackend::run(const ops::BatchNormBackwardApply& op) {
     const T *gradient = op.dy.data<T>(), *input = op.x.data<T>();
     T* dinput = op.dx.data<T>();
     parallel_ranges(view.rows, view.grain(), [=](std::int64_t first, std::int64_t last, int) {
-      backward_kernel(gradient, input, mask, k, first, last, channels, dinput);
+      set_gradient(gradient, input, mask, k, first, last, channels, dinput);
     });
   });
   if (!op.gamma_gradient) return;
@@ -212,7 +250,7 @@ void OnednnBackend::run(const ops::BatchNormBackwardResidual& op) {
     const T* gradient = op.dy.data<T>();
     T* sum = op.dresidual.data<T>();
     parallel_ranges(view.rows, view.grain(), [=](std::int64_t first, std::int64_t last, int) {
-      residual_kernel(gradient, mask, first, last, channels, sum);
+      sum_residual(gradient, mask, first, last, channels, sum);
     });
   });
 }

@@ -18,6 +18,11 @@ inline std::int64_t padded(std::int64_t channels) { return (channels + 15) / 16 
 /// ones are whole pages apart. Those between go one by one, in the order in which the processor reads memory ahead.
 inline bool together(std::int64_t channels) { return channels <= 64 || channels >= 1024; }
 
+/// What the backward pass needs of each channel: dx = scale * g + slope * (x - mean) + shift.
+struct BackwardCoefficients {
+  const float *scale, *slope, *shift, *mean;
+};
+
 inline double inverse_std(float variance, float epsilon) {
   return 1.0 / std::sqrt(static_cast<double>(variance) + static_cast<double>(epsilon));
 }

@@ -63,6 +63,28 @@ CONVOY_INLINE void store(const Lanes& from, BFloat16* to) {
   std::memcpy(static_cast<void*>(to), &halves, sizeof(halves));
 }
 
+#if defined(__x86_64__) && defined(__GNUC__)
+/// A BFloat16 that AVX512-BF16 converts: four times as fast as shifts and sums, with the same results but for numbers
+/// below 2^-126, which become 0. Only in functions of CONVOY_NATIVE_BF16, where cpu_features().avx512_bf16.
+struct NativeBFloat16 : BFloat16 {};
+#define CONVOY_NATIVE_BF16 __attribute__((target("arch=x86-64-v4"), noinline))
+
+CONVOY_INLINE void load(const NativeBFloat16* from, Lanes& to) {
+  LaneWords words;
+  asm("vpmovzxwd %1, %0" : "=v"(words) : "m"(*reinterpret_cast<const LaneHalves*>(from)));
+  words <<= 16;
+  std::memcpy(&to, &words, sizeof(to));
+}
+CONVOY_INLINE void store(const Lanes& from, NativeBFloat16* to) {
+  LaneHalves halves;
+  asm("vcvtneps2bf16 %1, %0" : "=v"(halves) : "v"(from));
+  std::memcpy(static_cast<void*>(to), &halves, sizeof(halves));
+}
+#else
+using NativeBFloat16 = BFloat16;
+#define CONVOY_NATIVE_BF16
+#endif
+
 // A step of transpose(): exchanges the lanes of a that have this bit in their number with those of b that have not.
 template <int bit, int... lane>
 CONVOY_INLINE void exchange_lanes(Lanes& a, Lanes& b, std::integer_sequence<int, lane...>) {

@@ -5,6 +5,7 @@
 #include "layers/backend/onednn/conv/winograd_transforms.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "layers/backend/onednn/conv/panel_product.h"
 #include "layers/base/host_loops.h"
@@ -111,13 +112,13 @@ struct Axis<4> {
   }
 };
 
-template <int m, class Pixel>
-CONVOY_VECTORIZED void patch_kernel(const Pixel* const* pixels, std::int64_t channels, std::int64_t step,
-                                    float* points) {
+// Element: how a Pixel is converted, itself or NativeBFloat16.
+template <int m, class Element, class Pixel>
+CONVOY_INLINE void patch_rows(const Pixel* const* pixels, std::int64_t channels, std::int64_t step, float* points) {
   constexpr int n = m + 2;
   for (std::int64_t c = 0; c < channels; c += kLanes) {
     Lanes d[n * n];
-    for (int i = 0; i < n * n; ++i) load(pixels[i] + c, d[i]);
+    for (int i = 0; i < n * n; ++i) load(static_cast<const Element*>(pixels[i]) + c, d[i]);
     for (int j = 0; j < n; ++j) Axis<m>::patch(d + j, n);
     for (int i = 0; i < n; ++i) Axis<m>::patch(d + n * i, 1);
     for (int p = 0; p < n * n; ++p) store(d[p], points + p * step + c);
@@ -125,12 +126,23 @@ CONVOY_VECTORIZED void patch_kernel(const Pixel* const* pixels, std::int64_t cha
 }
 
 template <int m, class Pixel>
-CONVOY_VECTORIZED void gradient_kernel(const Pixel* const* pixels, std::int64_t channels, std::int64_t step,
-                                       float* points) {
+CONVOY_VECTORIZED void patch_kernel(const Pixel* const* pixels, std::int64_t channels, std::int64_t step,
+                                    float* points) {
+  patch_rows<m, Pixel>(pixels, channels, step, points);
+}
+
+template <int m>
+CONVOY_NATIVE_BF16 void patch_kernel_bf16(const BFloat16* const* pixels, std::int64_t channels, std::int64_t step,
+                                          float* points) {
+  patch_rows<m, NativeBFloat16>(pixels, channels, step, points);
+}
+
+template <int m, class Element, class Pixel>
+CONVOY_INLINE void gradient_rows(const Pixel* const* pixels, std::int64_t channels, std::int64_t step, float* points) {
   constexpr int n = m + 2;
   for (std::int64_t c = 0; c < channels; c += kLanes) {
     Lanes g[m * m], half[n * m], u[n * n];
-    for (int i = 0; i < m * m; ++i) load(pixels[i] + c, g[i]);
+    for (int i = 0; i < m * m; ++i) load(static_cast<const Element*>(pixels[i]) + c, g[i]);
     for (int j = 0; j < m; ++j) Axis<m>::gradient(g + j, half + j, m);
     for (int i = 0; i < n; ++i) Axis<m>::gradient(half + m * i, u + n * i, 1);
     for (int p = 0; p < n * n; ++p) store(u[p], points + p * step + c);
@@ -138,8 +150,20 @@ CONVOY_VECTORIZED void gradient_kernel(const Pixel* const* pixels, std::int64_t 
 }
 
 template <int m, class Pixel>
-CONVOY_VECTORIZED void tile_kernel(const float* points, std::int64_t step, std::int64_t channels, const float* bias,
-                                   Pixel* const* pixels) {
+CONVOY_VECTORIZED void gradient_kernel(const Pixel* const* pixels, std::int64_t channels, std::int64_t step,
+                                       float* points) {
+  gradient_rows<m, Pixel>(pixels, channels, step, points);
+}
+
+template <int m>
+CONVOY_NATIVE_BF16 void gradient_kernel_bf16(const BFloat16* const* pixels, std::int64_t channels, std::int64_t step,
+                                             float* points) {
+  gradient_rows<m, NativeBFloat16>(pixels, channels, step, points);
+}
+
+template <int m, class Element, class Pixel>
+CONVOY_INLINE void tile_rows(const float* points, std::int64_t step, std::int64_t channels, const float* bias,
+                             Pixel* const* pixels) {
   constexpr int n = m + 2;
   for (std::int64_t c = 0; c < channels; c += kLanes) {
     Lanes u[n * n], half[m * n], y[m * m], shift{};
@@ -147,8 +171,20 @@ CONVOY_VECTORIZED void tile_kernel(const float* points, std::int64_t step, std::
     for (int p = 0; p < n * n; ++p) load(points + p * step + c, u[p]);
     for (int j = 0; j < n; ++j) Axis<m>::tile(u + j, half + j, n);
     for (int i = 0; i < m; ++i) Axis<m>::tile(half + n * i, y + m * i, 1);
-    for (int i = 0; i < m * m; ++i) store(y[i] + shift, pixels[i] + c);
+    for (int i = 0; i < m * m; ++i) store(y[i] + shift, static_cast<Element*>(pixels[i]) + c);
   }
+}
+
+template <int m, class Pixel>
+CONVOY_VECTORIZED void tile_kernel(const float* points, std::int64_t step, std::int64_t channels, const float* bias,
+                                   Pixel* const* pixels) {
+  tile_rows<m, Pixel>(points, step, channels, bias, pixels);
+}
+
+template <int m>
+CONVOY_NATIVE_BF16 void tile_kernel_bf16(const float* points, std::int64_t step, std::int64_t channels,
+                                         const float* bias, BFloat16* const* pixels) {
+  tile_rows<m, NativeBFloat16>(points, step, channels, bias, pixels);
 }
 
 // The points of a vector of weights, whose taps are `step` apart.
@@ -216,18 +252,30 @@ CONVOY_VECTORIZED void weight_gradient_kernel(const float* points, std::int64_t 
 template <class Pixel>
 void winograd_patch(std::int64_t m, const Pixel* const* pixels, std::int64_t channels, std::int64_t step,
                     float* points) {
+  if constexpr (std::is_same_v<Pixel, BFloat16>) {
+    if (cpu_features().avx512_bf16)
+      return (m == 2 ? patch_kernel_bf16<2> : patch_kernel_bf16<4>)(pixels, channels, step, points);
+  }
   (m == 2 ? patch_kernel<2, Pixel> : patch_kernel<4, Pixel>)(pixels, channels, step, points);
 }
 
 template <class Pixel>
 void winograd_gradient(std::int64_t m, const Pixel* const* pixels, std::int64_t channels, std::int64_t step,
                        float* points) {
+  if constexpr (std::is_same_v<Pixel, BFloat16>) {
+    if (cpu_features().avx512_bf16)
+      return (m == 2 ? gradient_kernel_bf16<2> : gradient_kernel_bf16<4>)(pixels, channels, step, points);
+  }
   (m == 2 ? gradient_kernel<2, Pixel> : gradient_kernel<4, Pixel>)(pixels, channels, step, points);
 }
 
 template <class Pixel>
 void winograd_tile(std::int64_t m, const float* points, std::int64_t step, std::int64_t channels, const float* bias,
                    Pixel* const* pixels) {
+  if constexpr (std::is_same_v<Pixel, BFloat16>) {
+    if (cpu_features().avx512_bf16)
+      return (m == 2 ? tile_kernel_bf16<2> : tile_kernel_bf16<4>)(points, step, channels, bias, pixels);
+  }
   (m == 2 ? tile_kernel<2, Pixel> : tile_kernel<4, Pixel>)(points, step, channels, bias, pixels);
 }
 

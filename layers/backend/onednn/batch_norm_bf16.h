@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The loops of batch normalisation over bfloat16 rows where the CPU converts them (AVX512-BF16), which the general ones
+// take most of their time for. Rows are of whole vectors of kLanes. Private to layers/backend/onednn.
+#pragma once
+
+#include <cstdint>
+
+#include "layers/backend/onednn/batch_norm_rows.h"
+#include "layers/backend/onednn/bfloat16.h"
+
+namespace convoy {
+
+/// Whether the CPU has what these loops need, and rows of `channels` are of whole vectors.
+[[nodiscard]] bool has_bf16_rows(std::int64_t channels);
+
+/// Adds to sums and squares [channels] those of x - pivot over x [rows, channels].
+void add_moments_bf16(const BFloat16* x, std::int64_t rows, std::int64_t channels, const float* pivot, float* sums,
+                      float* squares);
+
+/// Sets y [rows, channels] to x * scale + shift, + residual unless that is null, through ReLU where `relu`.
+void apply_bf16(const BFloat16* x, const float* scale, const float* shift, const BFloat16* residual, bool relu,
+                std::int64_t rows, std::int64_t channels, BFloat16* y);
+
+// For g, which is dy [rows, channels], where y is not null only where that is above 0 or NaN:
+
+/// Adds to sums [channels] those of g, to products those of g * (x - mean).
+void add_gradients_bf16(const BFloat16* dy, const BFloat16* x, const BFloat16* y, const float* mean, std::int64_t rows,
+                        std::int64_t channels, float* sums, float* products);
+
+/// Sets dx to scale * g + slope * (x - mean) + shift.
+void backward_bf16(const BFloat16* dy, const BFloat16* x, const BFloat16* y, const BackwardCoefficients& k,
+                   std::int64_t rows, std::int64_t channels, BFloat16* dx);
+
+/// Adds g to dresidual.
+void add_residual_bf16(const BFloat16* dy, const BFloat16* y, std::int64_t rows, std::int64_t channels,
+                       BFloat16* dresidual);
+
+}  // namespace convoy
