@@ -73,6 +73,14 @@ bool by_im2col(const OnednnState& state, const Conv2dSpec& s, DType compute) {
          (s.kernel == 1 || s.in_channels >= 128);
 }
 
+// The weight gradient also in bfloat16 without matrix units: oneDNN's own reach from a half of a product's speed (3x3
+// windows of stride 2 over 512 channels, on Zen 4: 12.3 ms against 6.3) to nine tenths (1x1).
+bool gradient_by_im2col(const OnednnState& state, const Conv2dSpec& s, DType compute) {
+  if (by_im2col(state, s, compute)) return true;
+  return !state.direct && s.is_plain() && compute == DType::kBF16 && !has_matrix_units() && s.in_channels >= 64 &&
+         s.in_channels % 16 == 0 && s.out_channels % 16 == 0;
+}
+
 // Forward as well.
 bool all_by_im2col(const OnednnState& state, const Conv2dSpec& s, DType compute) {
   return compute == DType::kF32 && by_im2col(state, s, compute);
@@ -125,8 +133,9 @@ std::unique_ptr<WeightGradient> make_backward_weight(OnednnState& state, const C
                                                      DType compute, std::int64_t winograd, bool bias) {
   if (!bias && winograd > 0) return make_winograd_gradient(state, spec, x, winograd);
   const Shape part = part_of(state, spec, x);
-  auto gradient = !bias && by_im2col(state, spec, compute) ? make_im2col_gradient(state, spec, part, compute)
-                                                           : make_direct_gradient(state, spec, part, compute, bias);
+  auto gradient = !bias && gradient_by_im2col(state, spec, compute)
+                      ? make_im2col_gradient(state, spec, part, compute)
+                      : make_direct_gradient(state, spec, part, compute, bias);
   return in_parts(state, std::move(gradient), part[0]);
 }
 
@@ -160,8 +169,9 @@ std::unique_ptr<WeightLayout> OnednnBackend::conv2d_layout(const Conv2dSpec& spe
     const memory::desc native = im2col_weights(spec);
     return std::make_unique<OnednnWeightLayout>(shape, native, native, native);
   }
-  const memory::desc native =
-      by_im2col(*state_, spec, compute) ? im2col_weights(spec) : direct_gradient_format(*state_, spec, input, compute);
+  const memory::desc native = gradient_by_im2col(*state_, spec, compute)
+                                  ? im2col_weights(spec)
+                                  : direct_gradient_format(*state_, spec, input, compute);
   const memory::desc forward = direct_forward_format(*state_, spec, input, compute, native);
   const Conv2dSpec dense = by_pixels(*state_, spec, compute, false) ? without_stride(spec) : spec;
   const Shape dx = dense.stride == spec.stride ? input : pixels_shape(spec, input);
