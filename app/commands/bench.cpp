@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstdint>
 #include <ctime>
-#include <fstream>
 #include <initializer_list>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -23,10 +22,9 @@
 #include "app/bench/bench_points.h"
 #include "app/bench/bench_profile.h"
 #include "app/bench/bench_reduction.h"
-#include "app/bench/model_bytes.h"
 #include "app/build/build_model.h"
 #include "app/build/build_run.h"
-#include "app/build/read_config.h"
+#include "app/commands/bench_reports.h"
 #include "app/commands/commands.h"
 #include "app/train/batch_feed.h"
 #include "app/train/stop.h"
@@ -94,13 +92,6 @@ void check_whole_batches(const Run& run) {
   if (run.plan.size >= run.plan.global_batch) return;
   fail_usage("train.global_batch_size: {} is more than the {} samples (bench times whole batches)",
              run.plan.global_batch, run.plan.size);
-}
-
-/// Steps are of one size of images, the largest.
-void keep_largest_size(DataOptions& data) {
-  if (data.train_sizes.empty()) return;
-  data.train_sizes = {*std::max_element(data.train_sizes.begin(), data.train_sizes.end())};
-  data.size_milestones.clear();
 }
 
 LoadedConfig load_point(const RankGroup& ranks, const std::string& path, const std::vector<std::string>& overrides,
@@ -264,29 +255,6 @@ void print_head(const World& world, const Run& run, bool data, bool device_varie
                            "samples/s", "forward", "backward", "comm wait", "optimizer", "peak MiB");
 }
 
-void write_json(const std::string& path, const Json& document) {
-  std::ofstream file(path);
-  file << document.dump(2) << "\n" << std::flush;
-  if (!file) fail("--json: cannot write {}", path);
-}
-
-int count_bytes(const World& world, const BenchArguments& arguments) {
-  if (world.size() > 1)
-    fail_usage("--model-bytes: counts a step of one rank, and there are {} (start one)", world.size());
-  Config config = read_config(arguments.config, arguments.overrides, DeviceCheck::kNone);
-  print_note(config.note);
-  keep_largest_size(config.data);
-  add_places(config, [&] {
-    const ModelBytes bytes = count_model_bytes(config);
-    std::cout << model_bytes_report(bytes, arguments.bandwidth) << std::flush;
-    if (arguments.json.empty()) return;
-    Json document{{"program_version", program_version()}};
-    document.update(model_bytes_json(bytes));
-    write_json(arguments.json, document);
-  });
-  return 0;
-}
-
 class Bench {
  public:
   Bench(World& world, const BenchArguments& arguments, const StopRequest& stop)
@@ -330,7 +298,7 @@ class Bench {
   void write() {
     if (world_.rank() != 0 || arguments_.json.empty()) return;
     document_["results"] = results_;
-    write_json(arguments_.json, document_);
+    write_bench_json(arguments_.json, document_);
   }
 
  private:
@@ -353,6 +321,7 @@ class Bench {
 }  // namespace
 
 int bench_command(World& world, const BenchArguments& arguments) {
+  if (arguments.calibrate_cpu) return calibrate(world, arguments);
   if (arguments.model_bytes) return count_bytes(world, arguments);
   const auto all = world.ranks().communicator(kIdleTimeout, "bench");
   const std::vector<BenchPoint> points = bench_points(arguments.cases, arguments.sweeps, world.size());

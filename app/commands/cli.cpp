@@ -248,6 +248,22 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
       ->needs(model_bytes)
       ->check(CLI::Range(1.0, 1e6))
       ->type_name("GB/S");
+  CLI::Option* calibrate_cpu = bench_app->add_flag(
+      "--calibrate-cpu", bench.calibrate_cpu,
+      "time the algorithms that convolutions choose from by kind of CPU, without CONFIG, and say where a choice loses");
+  for (const char* other : {"CONFIG", "--set", "--steps", "--warmup", "--repeat", "--case", "--sweep", "--profile",
+                            "--data", "--model-bytes"}) {
+    calibrate_cpu->excludes(other);
+  }
+  bench_app->get_option("CONFIG")->required(false);
+  bench_app->callback([&bench] {
+    if (bench.config.empty() && !bench.calibrate_cpu) throw CLI::RequiredError("CONFIG");
+  });
+  bench_app->add_option("--threads", bench.threads, "CPU threads for --calibrate-cpu")
+      ->needs(calibrate_cpu)
+      ->check(CLI::Range(1, 4096))
+      ->type_name("N")
+      ->capture_default_str();
   bench_app->add_option("--json", bench.json, "write the results to this file too")->type_name("FILE");
 
   PlanArguments plan;

@@ -46,6 +46,7 @@ struct PredictArguments {
 /// convoy bench CONFIG [--steps N] [--warmup N] [--repeat R] [--case "ranks=N KEY=VALUE ..."]...
 /// [--sweep KEY=V1,V2,...]... [--profile | --data] [--json FILE] [--set KEY=VALUE]...
 /// convoy bench CONFIG --model-bytes [--bandwidth GB/S] [--json FILE] [--set KEY=VALUE]...
+/// convoy bench --calibrate-cpu [--threads N] [--json FILE]
 struct BenchArguments {
   std::string config;
   std::vector<std::string> overrides;
@@ -57,6 +58,8 @@ struct BenchArguments {
   bool profile = false;            ///< time every operation, too
   bool data = false;               ///< time reading the data alone
   bool model_bytes = false;        ///< count what a step moves on a GPU; nothing is timed
+  bool calibrate_cpu = false;      ///< time the choices of algorithms on this CPU; there is no config
+  int threads = 1;                 ///< for that
   double bandwidth = 0;            ///< GB/s for the bound that this sets; 0: none
   std::string json;                ///< empty: no file
 };

@@ -36,9 +36,8 @@ std::string isa_name() {
 
 }  // namespace
 
-OnednnBackend::OnednnBackend(int threads, DType compute)
-    : threads_(threads), compute_(compute), state_(std::make_unique<OnednnState>()) {
-  state_->choose_products(compute);
+OnednnBackend::OnednnBackend(int threads, DType compute, const CpuRules& rules)
+    : threads_(threads), compute_(compute), state_(std::make_unique<OnednnState>(compute, rules)) {
   omp_set_dynamic(0);
   omp_set_num_threads(threads);
 }
@@ -46,13 +45,10 @@ OnednnBackend::OnednnBackend(int threads, DType compute)
 OnednnBackend::~OnednnBackend() = default;
 
 std::unique_ptr<Backend> OnednnBackend::with_direct_convolutions() const {
-  auto backend = std::make_unique<OnednnBackend>(threads_, compute_);
-  backend->state_->direct = true;
-  backend->state_->choose_products(compute_);
-  return backend;
+  return std::make_unique<OnednnBackend>(threads_, compute_, direct_rules());
 }
 
-bool OnednnBackend::multiplies_bf16() { return has_fast_bf16(); }
+bool OnednnBackend::multiplies_bf16() { return this_cpu().rules.bf16_products; }
 
 std::string OnednnBackend::library_description() {
   const dnnl_version_t* v = dnnl_version();

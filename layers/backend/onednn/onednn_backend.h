@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "layers/backend/backend.h"
+#include "layers/backend/onednn/cpu_rules.h"
 
 namespace convoy {
 
@@ -22,7 +23,8 @@ struct OnednnState;
 class OnednnBackend final : public Backend {
  public:
   /// threads: OpenMP threads of this process's kernels, at least 1. compute: kF32 or kBF16, of activations.
-  OnednnBackend(int threads, DType compute);
+  /// rules: which algorithms convolutions use.
+  OnednnBackend(int threads, DType compute, const CpuRules& rules = this_cpu().rules);
   ~OnednnBackend() override;
 
   /// Whether products of bfloat16 activations are taken in bfloat16, and not in float32: where that is faster.

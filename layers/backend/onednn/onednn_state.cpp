@@ -33,19 +33,6 @@ bool has_bf16() { return uses(dnnl::cpu_isa::avx512_core_bf16); }
 
 bool has_matrix_units() { return uses(dnnl::cpu_isa::avx512_core_amx); }
 
-bool has_fast_bf16() {
-#if defined(__x86_64__)
-  return has_matrix_units() || (has_bf16() && __builtin_cpu_is("intel") == 0);
-#else
-  return false;
-#endif
-}
-
-void OnednnState::choose_products(DType activations) {
-  upcasts = activations == DType::kBF16 && !(direct ? has_bf16() : has_fast_bf16());
-  products = upcasts ? DType::kF32 : activations;
-}
-
 Tensor tensor_of(Backend& backend, const dnnl::memory::desc& md) {
   return backend.tensor({static_cast<std::int64_t>(md.get_size() / sizeof(float))}, DType::kF32);
 }

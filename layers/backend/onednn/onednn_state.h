@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "layers/backend/backend.h"
+#include "layers/backend/onednn/cpu_rules.h"
 #include "layers/backend/onednn/directions.h"
 #include "layers/backend/onednn/dnnl_compat.h"
 #include "layers/backend/onednn/weight_copy.h"
@@ -48,11 +49,14 @@ struct OnednnState {
   std::map<PlanKey, WeightedPlan> plans;
   DType products = DType::kF32;  ///< in which products are taken, and weights are read
   bool upcasts = false;          ///< bfloat16 activations are converted for them (upcast.h)
-  bool direct = false;           ///< no convolution goes another way than oneDNN's direct one
+  CpuRules rules;
 
-  /// For activations of this type: as fast as they go, or, where convolutions are to be direct, as they are if they
-  /// can.
-  void choose_products(DType activations);
+  OnednnState() : OnednnState(DType::kF32, this_cpu().rules) {}
+  /// For activations of this type.
+  OnednnState(DType activations, const CpuRules& choices)
+      : upcasts(activations == DType::kBF16 && !choices.bf16_products), rules(choices) {
+    products = upcasts ? DType::kF32 : activations;
+  }
 };
 
 /// The oneDNN name of an element type.
@@ -86,10 +90,5 @@ void run_backward_weight(OnednnState& state, Backend& backend, WeightGradient& g
 
 /// Whether its bfloat16 operations run on matrix units (AMX).
 [[nodiscard]] bool has_matrix_units();
-
-/// Whether products of bfloat16 numbers are faster than those of float32 ones. Intel's are on their matrix units; where
-/// these are not to be had, as on many virtual machines, their instruction (VDPBF16PS) takes four times as long as a
-/// float32 multiply-add and does twice as much: 94 GFLOP/s beside 190 on a core of the fifth generation.
-[[nodiscard]] bool has_fast_bf16();
 
 }  // namespace convoy

@@ -115,6 +115,16 @@ TEST_CASE("bench --model-bytes times nothing") {
   CHECK(refused({"bench", "c.toml", "--bandwidth", "4800"}).find("--model-bytes") != std::string::npos);
 }
 
+TEST_CASE("bench --calibrate-cpu takes no config, and all else one") {
+  const auto choices = std::get<BenchArguments>(parse({"bench", "--calibrate-cpu", "--threads", "2"}).value());
+  CHECK(choices.calibrate_cpu);
+  CHECK(choices.threads == 2);
+  CHECK(refused({"bench", "c.toml", "--calibrate-cpu"}).find("CONFIG") != std::string::npos);
+  CHECK(refused({"bench", "--calibrate-cpu", "--profile"}).find("--profile") != std::string::npos);
+  CHECK(refused({"bench", "c.toml", "--threads", "2"}).find("--calibrate-cpu") != std::string::npos);
+  CHECK(refused({"bench"}).find("CONFIG is required") != std::string::npos);
+}
+
 TEST_CASE("values are split at their own commas") {
   CHECK(split_values("a,b") == std::vector<std::string>{"a", "b"});
   CHECK(split_values("\"a,b\",'c,d',{x=[1,2]}") == std::vector<std::string>{"\"a,b\"", "'c,d'", "{x=[1,2]}"});

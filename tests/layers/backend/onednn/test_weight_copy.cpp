@@ -28,7 +28,7 @@ TEST_CASE("both bfloat16 copies of a weight are bit for bit those of oneDNN") {
                         Case{16, 48, 3, 5, true}, Case{3, 64, 7, 32, false}, Case{40, 24, 3, 8, false}}) {
     OnednnBackend device(2, DType::kBF16);
     const auto direct = device.with_direct_convolutions();  // where its products are not in bfloat16
-    Backend& backend = has_fast_bf16() ? static_cast<Backend&>(device) : *direct;
+    Backend& backend = this_cpu().rules.bf16_products ? static_cast<Backend&>(device) : *direct;
     const Conv2dSpec spec{c.in, c.out, c.kernel, 1, c.kernel / 2};
     const auto layout = backend.conv2d_layout(spec, {4, c.in, c.size, c.size});
     CAPTURE(c.in);

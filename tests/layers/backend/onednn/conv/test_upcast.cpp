@@ -18,11 +18,7 @@ using namespace convoy::reference;
 namespace {
 
 // A state whose products are in float32, on any CPU.
-OnednnState upcasting() {
-  OnednnState state;
-  state.upcasts = true;
-  return state;
-}
+OnednnState upcasting() { return {DType::kBF16, CpuRules{}}; }
 
 // As bfloat16 holds them.
 Array rounded(const Array& exact) {
