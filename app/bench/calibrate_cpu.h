@@ -13,7 +13,8 @@
 
 namespace convoy {
 
-/// A call whose time depends on a choice. Seconds: the least of several rounds, in turn.
+/// A call whose time depends on a choice, without the copies of its weight that an update makes. Seconds: the least of
+/// several rounds, in turn.
 struct CalibrationCall {
   ConvolutionCall call;
   double with = 0, without = 0;
@@ -26,7 +27,7 @@ struct Calibration {
 
   /// Time with it over that without, over all calls.
   [[nodiscard]] double ratio() const;
-  /// Whether the other side takes at least a twentieth less.
+  /// Whether it is more than 5 % slower than the other side.
   [[nodiscard]] bool loses() const;
 };
 

@@ -31,7 +31,9 @@ std::string plan_folder(const std::string& plan_cache, const VariableLookup& val
 
 std::unique_ptr<Backend> rehearsal_backend(const Config& config, const DeviceChoice& device) {
   const DType compute = compute_type(config.train.precision);
-  return std::make_unique<OnednnBackend>(device.threads, compute == DType::kF16 ? DType::kBF16 : compute);
+  // A GPU has no copies of weights for the algorithms of this CPU.
+  return std::make_unique<OnednnBackend>(device.threads, compute == DType::kF16 ? DType::kBF16 : compute,
+                                         device.on_gpu() ? direct_rules() : this_cpu().rules);
 }
 
 #ifdef CONVOY_CUDA

@@ -9,6 +9,7 @@
 #include "app/base/version.h"
 #include "app/build/build_backend.h"
 #include "io/files/crc32c.h"
+#include "layers/backend/onednn/cpu_rules.h"
 #include "layers/base/error.h"
 #include "layers/base/file_text.h"
 #include "layers/base/host_name.h"
@@ -104,10 +105,13 @@ void check_same_run(const Run& run) {
     cuts += fmt::format("{}{}", cuts.empty() ? "" : ", ",
                         run.model->units()[static_cast<std::size_t>(range.first)].input.str());
   }
-  check_same(*run.communicator, {{"device", compute_library(run.device),
-                                  "run on the same kind of device everywhere (device.kind says which)"},
-                                 {"model", fmt::format("{} parameters cut at {}", run.model->parameter_count(), cuts),
-                                  "start the same program on the same data everywhere"}});
+  check_same(
+      *run.communicator,
+      {{"device", compute_library(run.device), "run on the same kind of device everywhere (device.kind says which)"},
+       {"kind of CPU", std::string(run.device.on_gpu() ? "any" : this_cpu().name),
+        "run on CPUs of one kind: gradients lie in memory in the order that is fastest there"},
+       {"model", fmt::format("{} parameters cut at {}", run.model->parameter_count(), cuts),
+        "start the same program on the same data everywhere"}});
 }
 
 }  // namespace convoy

@@ -12,9 +12,10 @@
 
 namespace convoy {
 
-/// Throws a usage Error unless there is one rank, as the next does.
+/// --model-bytes. Throws a usage Error unless there is one rank.
 int count_bytes(const World& world, const BenchArguments& arguments);
 
+/// --calibrate-cpu. Throws a usage Error unless there is one rank.
 int calibrate(const World& world, const BenchArguments& arguments);
 
 /// Steps that are timed or counted are of one size of images, the largest.

@@ -28,6 +28,8 @@ struct CpuFeatures {
 // compilers that do not know the x86-64 levels.
 #if defined(CONVOY_SANITIZED) || !defined(__x86_64__) || !defined(__GNUC__) || __GNUC__ < 12 || defined(__clang__)
 #define CONVOY_VECTORIZED
+constexpr bool kVectorizedForCpu = false;
 #else
+constexpr bool kVectorizedForCpu = true;
 #define CONVOY_VECTORIZED __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default"), noinline))
 #endif

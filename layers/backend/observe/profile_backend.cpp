@@ -106,7 +106,9 @@ void ProfileBackend::finish_gradients() {
 }
 
 void ProfileBackend::refresh_compute(Weight& weight) {
-  timed("refresh_compute", weight.layout->shape().str(), {0, bytes_of(weight.master, weight.compute)},
+  const bool two = weight.backward.raw() != weight.compute.raw() && weight.backward.raw() != weight.master.raw();
+  const double copies = bytes_of(weight.compute) + (two ? bytes_of(weight.backward) : 0);
+  timed("refresh_compute", weight.layout->shape().str(), {0, bytes_of(weight.master) + copies},
         [&] { inner().refresh_compute(weight); });
 }
 

@@ -2,7 +2,6 @@
 #include "layers/backend/onednn/batch_norm_bf16.h"
 
 #include "layers/backend/onednn/lanes.h"
-#include "layers/base/cpu_features.h"
 
 namespace convoy {
 
@@ -129,7 +128,7 @@ CONVOY_NATIVE_BF16 void residual_kernel(const NativeBFloat16* dy, const NativeBF
 
 }  // namespace
 
-bool has_bf16_rows(std::int64_t channels) { return cpu_features().avx512_bf16 && channels % kLanes == 0; }
+bool has_bf16_rows(std::int64_t channels) { return native_bf16() && channels % kLanes == 0; }
 
 void add_moments_bf16(const BFloat16* x, std::int64_t rows, std::int64_t channels, const float* pivot, float* sums,
                       float* squares) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The loops of batch normalisation over bfloat16 rows where the CPU converts them (AVX512-BF16), which the general ones
-// take most of their time for. Rows are of whole vectors of kLanes. Private to layers/backend/onednn.
+// Batch-norm loops over bfloat16 rows with the CPU's own conversions (AVX512-BF16). In the general loops conversions
+// take most of the time. Rows are of whole vectors of kLanes. Private to layers/backend/onednn.
 #pragma once
 
 #include <cstdint>

@@ -7,19 +7,30 @@ namespace convoy {
 
 namespace {
 
-// In the order of the members: bf16_products, winograd, winograd_bf16, row_products, columns, columns_bf16_weight,
-// columns_bf16_input.
-constexpr CpuKind kMatrixUnits{
-    "x86-64 with AMX", "an Intel Xeon with AMX", {true, true, false, true, true, true, true}};
-constexpr CpuKind kFastBf16{
-    "x86-64 with AVX512-BF16 of AMD", "an AMD EPYC (Zen 4)", {true, true, true, true, true, true, false}};
-// Intel's instruction takes four times as long as a float32 multiply-add and does twice as much, where the matrix units
-// are hidden, as on many virtual machines: 94 GFLOP/s beside 190 on a core of the fifth generation.
+constexpr CpuKind kMatrixUnits{"x86-64 with AMX",
+                               "an Intel Xeon with AMX (Sapphire Rapids)",
+                               {.bf16_products = true,
+                                .winograd = true,
+                                .winograd_bf16 = false,
+                                .pointwise_gemm = true,
+                                .im2col = true,
+                                .im2col_bf16_weight = true,
+                                .im2col_bf16_input = true}};
+constexpr CpuKind kFastBf16{"x86-64 with AVX512-BF16 of AMD",
+                            "an AMD EPYC (Zen 4)",
+                            {.bf16_products = true,
+                             .winograd = true,
+                             .winograd_bf16 = true,
+                             .pointwise_gemm = true,
+                             .im2col = true,
+                             .im2col_bf16_weight = true,
+                             .im2col_bf16_input = false}};
+// Intel's instruction takes four times as long as a float32 multiply-add and does twice as much. It counts where the
+// matrix units are hidden, as on many virtual machines: 94 GFLOP/s beside 190 on a core of the fifth generation.
 constexpr CpuKind kSlowBf16{"x86-64 with AVX512-BF16 of Intel",
                             "an Intel Xeon of the fifth generation",
-                            {false, true, false, true, true, false, false}};
-constexpr CpuKind kNoBf16{
-    "without bfloat16 instructions of oneDNN", "", {false, true, false, true, true, false, false}};
+                            {.winograd = true, .pointwise_gemm = true, .im2col = true}};
+constexpr CpuKind kNoBf16{"no bfloat16 instructions", "", {.winograd = true, .pointwise_gemm = true, .im2col = true}};
 
 const CpuKind& find_kind() {
   if (has_matrix_units()) return kMatrixUnits;

@@ -10,13 +10,13 @@
 namespace convoy {
 
 struct CpuRules {
-  bool bf16_products = false;        ///< products of bfloat16 activations in bfloat16, not in float32 (upcast.h)
-  bool winograd = false;             ///< float32 3×3 windows by Winograd's products (conv/winograd.h)
-  bool winograd_bf16 = false;        ///< of bfloat16 activations, too, in float32
-  bool row_products = false;         ///< float32 1×1 windows as packed products (conv/pointwise_conv2d.h)
-  bool columns = false;              ///< large strided float32 windows as products over columns (conv/im2col_gemm.h)
-  bool columns_bf16_weight = false;  ///< weight gradients of bfloat16 convolutions so
-  bool columns_bf16_input = false;   ///< their input gradients so, or transposed (conv/transposed_conv2d.h)
+  bool bf16_products = false;       ///< products of bfloat16 activations in bfloat16, not in float32 (upcast.h)
+  bool winograd = false;            ///< 3×3 windows by Winograd's products (conv/winograd.h) in place of float32 ones
+  bool winograd_bf16 = false;       ///< and in place of bfloat16 ones
+  bool pointwise_gemm = false;      ///< float32 1×1 windows as packed GEMMs (conv/pointwise_conv2d.h)
+  bool im2col = false;              ///< large strided float32 windows by im2col (conv/im2col_gemm.h)
+  bool im2col_bf16_weight = false;  ///< weight gradients of bfloat16 convolutions by im2col
+  bool im2col_bf16_input = false;   ///< their input gradients by col2im, or transposed (conv/transposed_conv2d.h)
 };
 
 struct CpuRule {
@@ -27,10 +27,10 @@ inline constexpr std::array<CpuRule, 7> kCpuRules{{
     {"bf16_products", "products of bf16 activations in bf16", &CpuRules::bf16_products},
     {"winograd", "fp32 3x3 by Winograd", &CpuRules::winograd},
     {"winograd_bf16", "bf16 3x3 by Winograd, in fp32", &CpuRules::winograd_bf16},
-    {"row_products", "fp32 1x1 as packed products", &CpuRules::row_products},
-    {"columns", "fp32 strided 3x3 over columns", &CpuRules::columns},
-    {"columns_bf16_weight", "bf16 weight gradients over columns", &CpuRules::columns_bf16_weight},
-    {"columns_bf16_input", "bf16 input gradients over columns", &CpuRules::columns_bf16_input},
+    {"pointwise_gemm", "fp32 1x1 as packed GEMMs", &CpuRules::pointwise_gemm},
+    {"im2col", "fp32 strided 3x3 by im2col", &CpuRules::im2col},
+    {"im2col_bf16_weight", "bf16 weight gradients by im2col", &CpuRules::im2col_bf16_weight},
+    {"im2col_bf16_input", "bf16 input gradients by col2im", &CpuRules::im2col_bf16_input},
 }};
 
 struct CpuKind {
@@ -42,7 +42,7 @@ struct CpuKind {
 /// The row of the table for this CPU.
 [[nodiscard]] const CpuKind& this_cpu();
 
-/// Nothing but oneDNN's direct algorithm, in bfloat16 if the CPU has its instructions.
+/// Nothing but oneDNN's direct algorithm where that is right, in bfloat16 if the CPU has its instructions.
 [[nodiscard]] CpuRules direct_rules();
 
 }  // namespace convoy

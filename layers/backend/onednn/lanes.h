@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "layers/backend/onednn/bfloat16.h"
+#include "layers/base/cpu_features.h"
 
 #define CONVOY_INLINE inline __attribute__((always_inline))  // part of what is compiled for several instruction sets
 
@@ -63,9 +64,10 @@ CONVOY_INLINE void store(const Lanes& from, BFloat16* to) {
   std::memcpy(static_cast<void*>(to), &halves, sizeof(halves));
 }
 
-#if defined(__x86_64__) && defined(__GNUC__)
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(CONVOY_SANITIZED)
+constexpr bool kHasNativeBFloat16 = true;
 /// A BFloat16 that AVX512-BF16 converts: four times as fast as shifts and sums, with the same results but for numbers
-/// below 2^-126, which become 0. Only in functions of CONVOY_NATIVE_BF16, where cpu_features().avx512_bf16.
+/// below 2^-126, which become 0. Only in functions of CONVOY_NATIVE_BF16, where native_bf16().
 struct NativeBFloat16 : BFloat16 {};
 #define CONVOY_NATIVE_BF16 __attribute__((target("arch=x86-64-v4"), noinline))
 
@@ -80,10 +82,14 @@ CONVOY_INLINE void store(const Lanes& from, NativeBFloat16* to) {
   asm("vcvtneps2bf16 %1, %0" : "=v"(halves) : "v"(from));
   std::memcpy(static_cast<void*>(to), &halves, sizeof(halves));
 }
-#else
+#else  // clang looks at the operands of assembly before it inlines, sanitizers do not see what it reads
+constexpr bool kHasNativeBFloat16 = false;
 using NativeBFloat16 = BFloat16;
 #define CONVOY_NATIVE_BF16
 #endif
+
+/// Whether functions of CONVOY_NATIVE_BF16 are there and the CPU has what they need.
+[[nodiscard]] inline bool native_bf16() { return kHasNativeBFloat16 && cpu_features().avx512_bf16; }
 
 // A step of transpose(): exchanges the lanes of a that have this bit in their number with those of b that have not.
 template <int bit, int... lane>

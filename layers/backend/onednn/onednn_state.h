@@ -47,16 +47,16 @@ struct OnednnState {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
   std::map<PlanKey, WeightedPlan> plans;
-  DType products = DType::kF32;  ///< in which products are taken, and weights are read
-  bool upcasts = false;          ///< bfloat16 activations are converted for them (upcast.h)
+  DType products;  ///< in which products are taken and weights are read; by Winograd in float32
+  bool upcasts;    ///< bfloat16 activations are converted for them (upcast.h)
   CpuRules rules;
 
   OnednnState() : OnednnState(DType::kF32, this_cpu().rules) {}
   /// For activations of this type.
   OnednnState(DType activations, const CpuRules& choices)
-      : upcasts(activations == DType::kBF16 && !choices.bf16_products), rules(choices) {
-    products = upcasts ? DType::kF32 : activations;
-  }
+      : products(activations == DType::kBF16 && !choices.bf16_products ? DType::kF32 : activations),
+        upcasts(products != activations),
+        rules(choices) {}
 };
 
 /// The oneDNN name of an element type.

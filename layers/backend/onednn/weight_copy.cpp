@@ -12,14 +12,14 @@
 #include <vector>
 
 #include "layers/backend/onednn/dnnl_compat.h"
-#include "layers/backend/onednn/element.h"
+#include "layers/backend/onednn/lanes.h"
 #include "layers/base/host_loops.h"
 
 namespace convoy {
 
 namespace {
 
-constexpr std::int64_t kTile = 16;
+constexpr std::int64_t kTile = kLanes;
 constexpr std::int64_t kPairs = kTile / 2;
 static_assert(std::endian::native == std::endian::little, "the first of a pair is the lower half of its word");
 
@@ -64,15 +64,18 @@ TileWords tile_words(const PairFormat& f, int paired, std::array<std::int64_t, 4
 
 // native: rows of 16 output channels for each of 16 input channels. forward: a word for each o, a row for each pair of
 // i; backward: a word for each i, a row for each pair of o.
-CONVOY_VECTORIZED void copy_tile(const float* native, std::int64_t native_row, std::uint32_t* forward,
-                                 std::int64_t forward_row, std::uint32_t* backward, std::int64_t backward_row) {
-  std::uint16_t rounded[kTile * kTile];
+// Element: how numbers are rounded, BFloat16 or NativeBFloat16.
+template <class Element>
+CONVOY_INLINE void copy_words(const float* native, std::int64_t native_row, std::uint32_t* forward,
+                              std::int64_t forward_row, std::uint32_t* backward, std::int64_t backward_row) {
+  Element tile[kTile * kTile];
   for (std::int64_t i = 0; i < kTile; ++i) {
-    CONVOY_INDEPENDENT
-    for (std::int64_t o = 0; o < kTile; ++o) {
-      rounded[i * kTile + o] = static_cast<std::uint16_t>(rounded_to_bfloat16(native[i * native_row + o]));
-    }
+    Lanes row;
+    load(native + i * native_row, row);
+    store(row, tile + i * kTile);
   }
+  std::uint16_t rounded[kTile * kTile];
+  std::memcpy(rounded, tile, sizeof(rounded));
   for (std::int64_t p = 0; p < kPairs; ++p) {
     const std::uint16_t *even = rounded + 2 * p * kTile, *odd = even + kTile;
     CONVOY_INDEPENDENT
@@ -84,6 +87,16 @@ CONVOY_VECTORIZED void copy_tile(const float* native, std::int64_t native_row, s
     CONVOY_INDEPENDENT
     for (std::int64_t i = 0; i < kTile; ++i) backward[p * backward_row + i] = words[i * kPairs + p];
   }
+}
+
+CONVOY_VECTORIZED void copy_tile(const float* native, std::int64_t native_row, std::uint32_t* forward,
+                                 std::int64_t forward_row, std::uint32_t* backward, std::int64_t backward_row) {
+  copy_words<BFloat16>(native, native_row, forward, forward_row, backward, backward_row);
+}
+
+CONVOY_NATIVE_BF16 void copy_tile_bf16(const float* native, std::int64_t native_row, std::uint32_t* forward,
+                                       std::int64_t forward_row, std::uint32_t* backward, std::int64_t backward_row) {
+  copy_words<NativeBFloat16>(native, native_row, forward, forward_row, backward, backward_row);
 }
 
 }  // namespace
@@ -119,6 +132,7 @@ void copy_weight(const WeightTiles& t, const float* native, BFloat16* forward, B
   const bool rows = t.native[kOut] < t.native[kIn];  // neighbours in memory are neighbours in time
   auto* forward_words = reinterpret_cast<std::uint32_t*>(forward);
   auto* backward_words = reinterpret_cast<std::uint32_t*>(backward);
+  const auto copy = native_bf16() ? copy_tile_bf16 : copy_tile;
   parallel_ranges(t.out_tiles * t.in_tiles * window, 64, [=](std::int64_t first, std::int64_t last, int) {
     for (std::int64_t n = first; n < last; ++n) {
       const std::int64_t out = rows ? n % t.out_tiles : n / (t.in_tiles * window);
@@ -126,8 +140,8 @@ void copy_weight(const WeightTiles& t, const float* native, BFloat16* forward, B
       const std::int64_t place = rows ? n / (t.out_tiles * t.in_tiles) : n % window;
       const Strides tile{out, in, place / t.width, place % t.width};
       const TileWords to = tile_words(t.forward, kIn, tile), back = tile_words(t.backward, kOut, tile);
-      copy_tile(native + std::inner_product(tile.begin(), tile.end(), t.native.begin(), std::int64_t{0}), t.native_row,
-                forward_words + to.first, to.row, backward_words + back.first, back.row);
+      copy(native + std::inner_product(tile.begin(), tile.end(), t.native.begin(), std::int64_t{0}), t.native_row,
+           forward_words + to.first, to.row, backward_words + back.first, back.row);
     }
   });
 }

@@ -65,14 +65,14 @@ std::int64_t winograd_of(const OnednnState& state, const Conv2dSpec& spec, const
 
 // All directions, in float32: oneDNN 2.6's strided kernels to 512 channels and more lose (ResNet-50's at 8x8 and a
 // batch of 16: forward 31 ms against 14, weight gradient 44 against 16), those to 256 win.
-bool all_by_columns(const OnednnState& state, const Conv2dSpec& s, DType compute) {
-  return compute == DType::kF32 && state.rules.columns && s.is_plain() && s.kernel != 1 && s.stride != 1 &&
+bool all_by_im2col(const OnednnState& state, const Conv2dSpec& s, DType compute) {
+  return compute == DType::kF32 && state.rules.im2col && s.is_plain() && s.kernel != 1 && s.stride != 1 &&
          s.in_channels >= 64 && s.out_channels >= 512;
 }
 
-// bfloat16 convolutions that columns are for: of whole tiles of channels, and a tap of few channels is not worth
+// bfloat16 convolutions that im2col is for: of whole tiles of channels, and a tap of few channels is not worth
 // gathering (ResNet-50's 64 in a 3x3 window: 7.9 ms against 5.0).
-bool has_bf16_columns(const Conv2dSpec& s, DType compute) {
+bool suits_bf16_im2col(const Conv2dSpec& s, DType compute) {
   return compute == DType::kBF16 && s.is_plain() && s.in_channels % 16 == 0 && s.out_channels % 16 == 0 &&
          (s.kernel == 1 || s.in_channels >= 128);
 }
@@ -80,17 +80,17 @@ bool has_bf16_columns(const Conv2dSpec& s, DType compute) {
 // On matrix units oneDNN 2.6's own gradients reach a fifth of a matrix product's speed, 3.13's a half. By AVX512-BF16
 // its weight gradients reach from a half (3x3 windows of stride 2 over 512 channels, on Zen 4: 12.3 ms against 6.3) to
 // nine tenths (1x1).
-bool gradient_by_columns(const OnednnState& state, const Conv2dSpec& s, DType compute) {
-  return all_by_columns(state, s, compute) || (state.rules.columns_bf16_weight && has_bf16_columns(s, compute));
+bool gradient_by_im2col(const OnednnState& state, const Conv2dSpec& s, DType compute) {
+  return all_by_im2col(state, s, compute) || (state.rules.im2col_bf16_weight && suits_bf16_im2col(s, compute));
 }
 
-bool input_by_columns(const OnednnState& state, const Conv2dSpec& s, DType compute) {
-  return all_by_columns(state, s, compute) || (state.rules.columns_bf16_input && has_bf16_columns(s, compute));
+bool input_by_col2im(const OnednnState& state, const Conv2dSpec& s, DType compute) {
+  return all_by_im2col(state, s, compute) || (state.rules.im2col_bf16_input && suits_bf16_im2col(s, compute));
 }
 
 // The input gradient goes as a convolution of dy, whose weight is turned.
 bool by_transposed(const OnednnState& state, const Conv2dSpec& s, DType compute) {
-  return input_by_columns(state, s, compute) && has_transposed_conv2d(s);
+  return input_by_col2im(state, s, compute) && has_transposed_conv2d(s);
 }
 
 // oneDNN 2.6's bfloat16 kernels for AVX512-BF16 sum a window of one pixel wrongly over an odd number of output channels
@@ -108,7 +108,7 @@ std::unique_ptr<Direction> make_forward(OnednnState& state, const Conv2dSpec& sp
                                         const OnednnWeightLayout& layout, bool bias) {
   if (layout.winograd > 0) return make_winograd(spec, x, layout.winograd, false);
   const Shape part = part_of(state, spec, x);
-  auto forward = !bias && all_by_columns(state, spec, compute)
+  auto forward = !bias && all_by_im2col(state, spec, compute)
                      ? make_im2col_forward(state, spec, part)
                      : make_direct_forward(state, spec, part, compute, layout.compute, bias);
   return in_parts(state, std::move(forward), part[0]);
@@ -117,7 +117,7 @@ std::unique_ptr<Direction> make_forward(OnednnState& state, const Conv2dSpec& sp
 std::unique_ptr<Direction> make_library_backward_input(OnednnState& state, const Conv2dSpec& spec, const Shape& dx,
                                                        DType compute) {
   if (by_transposed(state, spec, compute)) return make_transposed_conv2d(state, spec, dx, compute);
-  if (input_by_columns(state, spec, compute) || wrong_pointwise_gradient(spec, compute)) {
+  if (input_by_col2im(state, spec, compute) || wrong_pointwise_gradient(spec, compute)) {
     return make_col2im_backward(state, spec, dx, compute);
   }
   return make_direct_backward_input(state, spec, dx, compute);
@@ -135,7 +135,7 @@ std::unique_ptr<WeightGradient> make_backward_weight(OnednnState& state, const C
                                                      DType compute, std::int64_t winograd, bool bias) {
   if (!bias && winograd > 0) return make_winograd_gradient(state, spec, x, winograd);
   const Shape part = part_of(state, spec, x);
-  auto gradient = !bias && gradient_by_columns(state, spec, compute)
+  auto gradient = !bias && gradient_by_im2col(state, spec, compute)
                       ? make_im2col_gradient(state, spec, part, compute)
                       : make_direct_gradient(state, spec, part, compute, bias);
   return in_parts(state, std::move(gradient), part[0]);
@@ -161,17 +161,17 @@ std::unique_ptr<WeightLayout> OnednnBackend::conv2d_layout(const Conv2dSpec& spe
     layout->winograd = m;
     return layout;
   }
-  if (state_->rules.row_products && has_row_product(spec, images, compute)) {
+  if (state_->rules.pointwise_gemm && has_row_product(spec, images, compute)) {
     const Shape y = spec.output_shape(images);
     const auto linear = linear_layout(spec.in_channels, spec.out_channels, y[0] * y[2] * y[3]);
     const auto& md = static_cast<const OnednnWeightLayout&>(*linear);
     return std::make_unique<OnednnWeightLayout>(shape, md.native, md.compute, md.backward);
   }
-  if (all_by_columns(*state_, spec, compute)) {
+  if (all_by_im2col(*state_, spec, compute)) {
     const memory::desc native = im2col_weights(spec);
     return std::make_unique<OnednnWeightLayout>(shape, native, native, native);
   }
-  const memory::desc native = gradient_by_columns(*state_, spec, compute)
+  const memory::desc native = gradient_by_im2col(*state_, spec, compute)
                                   ? im2col_weights(spec)
                                   : direct_gradient_format(*state_, spec, input, compute);
   const memory::desc forward = direct_forward_format(*state_, spec, input, compute, native);

@@ -47,9 +47,10 @@ constexpr auto kOfTwoVectors = kernels<2>(std::make_index_sequence<kPanelRows>()
 
 }  // namespace
 
+bool wide_panels() { return kVectorizedForCpu && cpu_features().avx512; }
+
 void panel_product(std::int64_t rows, std::int64_t depth, std::int64_t columns, const float* a, std::int64_t a_step,
-                   const float* b, float* c, std::int64_t c_step) {
-  const bool wide = cpu_features().avx512;
+                   const float* b, float* c, std::int64_t c_step, bool wide) {
   const std::int64_t most_rows = wide ? kPanelRows : kPanelRows / 2, most_columns = wide ? kPanelColumns : kLanes;
   for (std::int64_t panel = 0; panel < columns; panel += kPanelColumns) {
     const std::int64_t width = std::min(kPanelColumns, columns - panel);

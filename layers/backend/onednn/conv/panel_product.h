@@ -21,10 +21,13 @@ constexpr std::int64_t panel_offset(std::int64_t rows, std::int64_t columns, std
   return first * rows + row * std::min(kPanelColumns, columns - first) + (column - first);
 }
 
+/// Whether panel_product() takes 12 rows and 32 columns at a time, for the 32 registers of AVX-512, or 6 and 16.
+[[nodiscard]] bool wide_panels();
+
 /// Sets c [rows, columns] to a b, for a [rows, depth] and b [depth, columns] in panels. Rows of a and c are a_step and
 /// c_step apart; columns: whole vectors of kLanes. Each element is the sum over depth in its order, whatever the number
 /// of rows.
 void panel_product(std::int64_t rows, std::int64_t depth, std::int64_t columns, const float* a, std::int64_t a_step,
-                   const float* b, float* c, std::int64_t c_step);
+                   const float* b, float* c, std::int64_t c_step, bool wide = wide_panels());
 
 }  // namespace convoy

@@ -25,7 +25,8 @@ namespace {
 using dnnl::memory;
 
 constexpr auto kF32 = memory::data_type::f32;
-constexpr std::int64_t kGrain = 16;                 // tiles that make a part of the transforms worth a thread
+constexpr std::int64_t kThreadTiles = 4;            // tiles that make a part worth a thread
+constexpr std::int64_t kGrain = 16;                 // the same of the transforms alone
 constexpr std::int64_t kLastLevelBytes = 16 << 20;  // beyond it a weight comes from memory: read it half as often
 
 // Planes [rows, columns] of float32, one for each of `count` points.
@@ -51,24 +52,26 @@ class Winograd final : public Direction {
       : Direction(winograd_weights(spec, m, backward_input)), grid_(spec, x, m, backward_input) {
     const std::int64_t plane_bytes = grid_.in * grid_.out * std::int64_t{sizeof(float)};
     tiles_ = grid_.points() * plane_bytes > kLastLevelBytes ? 2 * kPanelRows : kPanelRows;
-    row_ = grid_.in + kLanes;
+    row_ = grid_.in + kLanes;  // so that the rows of a product fall on different sets of the caches
     in_step_ = winograd_step(tiles_ * row_);
     out_step_ = winograd_step(tiles_ * grid_.out);
   }
 
   void run(OnednnState&, Backend& backend, const Tensor& from, void* weight, void* bias, const Tensor& to) override {
     const TileGrid& g = grid_;
-    const std::int64_t thread_elements = g.points() * (in_step_ + out_step_) + g.out;
+    const std::int64_t thread_elements = g.points() * (in_step_ + out_step_) + g.out, all = g.images * g.tiles();
+    const std::int64_t threads = std::clamp<std::int64_t>(all / kThreadTiles, 1, omp_get_max_threads());
     const Tensor zeros = zero_pixel(backend, g.in, from.dtype()),
-                 scratch = backend.tensor({omp_get_max_threads(), thread_elements}, DType::kF32);
+                 scratch = backend.tensor({threads, thread_elements}, DType::kF32);
     dispatch_activation(from.dtype(), [&](auto pixel) {
       using Pixel = decltype(pixel);
-      parallel_ranges(g.images * g.tiles(), kPanelRows, [&](std::int64_t first, std::int64_t last, int thread) {
+      parallel_ranges(all, kThreadTiles, [&](std::int64_t first, std::int64_t last, int thread) {
         float* points = scratch.data<float>() + thread * thread_elements;
         const TilePoints in{points, row_, in_step_}, out{points + g.points() * in_step_, g.out, out_step_};
         auto* outside = reinterpret_cast<Pixel*>(out.data + g.points() * out_step_);
-        for (std::int64_t i = first; i < last; i += tiles_) {
-          const std::int64_t end = std::min(i + tiles_, last);
+        const std::int64_t parts = (last - first + tiles_ - 1) / tiles_, part = (last - first + parts - 1) / parts;
+        for (std::int64_t i = first; i < last; i += part) {
+          const std::int64_t end = std::min(i + part, last);
           winograd_patches(g, from.data<Pixel>(), i, end, zeros.data<Pixel>(), in);
           multiply(in, static_cast<const float*>(weight), end - i, out);
           winograd_tiles(g, out, i, end, static_cast<const float*>(bias), outside, to.data<Pixel>());

@@ -2,9 +2,8 @@
 //
 // 3×3 convolutions of stride 1, with products in float32, by Winograd's minimal filtering F(m×m, 3×3) (Lavin & Gray,
 // 2016): a tile of 4×4 outputs comes from 36 products a pair of channels where the direct way takes 144, one of 2×2
-// from 16 instead of
-// 36. The products of all tiles are matrix products, one for each point of the transforms (winograd_transforms.h).
-// Private to layers/backend/onednn.
+// from 16 instead of 36. The products of all tiles are matrix products, one for each point of the transforms
+// (winograd_transforms.h). Private to layers/backend/onednn.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +13,9 @@
 
 namespace convoy {
 
-/// The tile's side m, 2 or 4, by which such a convolution of x is fastest, by shape alone; 0 where the direct way is:
-/// for few channels, tiles half empty, or too few tiles for the weight's points, 16/9 or 4 times the weight, to be read
-/// for.
+/// The tile's side m, 2 or 4, by which such a convolution of x is fastest, by shape alone. 0 where the direct way is:
+/// for few channels, for tiles half empty, and for few tiles, since the points of the weight are 16/9 or 4 times as
+/// many bytes to read as the weight.
 [[nodiscard]] std::int64_t winograd_side(const Conv2dSpec& spec, const Shape& x);
 
 /// The memory of the points of a weight, G w Gᵀ, as forward or backward_input reads them: winograd_weight() and

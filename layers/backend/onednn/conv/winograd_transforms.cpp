@@ -253,8 +253,7 @@ template <class Pixel>
 void winograd_patch(std::int64_t m, const Pixel* const* pixels, std::int64_t channels, std::int64_t step,
                     float* points) {
   if constexpr (std::is_same_v<Pixel, BFloat16>) {
-    if (cpu_features().avx512_bf16)
-      return (m == 2 ? patch_kernel_bf16<2> : patch_kernel_bf16<4>)(pixels, channels, step, points);
+    if (native_bf16()) return (m == 2 ? patch_kernel_bf16<2> : patch_kernel_bf16<4>)(pixels, channels, step, points);
   }
   (m == 2 ? patch_kernel<2, Pixel> : patch_kernel<4, Pixel>)(pixels, channels, step, points);
 }
@@ -263,7 +262,7 @@ template <class Pixel>
 void winograd_gradient(std::int64_t m, const Pixel* const* pixels, std::int64_t channels, std::int64_t step,
                        float* points) {
   if constexpr (std::is_same_v<Pixel, BFloat16>) {
-    if (cpu_features().avx512_bf16)
+    if (native_bf16())
       return (m == 2 ? gradient_kernel_bf16<2> : gradient_kernel_bf16<4>)(pixels, channels, step, points);
   }
   (m == 2 ? gradient_kernel<2, Pixel> : gradient_kernel<4, Pixel>)(pixels, channels, step, points);
@@ -273,7 +272,7 @@ template <class Pixel>
 void winograd_tile(std::int64_t m, const float* points, std::int64_t step, std::int64_t channels, const float* bias,
                    Pixel* const* pixels) {
   if constexpr (std::is_same_v<Pixel, BFloat16>) {
-    if (cpu_features().avx512_bf16)
+    if (native_bf16())
       return (m == 2 ? tile_kernel_bf16<2> : tile_kernel_bf16<4>)(points, step, channels, bias, pixels);
   }
   (m == 2 ? tile_kernel<2, Pixel> : tile_kernel<4, Pixel>)(points, step, channels, bias, pixels);

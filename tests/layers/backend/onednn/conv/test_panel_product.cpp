@@ -60,8 +60,11 @@ TEST_CASE("a product over panels is that of the matrices, for any number of rows
             expected[static_cast<std::size_t>(r * c_step + n)] = sum;
           }
         }
-        panel_product(rows, depth, columns, a.data(), a_step, b.data(), c.data(), c_step);
-        CHECK(c == expected);
+        for (const bool wide : {false, true}) {
+          std::vector<float> product = c;
+          panel_product(rows, depth, columns, a.data(), a_step, b.data(), product.data(), c_step, wide);
+          CHECK(product == expected);
+        }
       }
     }
   }
