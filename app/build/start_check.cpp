@@ -39,6 +39,7 @@ std::string name_ranks(const std::vector<int>& odd, const std::vector<std::strin
 // Whether each fact has one value on all ranks that can say it.
 bool all_alike(Communicator& communicator, const std::vector<Fact>& facts) {
   std::vector<double> digests;
+  digests.reserve(facts.size());
   for (const Fact& fact : facts) {
     digests.push_back(fact.value.empty() ? kNoNumber : digest_number(random_key(0, fact.value)));
   }
@@ -108,7 +109,7 @@ void check_same_run(const Run& run) {
   check_same(
       *run.communicator,
       {{"device", compute_library(run.device), "run on the same kind of device everywhere (device.kind says which)"},
-       {"kind of CPU", std::string(run.device.on_gpu() ? "any" : this_cpu().name),
+       {"kind of CPU", std::string(run.device.on_gpu() ? "" : this_cpu().name),
         "run on CPUs of one kind: gradients lie in memory in the order that is fastest there"},
        {"model", fmt::format("{} parameters cut at {}", run.model->parameter_count(), cuts),
         "start the same program on the same data everywhere"}});

@@ -18,6 +18,7 @@
 #include "layers/backend/onednn/onednn_backend.h"
 #include "layers/base/counted.h"
 #include "layers/base/error.h"
+#include "parallel/world/world.h"
 
 namespace convoy {
 

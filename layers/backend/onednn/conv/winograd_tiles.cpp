@@ -107,15 +107,17 @@ void winograd_tiles(const TileGrid& g, const TilePoints& points, std::int64_t fi
   }
 }
 
-#define CONVOY_OF(Pixel)                                                                                             \
-  template void winograd_patches(const TileGrid&, const Pixel*, std::int64_t, std::int64_t, const Pixel*,            \
-                                 const TilePoints&);                                                                 \
-  template void winograd_gradients(const TileGrid&, const Pixel*, std::int64_t, std::int64_t, const Pixel*,          \
-                                   const TilePoints&);                                                               \
-  template void winograd_tiles(const TileGrid&, const TilePoints&, std::int64_t, std::int64_t, const float*, Pixel*, \
-                               Pixel*);
-CONVOY_OF(float)
-CONVOY_OF(BFloat16)
-#undef CONVOY_OF
+template void winograd_patches(const TileGrid&, const float*, std::int64_t, std::int64_t, const float*,
+                               const TilePoints&);
+template void winograd_gradients(const TileGrid&, const float*, std::int64_t, std::int64_t, const float*,
+                                 const TilePoints&);
+template void winograd_tiles(const TileGrid&, const TilePoints&, std::int64_t, std::int64_t, const float*, float*,
+                             float*);
+template void winograd_patches(const TileGrid&, const BFloat16*, std::int64_t, std::int64_t, const BFloat16*,
+                               const TilePoints&);
+template void winograd_gradients(const TileGrid&, const BFloat16*, std::int64_t, std::int64_t, const BFloat16*,
+                                 const TilePoints&);
+template void winograd_tiles(const TileGrid&, const TilePoints&, std::int64_t, std::int64_t, const float*, BFloat16*,
+                             BFloat16*);
 
 }  // namespace convoy
