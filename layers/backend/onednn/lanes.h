@@ -72,8 +72,9 @@ struct NativeBFloat16 : BFloat16 {};
 #define CONVOY_NATIVE_BF16 __attribute__((target("arch=x86-64-v4"), noinline))
 
 CONVOY_INLINE void load(const NativeBFloat16* from, Lanes& to) {
+  using Operand = std::uint16_t __attribute__((vector_size(sizeof(LaneHalves)), may_alias, aligned(2)));
   LaneWords words;
-  asm("vpmovzxwd %1, %0" : "=v"(words) : "m"(*reinterpret_cast<const LaneHalves*>(from)));
+  asm("vpmovzxwd %1, %0" : "=v"(words) : "m"(*reinterpret_cast<const Operand*>(from)));
   words <<= 16;
   std::memcpy(&to, &words, sizeof(to));
 }
