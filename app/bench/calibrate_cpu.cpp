@@ -12,6 +12,7 @@
 
 #include "layers/backend/observe/bounds.h"
 #include "layers/backend/onednn/onednn_backend.h"
+#include "layers/backend/operation.h"
 
 namespace convoy {
 
@@ -87,9 +88,7 @@ std::string words(const ConvolutionCall& call) {
   const char* direction = call.direction == kForward         ? "forward"
                           : call.direction == kBackwardInput ? "d input"
                                                              : "d weight";
-  const Conv2dSpec& s = call.spec;
-  return fmt::format("{} {}x{} {} -> {}{}, {}", direction, s.kernel.height, s.kernel.width, s.in_channels,
-                     s.out_channels, s.stride == 1 ? "" : fmt::format(" /{}", s.stride.height), call.input.str());
+  return fmt::format("{} {}", direction, ops::conv2d_detail(call.spec, call.input));
 }
 
 }  // namespace

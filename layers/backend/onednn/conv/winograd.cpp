@@ -69,6 +69,7 @@ class Winograd final : public Direction {
         float* points = scratch.data<float>() + thread * thread_elements;
         const TilePoints in{points, row_, in_step_}, out{points + g.points() * in_step_, g.out, out_step_};
         auto* outside = reinterpret_cast<Pixel*>(out.data + g.points() * out_step_);
+        if (first == last) return;
         const std::int64_t parts = (last - first + tiles_ - 1) / tiles_, part = (last - first + parts - 1) / parts;
         for (std::int64_t i = first; i < last; i += part) {
           const std::int64_t end = std::min(i + part, last);
