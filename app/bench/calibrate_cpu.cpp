@@ -32,6 +32,7 @@ struct Choice {
   bool CpuRules::*rule;
   DType dtype;
   std::vector<TimedLayer> layers;
+  bool CpuRules::*before = nullptr;  // the choice that comes first, without which this one is timed
 };
 
 std::vector<Choice> timed_choices() {
@@ -47,7 +48,13 @@ std::vector<Choice> timed_choices() {
       {&CpuRules::im2col, DType::kF32, {{kForward, 512, 512, 3, 2, 8}, {kBackwardWeight, 512, 512, 3, 2, 8}}},
       {&CpuRules::im2col_bf16_weight,
        DType::kBF16,
-       {{kBackwardWeight, 512, 512, 3, 2, 8}, {kBackwardWeight, 512, 2048, 1, 1, 4}}},
+       {{kBackwardWeight, 512, 512, 3, 2, 8}, {kBackwardWeight, 512, 2048, 1, 1, 4}},
+       &CpuRules::pixel_gradient},
+      {&CpuRules::pixel_gradient,
+       DType::kBF16,
+       {{kBackwardWeight, 512, 512, 3, 2, 8},
+        {kBackwardWeight, 64, 256, 1, 1, 32},
+        {kBackwardWeight, 1024, 256, 1, 1, 8}}},
       {&CpuRules::im2col_bf16_input,
        DType::kBF16,
        {{kBackwardInput, 1024, 256, 1, 1, 8}, {kBackwardInput, 512, 512, 3, 2, 8}}}};
@@ -71,6 +78,7 @@ bool applies(const Choice& choice) {
 double seconds_of(const Choice& choice, bool with, const ConvolutionCall& call, int threads) {
   CpuRules rules = this_cpu().rules;
   rules.*choice.rule = with;
+  if (choice.before != nullptr) rules.*choice.before = false;
   OnednnBackend backend(threads, choice.dtype, rules);
   return time_alone(backend, {{call, 1}}).at(call);
 }

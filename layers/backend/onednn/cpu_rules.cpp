@@ -15,6 +15,7 @@ constexpr CpuKind kMatrixUnits{"x86-64 with AMX",
                                 .pointwise_gemm = true,
                                 .im2col = true,
                                 .im2col_bf16_weight = true,
+                                .pixel_gradient = false,
                                 .im2col_bf16_input = true}};
 constexpr CpuKind kFastBf16{"x86-64 with AVX512-BF16 of AMD",
                             "an AMD EPYC (Zen 4)",
@@ -24,6 +25,7 @@ constexpr CpuKind kFastBf16{"x86-64 with AVX512-BF16 of AMD",
                              .pointwise_gemm = true,
                              .im2col = true,
                              .im2col_bf16_weight = true,
+                             .pixel_gradient = true,
                              .im2col_bf16_input = false}};
 // Intel's instruction takes four times as long as a float32 multiply-add and does twice as much. It counts where the
 // matrix units are hidden, as on many virtual machines: 94 GFLOP/s beside 190 on a core of the fifth generation.

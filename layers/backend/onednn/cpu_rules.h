@@ -16,6 +16,7 @@ struct CpuRules {
   bool pointwise_gemm = false;      ///< float32 1×1 windows as packed GEMMs (conv/pointwise_conv2d.h)
   bool im2col = false;              ///< large strided float32 windows by im2col (conv/im2col_gemm.h)
   bool im2col_bf16_weight = false;  ///< weight gradients of bfloat16 convolutions by im2col
+  bool pixel_gradient = false;      ///< and before that by own products (conv/pixel_gradient.h)
   bool im2col_bf16_input = false;   ///< their input gradients by col2im, or transposed (conv/transposed_conv2d.h)
 };
 
@@ -23,13 +24,14 @@ struct CpuRule {
   std::string_view name, what;
   bool CpuRules::*choice;
 };
-inline constexpr std::array<CpuRule, 7> kCpuRules{{
+inline constexpr std::array<CpuRule, 8> kCpuRules{{
     {"bf16_products", "products of bf16 activations in bf16", &CpuRules::bf16_products},
     {"winograd", "fp32 3x3 by Winograd", &CpuRules::winograd},
     {"winograd_bf16", "bf16 3x3 by Winograd, in fp32", &CpuRules::winograd_bf16},
     {"pointwise_gemm", "fp32 1x1 as packed GEMMs", &CpuRules::pointwise_gemm},
     {"im2col", "fp32 strided 3x3 by im2col", &CpuRules::im2col},
     {"im2col_bf16_weight", "bf16 weight gradients by im2col", &CpuRules::im2col_bf16_weight},
+    {"pixel_gradient", "bf16 weight gradients by own products over pixels", &CpuRules::pixel_gradient},
     {"im2col_bf16_input", "bf16 input gradients by col2im", &CpuRules::im2col_bf16_input},
 }};
 

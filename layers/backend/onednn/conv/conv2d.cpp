@@ -10,6 +10,7 @@
 #include "layers/backend/onednn/conv/col2im.h"
 #include "layers/backend/onednn/conv/direct_conv2d.h"
 #include "layers/backend/onednn/conv/im2col_gemm.h"
+#include "layers/backend/onednn/conv/pixel_gradient.h"
 #include "layers/backend/onednn/conv/pointwise_conv2d.h"
 #include "layers/backend/onednn/conv/transposed_conv2d.h"
 #include "layers/backend/onednn/conv/upcast.h"
@@ -84,6 +85,11 @@ bool gradient_by_im2col(const OnednnState& state, const Conv2dSpec& s, DType com
   return all_by_im2col(state, s, compute) || (state.rules.im2col_bf16_weight && suits_bf16_im2col(s, compute));
 }
 
+// By own products, which want no columns: a window of few channels is as good.
+bool gradient_by_pixels(const OnednnState& state, const Conv2dSpec& s, DType compute) {
+  return compute == DType::kBF16 && state.rules.pixel_gradient && has_pixel_gradient(s);
+}
+
 bool input_by_col2im(const OnednnState& state, const Conv2dSpec& s, DType compute) {
   return all_by_im2col(state, s, compute) || (state.rules.im2col_bf16_input && suits_bf16_im2col(s, compute));
 }
@@ -134,6 +140,7 @@ std::unique_ptr<Direction> make_backward_input(OnednnState& state, const Conv2dS
 std::unique_ptr<WeightGradient> make_backward_weight(OnednnState& state, const Conv2dSpec& spec, const Shape& x,
                                                      DType compute, std::int64_t winograd, bool bias) {
   if (!bias && winograd > 0) return make_winograd_gradient(state, spec, x, winograd);
+  if (!bias && gradient_by_pixels(state, spec, compute)) return make_pixel_gradient(spec, x);
   const Shape part = part_of(state, spec, x);
   auto gradient = !bias && gradient_by_im2col(state, spec, compute)
                       ? make_im2col_gradient(state, spec, part, compute)
@@ -171,9 +178,8 @@ std::unique_ptr<WeightLayout> OnednnBackend::conv2d_layout(const Conv2dSpec& spe
     const memory::desc native = im2col_weights(spec);
     return std::make_unique<OnednnWeightLayout>(shape, native, native, native);
   }
-  const memory::desc native = gradient_by_im2col(*state_, spec, compute)
-                                  ? im2col_weights(spec)
-                                  : direct_gradient_format(*state_, spec, input, compute);
+  const bool of_columns = gradient_by_pixels(*state_, spec, compute) || gradient_by_im2col(*state_, spec, compute);
+  const memory::desc native = of_columns ? im2col_weights(spec) : direct_gradient_format(*state_, spec, input, compute);
   const memory::desc forward = direct_forward_format(*state_, spec, input, compute, native);
   const Conv2dSpec dense = by_pixels(*state_, spec, compute, false) ? without_stride(spec) : spec;
   const Shape dx = dense.stride == spec.stride ? input : pixels_shape(spec, input);

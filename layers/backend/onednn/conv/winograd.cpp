@@ -53,44 +53,48 @@ class Winograd final : public Direction {
     const std::int64_t plane_bytes = grid_.in * grid_.out * std::int64_t{sizeof(float)};
     tiles_ = grid_.points() * plane_bytes > kLastLevelBytes ? 2 * kPanelRows : kPanelRows;
     row_ = grid_.in + kLanes;  // so that the rows of a product fall on different sets of the caches
-    in_step_ = winograd_step(tiles_ * row_);
-    out_step_ = winograd_step(tiles_ * grid_.out);
+    step_ = winograd_step(tiles_ * std::max(row_, grid_.out));
   }
 
   void run(OnednnState&, Backend& backend, const Tensor& from, void* weight, void* bias, const Tensor& to) override {
     const TileGrid& g = grid_;
-    const std::int64_t thread_elements = g.points() * (in_step_ + out_step_) + g.out, all = g.images * g.tiles();
+    const std::int64_t thread_elements = (g.points() + 1) * step_ + g.out, all = g.images * g.tiles();
     const std::int64_t threads = std::clamp<std::int64_t>(all / kThreadTiles, 1, omp_get_max_threads());
     const Tensor zeros = zero_pixel(backend, g.in, from.dtype()),
                  scratch = backend.tensor({threads, thread_elements}, DType::kF32);
     dispatch_activation(from.dtype(), [&](auto pixel) {
       using Pixel = decltype(pixel);
+      const auto* x = from.data<Pixel>();
+      auto* y = to.data<Pixel>();
       parallel_ranges(all, kThreadTiles, [&](std::int64_t first, std::int64_t last, int thread) {
         float* points = scratch.data<float>() + thread * thread_elements;
-        const TilePoints in{points, row_, in_step_}, out{points + g.points() * in_step_, g.out, out_step_};
-        auto* outside = reinterpret_cast<Pixel*>(out.data + g.points() * out_step_);
+        // The products of a point overwrite the inputs of the one before it, so that all needs half of the cache.
+        const TilePoints in{points + step_, row_, step_}, out{points, g.out, step_};
+        auto* outside = reinterpret_cast<Pixel*>(points + (g.points() + 1) * step_);
         if (first == last) return;
         const std::int64_t parts = (last - first + tiles_ - 1) / tiles_, part = (last - first + parts - 1) / parts;
         for (std::int64_t i = first; i < last; i += part) {
           const std::int64_t end = std::min(i + part, last);
-          winograd_patches(g, from.data<Pixel>(), i, end, zeros.data<Pixel>(), in);
-          multiply(in, static_cast<const float*>(weight), end - i, out);
-          winograd_tiles(g, out, i, end, static_cast<const float*>(bias), outside, to.data<Pixel>());
+          winograd_patches(g, x, i, end, zeros.data<Pixel>(), in);
+          for (std::int64_t p = 0; p < g.points(); ++p) {
+            // Meanwhile memory brings what comes next.
+            for (std::int64_t t = part * p / g.points(); t < part * (p + 1) / g.points(); ++t) {
+              if (i + t < end) prefetch_outputs(g, y, i + t);
+              if (end + t < last) prefetch_patch(g, x, end + t);
+            }
+            panel_product(end - i, g.in, g.out, in.data + p * step_, in.row,
+                          static_cast<const float*>(weight) + p * winograd_step(g.in * g.out), out.data + p * step_,
+                          out.row);
+          }
+          winograd_tiles(g, out, i, end, static_cast<const float*>(bias), outside, y);
         }
       });
     });
   }
 
  private:
-  void multiply(const TilePoints& in, const float* weight, std::int64_t tiles, const TilePoints& out) const {
-    for (std::int64_t p = 0; p < grid_.points(); ++p) {
-      panel_product(tiles, grid_.in, grid_.out, in.data + p * in.step, in.row,
-                    weight + p * winograd_step(grid_.in * grid_.out), out.data + p * out.step, out.row);
-    }
-  }
-
   TileGrid grid_;
-  std::int64_t tiles_, row_, in_step_, out_step_;  // tiles at a time; how their points lie
+  std::int64_t tiles_, row_, step_;  // tiles at a time; how their points lie
 };
 
 // The points of a group of images go through one product for all threads.

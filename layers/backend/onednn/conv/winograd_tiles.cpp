@@ -16,6 +16,8 @@ namespace {
 constexpr std::int64_t kGroupBytes = 5 << 18;  // 1.25 MiB, beside the weight's points in 2 MiB
 constexpr std::int64_t kMinRows = 64;          // of a matrix product, so that the weight's points are worth reading
 constexpr std::size_t kMaxPixels = 36;         // of a patch
+constexpr std::int64_t kCacheLine = 64;
+constexpr int kSecondLevel = 2;  // where __builtin_prefetch() brings a line
 
 // The tile `index`, counted over all images: its image, and its first output pixel.
 struct TilePlace {
@@ -46,6 +48,18 @@ struct Images {
       }
     }
     return pixels;
+  }
+
+  // Its lines, without what lies beyond the edges. mode: 0 to read, 1 to write.
+  template <int mode>
+  void prefetch(std::int64_t image, std::int64_t row, std::int64_t column, std::int64_t side) const {
+    constexpr std::int64_t line = kCacheLine / std::int64_t{sizeof(T)};
+    const std::int64_t first = std::max<std::int64_t>(column, 0) * channels,
+                       last = std::min(column + side, width) * channels;
+    for (std::int64_t h = std::max<std::int64_t>(row, 0); h < std::min(row + side, height); ++h) {
+      T* from = data + (image * height + h) * width * channels;
+      for (std::int64_t c = first; c < last; c += line) __builtin_prefetch(from + c, mode, kSecondLevel);
+    }
   }
 };
 
@@ -86,6 +100,20 @@ void winograd_patches(const TileGrid& g, const Pixel* x, std::int64_t first, std
 }
 
 template <class Pixel>
+void prefetch_patch(const TileGrid& g, const Pixel* x, std::int64_t tile) {
+  const TilePlace at(g, tile);
+  const Images<const Pixel> images{x, g.height, g.width, g.in, nullptr};
+  images.template prefetch<0>(at.image, at.row - g.padding, at.column - g.padding, g.side + 2);
+}
+
+template <class Pixel>
+void prefetch_outputs(const TileGrid& g, Pixel* y, std::int64_t tile) {
+  const TilePlace at(g, tile);
+  const Images<Pixel> images{y, g.out_height, g.out_width, g.out, nullptr};
+  images.template prefetch<1>(at.image, at.row, at.column, g.side);
+}
+
+template <class Pixel>
 void winograd_gradients(const TileGrid& g, const Pixel* dy, std::int64_t first, std::int64_t last, const Pixel* zeros,
                         const TilePoints& points) {
   const Images<const Pixel> images{dy, g.out_height, g.out_width, g.out, zeros};
@@ -113,6 +141,10 @@ template void winograd_gradients(const TileGrid&, const float*, std::int64_t, st
                                  const TilePoints&);
 template void winograd_tiles(const TileGrid&, const TilePoints&, std::int64_t, std::int64_t, const float*, float*,
                              float*);
+template void prefetch_patch(const TileGrid&, const float*, std::int64_t);
+template void prefetch_patch(const TileGrid&, const BFloat16*, std::int64_t);
+template void prefetch_outputs(const TileGrid&, float*, std::int64_t);
+template void prefetch_outputs(const TileGrid&, BFloat16*, std::int64_t);
 template void winograd_patches(const TileGrid&, const BFloat16*, std::int64_t, std::int64_t, const BFloat16*,
                                const TilePoints&);
 template void winograd_gradients(const TileGrid&, const BFloat16*, std::int64_t, std::int64_t, const BFloat16*,

@@ -44,6 +44,14 @@ template <class Pixel>
 void winograd_patches(const TileGrid& grid, const Pixel* x, std::int64_t first, std::int64_t last, const Pixel* zeros,
                       const TilePoints& points);
 
+/// Has the pixels of x brought to the second-level cache that the patch of a tile is made of.
+template <class Pixel>
+void prefetch_patch(const TileGrid& grid, const Pixel* x, std::int64_t tile);
+
+/// The same of its outputs, which are overwritten.
+template <class Pixel>
+void prefetch_outputs(const TileGrid& grid, Pixel* y, std::int64_t tile);
+
 /// Sets the points of the gradients of their outputs. zeros: [out].
 template <class Pixel>
 void winograd_gradients(const TileGrid& grid, const Pixel* dy, std::int64_t first, std::int64_t last,
