@@ -35,9 +35,10 @@ CONVOY_INLINE void store(const Lanes& from, float* to) { std::memcpy(to, &from, 
 /// end_streams() comes before another thread may read it.
 CONVOY_INLINE void stream(const Lanes& from, float* to) {
 #ifdef __SSE__
-  for (int i = 0; i < kLanes; i += 4) {
-    _mm_stream_ps(to + i, __extension__(__m128){from[i], from[i + 1], from[i + 2], from[i + 3]});
-  }
+  _mm_stream_ps(to, __builtin_shufflevector(from, from, 0, 1, 2, 3));
+  _mm_stream_ps(to + 4, __builtin_shufflevector(from, from, 4, 5, 6, 7));
+  _mm_stream_ps(to + 8, __builtin_shufflevector(from, from, 8, 9, 10, 11));
+  _mm_stream_ps(to + 12, __builtin_shufflevector(from, from, 12, 13, 14, 15));
 #else
   store(from, to);
 #endif
@@ -123,9 +124,11 @@ CONVOY_INLINE void exchange_lanes(Lanes& a, Lanes& b, std::integer_sequence<int,
   a = low;
 }
 
-template <int bit>
+// The same of all pairs of `count` rows whose numbers differ in it.
+template <int bit, int count>
 CONVOY_INLINE void exchange_rows(Lanes* rows) {
-  for (int i = 0; i < kLanes; ++i) {
+#pragma GCC unroll 16
+  for (int i = 0; i < count; ++i) {
     if ((i & bit) == 0) exchange_lanes<bit>(rows[i], rows[i + bit], std::make_integer_sequence<int, kLanes>());
   }
 }
@@ -134,10 +137,10 @@ CONVOY_INLINE void exchange_rows(Lanes* rows) {
 CONVOY_INLINE void transpose(const float* from, std::int64_t step, float* to) {
   Lanes rows[kLanes];
   for (int i = 0; i < kLanes; ++i) load(from + i * step, rows[i]);
-  exchange_rows<1>(rows);
-  exchange_rows<2>(rows);
-  exchange_rows<4>(rows);
-  exchange_rows<8>(rows);
+  exchange_rows<1, kLanes>(rows);
+  exchange_rows<2, kLanes>(rows);
+  exchange_rows<4, kLanes>(rows);
+  exchange_rows<8, kLanes>(rows);
   for (int i = 0; i < kLanes; ++i) store(rows[i], to + i * kLanes);
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A tile is rounded row by row into pairs of bfloat16 as 32-bit words, which both formats hold: input channels 2p and
-// 2p + 1 of one output channel in the forward one, the other way round in the backward one. Relies on 512-bit vectors
-// being found by the compiler. Invariant: every element of both copies is written by one thread.
+// 2p + 1 of one output channel in the forward one, the other way round in the backward one. Invariant: every element of
+// both copies is written by one thread.
 #include "layers/backend/onednn/weight_copy.h"
 
 #include <bit>
@@ -62,31 +62,45 @@ TileWords tile_words(const PairFormat& f, int paired, std::array<std::int64_t, 4
           f.pairs == 1 ? f.strides[paired] / 2 : f.columns};
 }
 
+// Two rows of a tile one behind the other.
+using RowPair = std::uint16_t __attribute__((vector_size(2 * sizeof(LaneHalves))));
+
+template <int... lane>
+CONVOY_INLINE void join(const LaneHalves& low, const LaneHalves& high, Lanes& to, std::integer_sequence<int, lane...>) {
+  const RowPair pair = __builtin_shufflevector(low, high, lane...);
+  std::memcpy(&to, &pair, sizeof(to));
+}
+
 // native: rows of 16 output channels for each of 16 input channels. forward: a word for each o, a row for each pair of
-// i; backward: a word for each i, a row for each pair of o.
+// i; backward: a word for each i, a row for each pair of o. Both past the caches, in whole lines.
 // Element: how numbers are rounded, BFloat16 or NativeBFloat16.
 template <class Element>
 CONVOY_INLINE void copy_words(const float* native, std::int64_t native_row, std::uint32_t* forward,
                               std::int64_t forward_row, std::uint32_t* backward, std::int64_t backward_row) {
-  Element tile[kTile * kTile];
+  LaneHalves rounded[kTile];
   for (std::int64_t i = 0; i < kTile; ++i) {
     Lanes row;
     load(native + i * native_row, row);
-    store(row, tile + i * kTile);
+    Element halves[kTile];
+    store(row, halves);
+    std::memcpy(&rounded[i], halves, sizeof(rounded[i]));
   }
-  std::uint16_t rounded[kTile * kTile];
-  std::memcpy(rounded, tile, sizeof(rounded));
   for (std::int64_t p = 0; p < kPairs; ++p) {
-    const std::uint16_t *even = rounded + 2 * p * kTile, *odd = even + kTile;
-    CONVOY_INDEPENDENT
-    for (std::int64_t o = 0; o < kTile; ++o) forward[p * forward_row + o] = even[o] | std::uint32_t{odd[o]} << 16;
+    const LaneWords words = __builtin_convertvector(rounded[2 * p], LaneWords) |
+                            __builtin_convertvector(rounded[2 * p + 1], LaneWords) << 16;
+    Lanes row;
+    std::memcpy(&row, &words, sizeof(row));
+    stream(row, reinterpret_cast<float*>(forward + p * forward_row));
   }
-  std::uint32_t words[kTile * kPairs];
-  std::memcpy(words, rounded, sizeof(words));
-  for (std::int64_t p = 0; p < kPairs; ++p) {
-    CONVOY_INDEPENDENT
-    for (std::int64_t i = 0; i < kTile; ++i) backward[p * backward_row + i] = words[i * kPairs + p];
+  // Rows of words i and i + 8 in one vector: both halves are transposed at once.
+  Lanes words[kPairs];
+  for (std::int64_t i = 0; i < kPairs; ++i) {
+    join(rounded[i], rounded[i + kPairs], words[i], std::make_integer_sequence<int, 2 * kTile>());
   }
+  exchange_rows<1, kPairs>(words);
+  exchange_rows<2, kPairs>(words);
+  exchange_rows<4, kPairs>(words);
+  for (std::int64_t p = 0; p < kPairs; ++p) stream(words[p], reinterpret_cast<float*>(backward + p * backward_row));
 }
 
 CONVOY_VECTORIZED void copy_tile(const float* native, std::int64_t native_row, std::uint32_t* forward,
@@ -143,6 +157,7 @@ void copy_weight(const WeightTiles& t, const float* native, BFloat16* forward, B
       copy(native + std::inner_product(tile.begin(), tile.end(), t.native.begin(), std::int64_t{0}), t.native_row,
            forward_words + to.first, to.row, backward_words + back.first, back.row);
     }
+    end_streams();
   });
 }
 

@@ -14,6 +14,8 @@ namespace convoy {
 
 namespace {
 
+constexpr std::int64_t kRowsAhead = 4;  // of a weight's rows that are read, memory brings these
+
 // One axis of each transform; elements are `step` apart.
 template <int m>
 struct Axis;
@@ -205,6 +207,8 @@ CONVOY_VECTORIZED void weight_kernel(const float* weights, std::int64_t first, s
   for (std::int64_t row = first; row < last; ++row) {
     const std::int64_t i = row % in, begin = row / in * kPanelColumns, end = std::min(begin + kPanelColumns, out);
     for (std::int64_t o = begin; o < end; o += kLanes) {
+      const std::int64_t ahead = std::min(i + kRowsAhead, in - 1);
+      for (int tap = 0; tap < 9; ++tap) __builtin_prefetch(weights + (tap * in + ahead) * out + o);
       Lanes u[n * n];
       weight_points<m>(weights + i * out + o, in * out, u);
       float* to = points + panel_offset(in, out, i, o);
