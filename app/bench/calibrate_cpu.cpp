@@ -54,7 +54,7 @@ std::vector<Choice> timed_choices() {
        DType::kBF16,
        {{kBackwardWeight, 512, 512, 3, 2, 8},
         {kBackwardWeight, 64, 256, 1, 1, 32},
-        {kBackwardWeight, 1024, 256, 1, 1, 8}}},
+        {kBackwardWeight, 512, 512, 3, 1, 4}}},
       {&CpuRules::im2col_bf16_input,
        DType::kBF16,
        {{kBackwardInput, 1024, 256, 1, 1, 8}, {kBackwardInput, 512, 512, 3, 2, 8}}}};

@@ -6,12 +6,26 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace convoy {
 
 namespace {
 
-constexpr std::int64_t kPairsAhead = 8;  // of the pairs that are read, memory brings these
+// Words of two neighbours each.
+template <int... lane>
+CONVOY_INLINE void interleave(const BFloat16* even, const BFloat16* odd, std::uint32_t* words,
+                              std::integer_sequence<int, lane...>) {
+  LaneHalves lower, upper;
+  std::memcpy(&lower, even, sizeof(lower));
+  std::memcpy(&upper, odd, sizeof(upper));
+  const auto pairs = __builtin_shufflevector(lower, upper, (lane / 2 + lane % 2 * int{kLanes})...);
+  std::memcpy(words, &pairs, sizeof(pairs));
+}
+
+CONVOY_INLINE void interleave(const BFloat16* even, const BFloat16* odd, std::uint32_t* words) {
+  interleave(even, odd, words, std::make_integer_sequence<int, 2 * kLanes>());
+}
 
 // Of vectors * kLanes columns.
 template <int vectors, class Element>
@@ -60,20 +74,11 @@ CONVOY_NATIVE_BF16 void kernel_bf16(std::int64_t pairs, const std::uint32_t* a, 
 CONVOY_VECTORIZED void pair_panels(const BFloat16* const* rows, std::int64_t pairs, std::int64_t first,
                                    std::int64_t last, std::int64_t width, std::uint32_t* panels) {
   for (std::int64_t k = 0; k < pairs; ++k) {
-    const std::int64_t ahead = 2 * std::min(k + kPairsAhead, pairs - 1);
+    const BFloat16 *even = rows[2 * k], *odd = rows[2 * k + 1];
     for (std::int64_t panel = first; panel < last; panel += width) {
       const std::int64_t columns = std::min(width, last - panel);
       std::uint32_t* to = panels + (panel - first) * pairs + k * columns;
-      for (std::int64_t c = panel; c < panel + columns; c += kLanes, to += kLanes) {
-        __builtin_prefetch(rows[ahead] + c);
-        __builtin_prefetch(rows[ahead + 1] + c);
-        LaneHalves even, odd;
-        std::memcpy(&even, rows[2 * k] + c, sizeof(even));
-        std::memcpy(&odd, rows[2 * k + 1] + c, sizeof(odd));
-        const LaneWords words = __builtin_convertvector(even, LaneWords) | __builtin_convertvector(odd, LaneWords)
-                                                                               << 16;
-        std::memcpy(to, &words, sizeof(words));
-      }
+      for (std::int64_t c = 0; c < columns; c += kLanes) interleave(even + panel + c, odd + panel + c, to + c);
     }
   }
 }

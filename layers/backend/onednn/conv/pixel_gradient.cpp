@@ -20,16 +20,17 @@ namespace convoy {
 
 namespace {
 
-constexpr std::int64_t kPixels = 256;  // at a time: with the panels below 384 KiB of words
-constexpr std::int64_t kMaxIn = 256;   // channels in panels at a time
+constexpr std::int64_t kMaxIn = 256;  // channels in panels at a time
 constexpr std::int64_t kMaxOut = 512;
+constexpr std::int64_t kMinPixels = 256, kMaxPixels = 512;  // at a time
+constexpr std::int64_t kPanelBytes = 384 << 10;             // of them, beside dw in the second-level cache
 constexpr std::int64_t kCacheLine = 64;
 constexpr int kSecondLevel = 2;  // where __builtin_prefetch() brings a line
 
 // Where pixels of x and dy lie that meet at a tap.
 struct PixelBlock {
   std::int64_t count = 0;
-  std::array<const BFloat16*, kPixels + 1> x, dy;  // and a pixel of zeros after an odd number
+  std::array<const BFloat16*, kMaxPixels + 1> x, dy;  // and a pixel of zeros after an odd number
 };
 
 // The pixels of a tap (row, column) in their order.
@@ -48,10 +49,10 @@ class TapPixels {
     if (rows_.first >= rows_.last || columns_.first >= columns_.last) image_ = s.images;
   }
 
-  // Sets the next ones; none at the end.
-  void next(const BFloat16* zeros, PixelBlock& block) {
+  // Sets the next `most` ones; none at the end.
+  void next(std::int64_t most, const BFloat16* zeros, PixelBlock& block) {
     block.count = 0;
-    while (block.count < kPixels && image_ < s_.images) {
+    while (block.count < most && image_ < s_.images) {
       const std::int64_t h = row_ * s_.stride - s_.padding + tap_row_,
                          w = column_ * s_.stride - s_.padding + tap_column_;
       const auto i = static_cast<std::size_t>(block.count++);
@@ -107,7 +108,11 @@ GradientPart part_of(std::int64_t rows, std::int64_t columns, std::int64_t threa
 
 class PixelGradient final : public WeightGradient {
  public:
-  PixelGradient(const Conv2dSpec& spec, const Shape& x) : WeightGradient(im2col_weights(spec)), shapes_(spec, x) {}
+  PixelGradient(const Conv2dSpec& spec, const Shape& x) : WeightGradient(im2col_weights(spec)), shapes_(spec, x) {
+    const std::int64_t channels = std::min(shapes_.in, kMaxIn) + std::min(shapes_.out, kMaxOut);
+    pixels_ = std::clamp(kPanelBytes / (2 * channels), kMinPixels, kMaxPixels) / 2 * 2;
+    panel_words_ = pixels_ / 2 * channels;
+  }
 
   void run(OnednnState&, Backend& backend, const Tensor& x, const Tensor& dy, const Tensor& dw,
            const Tensor& dbias) override {
@@ -115,11 +120,10 @@ class PixelGradient final : public WeightGradient {
     const std::int64_t threads = omp_get_max_threads();
     Tensor zeros = backend.tensor({std::max(shapes_.in, shapes_.out)}, DType::kBF16);
     backend.zero(zeros);
-    const Tensor scratch = backend.tensor({threads, kPixels / 2 * (kMaxIn + kMaxOut)}, DType::kF32);
+    const Tensor scratch = backend.tensor({threads, panel_words_}, DType::kF32);
     parallel_ranges(threads, 1, [&](std::int64_t first, std::int64_t last, int) {
       for (std::int64_t thread = first; thread < last; ++thread) {
-        auto* panels =
-            reinterpret_cast<std::uint32_t*>(scratch.data<float>()) + thread * kPixels / 2 * (kMaxIn + kMaxOut);
+        auto* panels = reinterpret_cast<std::uint32_t*>(scratch.data<float>()) + thread * panel_words_;
         const Pixels pixels{x.data<BFloat16>(), dy.data<BFloat16>(), zeros.data<BFloat16>()};
         GradientPart part = part_of(shapes_.depth(), shapes_.out, thread, threads);
         while (part.row < part.last_row && part.column < part.last_column) {  // the rows of one tap at a time
@@ -141,14 +145,14 @@ class PixelGradient final : public WeightGradient {
   void run_tap(const Pixels& data, std::int64_t tap, const GradientPart& part, std::uint32_t* panels, float* dw) const {
     TapPixels pixels(shapes_, tap, data.x, data.dy);
     std::array<PixelBlock, 2> blocks;
-    pixels.next(data.zeros, blocks[0]);
+    pixels.next(pixels_, data.zeros, blocks[0]);
     if (blocks[0].count == 0) {
       for (std::int64_t row = part.row; row < part.last_row; ++row) {
         std::fill(dw + row * shapes_.out + part.column, dw + row * shapes_.out + part.last_column, 0.0F);
       }
     }
     for (std::size_t n = 0; blocks[n % 2].count > 0; ++n) {
-      pixels.next(data.zeros, blocks[(n + 1) % 2]);
+      pixels.next(pixels_, data.zeros, blocks[(n + 1) % 2]);
       add_block(blocks[n % 2], blocks[(n + 1) % 2], part, n > 0, panels, dw);
     }
   }
@@ -158,7 +162,7 @@ class PixelGradient final : public WeightGradient {
     const std::int64_t pairs = (block.count + 1) / 2;
     const std::int64_t kernels =
         (part.last_row - part.row) / kPairRows * ((part.last_column - part.column + kPairColumns - 1) / kPairColumns);
-    std::uint32_t* in_panels = panels + kPixels / 2 * kMaxOut;
+    std::uint32_t* in_panels = panels + pixels_ / 2 * std::min(shapes_.out, kMaxOut);
     std::int64_t done = 0;  // kernels
     for (std::int64_t column = part.column; column < part.last_column; column += kMaxOut) {
       const std::int64_t last_column = std::min(column + kMaxOut, part.last_column);
@@ -195,6 +199,7 @@ class PixelGradient final : public WeightGradient {
   }
 
   Im2colShape shapes_;
+  std::int64_t pixels_, panel_words_;  // pixels at a time, and what all panels of a thread have
 };
 
 }  // namespace
