@@ -85,7 +85,7 @@ bool gradient_by_im2col(const OnednnState& state, const Conv2dSpec& s, DType com
   return all_by_im2col(state, s, compute) || (state.rules.im2col_bf16_weight && suits_bf16_im2col(s, compute));
 }
 
-// By own products, which want no columns: a window of few channels is as good.
+// By own products, without columns in memory.
 bool gradient_by_pixels(const OnednnState& state, const Conv2dSpec& s, DType compute) {
   return compute == DType::kBF16 && state.rules.pixel_gradient && has_pixel_gradient(s);
 }
