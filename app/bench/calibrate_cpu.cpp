@@ -32,7 +32,7 @@ struct Choice {
   bool CpuRules::*rule;
   DType dtype;
   std::vector<TimedLayer> layers;
-  bool CpuRules::*before = nullptr;  // the choice that comes first, without which this one is timed
+  bool CpuRules::*before = nullptr;  // a choice that would replace this one; it is timed without
 };
 
 std::vector<Choice> timed_choices() {

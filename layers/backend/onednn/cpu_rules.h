@@ -16,7 +16,7 @@ struct CpuRules {
   bool pointwise_gemm = false;      ///< float32 1×1 windows as packed GEMMs (conv/pointwise_conv2d.h)
   bool im2col = false;              ///< large strided float32 windows by im2col (conv/im2col_gemm.h)
   bool im2col_bf16_weight = false;  ///< weight gradients of bfloat16 convolutions by im2col
-  bool pixel_gradient = false;      ///< and before that by own products (conv/pixel_gradient.h)
+  bool pixel_gradient = false;      ///< those by own products in place of im2col (conv/pixel_gradient.h)
   bool im2col_bf16_input = false;   ///< their input gradients by col2im, or transposed (conv/transposed_conv2d.h)
 };
 

@@ -12,7 +12,6 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
-#include <type_traits>
 #include <utility>
 
 #include "layers/backend/onednn/bfloat16.h"
@@ -50,6 +49,18 @@ inline void end_streams() {
 #endif
 }
 
+enum class Access : int { kRead, kWrite };
+enum class CacheLevel : int { kSecond = 2, kFirst = 3 };  // as __builtin_prefetch() counts them
+
+/// Has the lines of [from, from + count) brought to a cache, to be read or overwritten.
+template <Access access, CacheLevel level, class T>
+CONVOY_INLINE void prefetch(const T* from, std::int64_t count) {
+  constexpr std::int64_t line = 64 / std::int64_t{sizeof(T)};
+  for (std::int64_t i = 0; i < count; i += line) {
+    __builtin_prefetch(from + i, static_cast<int>(access), static_cast<int>(level));
+  }
+}
+
 CONVOY_INLINE void load(const BFloat16* from, Lanes& to) {
   LaneHalves halves;
   std::memcpy(&halves, from, sizeof(halves));
@@ -67,8 +78,29 @@ CONVOY_INLINE void store(const Lanes& from, BFloat16* to) {
   std::memcpy(static_cast<void*>(to), &halves, sizeof(halves));
 }
 
+template <int... lane>
+CONVOY_INLINE void pair_lanes(const LaneHalves& even, const LaneHalves& odd, LaneWords& words,
+                              std::integer_sequence<int, lane...>) {
+  const auto halves = __builtin_shufflevector(even, odd, (lane / 2 + lane % 2 * int{kLanes})...);
+  std::memcpy(&words, &halves, sizeof(words));
+}
+
+/// Words of a lane of `even` in the lower half and that of `odd` in the upper one.
+CONVOY_INLINE void pair_lanes(const LaneHalves& even, const LaneHalves& odd, LaneWords& words) {
+  pair_lanes(even, odd, words, std::make_integer_sequence<int, 2 * kLanes>());
+}
+
+/// Adds a.even * b.even + a.odd * b.odd to the sum in each lane, for words of two bfloat16, `a` the same in all lanes.
+/// With a NativeBFloat16 by AVX512-BF16, which takes numbers below 2^-126 for 0.
+CONVOY_INLINE void add_pair_products(BFloat16, const std::uint32_t& a, const LaneWords& b, Lanes& sum) {
+  const LaneWords upper = b & 0xffff0000U, lower = b << 16;
+  Lanes odd, even;
+  std::memcpy(&odd, &upper, sizeof(odd));
+  std::memcpy(&even, &lower, sizeof(even));
+  sum += std::bit_cast<float>(a & 0xffff0000U) * odd + std::bit_cast<float>(a << 16) * even;
+}
+
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(CONVOY_SANITIZED)
-#define CONVOY_HAS_NATIVE_BF16
 constexpr bool kHasNativeBFloat16 = true;
 /// A BFloat16 that AVX512-BF16 converts: four times as fast as shifts and sums, with the same results but for numbers
 /// below 2^-126, which become 0. Only in functions of CONVOY_NATIVE_BF16, where native_bf16().
@@ -87,31 +119,17 @@ CONVOY_INLINE void store(const Lanes& from, NativeBFloat16* to) {
   asm("vcvtneps2bf16 %1, %0" : "=v"(halves) : "v"(from));
   std::memcpy(static_cast<void*>(to), &halves, sizeof(halves));
 }
+CONVOY_INLINE void add_pair_products(NativeBFloat16, const std::uint32_t& a, const LaneWords& b, Lanes& sum) {
+  const LaneWords pair = LaneWords{} + a;
+  Lanes total = sum;
+  asm("vdpbf16ps %2, %1, %0" : "+v"(total) : "v"(b), "v"(pair));
+  sum = total;
+}
 #else  // clang looks at the operands of assembly before it inlines, sanitizers do not see what it reads
 constexpr bool kHasNativeBFloat16 = false;
 using NativeBFloat16 = BFloat16;
 #define CONVOY_NATIVE_BF16
 #endif
-
-/// Adds a.even * b.even + a.odd * b.odd to the sum in each lane, for words of two bfloat16, `a` the same in all lanes.
-/// Element: NativeBFloat16 by AVX512-BF16, which takes numbers below 2^-126 for 0.
-template <class Element>
-CONVOY_INLINE void add_pair_products(const std::uint32_t& a, const LaneWords& b, Lanes& sum) {
-#ifdef CONVOY_HAS_NATIVE_BF16
-  if constexpr (std::is_same_v<Element, NativeBFloat16>) {
-    const LaneWords pair = LaneWords{} + a;
-    Lanes total = sum;
-    asm("vdpbf16ps %2, %1, %0" : "+v"(total) : "v"(b), "v"(pair));
-    sum = total;
-    return;
-  }
-#endif
-  const LaneWords upper = b & 0xffff0000U, lower = b << 16;
-  Lanes odd, even;
-  std::memcpy(&odd, &upper, sizeof(odd));
-  std::memcpy(&even, &lower, sizeof(even));
-  sum += std::bit_cast<float>(a & 0xffff0000U) * odd + std::bit_cast<float>(a << 16) * even;
-}
 
 /// Whether functions of CONVOY_NATIVE_BF16 are there and the CPU has what they need.
 [[nodiscard]] inline bool native_bf16() { return kHasNativeBFloat16 && cpu_features().avx512_bf16; }

@@ -86,8 +86,8 @@ CONVOY_INLINE void copy_words(const float* native, std::int64_t native_row, std:
     std::memcpy(&rounded[i], halves, sizeof(rounded[i]));
   }
   for (std::int64_t p = 0; p < kPairs; ++p) {
-    const LaneWords words = __builtin_convertvector(rounded[2 * p], LaneWords) |
-                            __builtin_convertvector(rounded[2 * p + 1], LaneWords) << 16;
+    LaneWords words;
+    pair_lanes(rounded[2 * p], rounded[2 * p + 1], words);
     Lanes row;
     std::memcpy(&row, &words, sizeof(row));
     stream(row, reinterpret_cast<float*>(forward + p * forward_row));

@@ -15,6 +15,7 @@
 #include "layers/backend/onednn/conv/transposed_conv2d.h"
 #include "layers/backend/onednn/conv/upcast.h"
 #include "layers/backend/onednn/conv/winograd.h"
+#include "layers/backend/onednn/lanes.h"
 #include "layers/backend/onednn/onednn_backend.h"
 #include "layers/backend/onednn/onednn_state.h"
 
@@ -72,7 +73,7 @@ bool all_by_im2col(const OnednnState& state, const Conv2dSpec& s, DType compute)
 }
 
 // bfloat16 convolutions that im2col is for: of whole tiles of channels, and a tap of few channels is not worth
-// gathering (ResNet-50's 64 in a 3x3 window: 7.9 ms against 5.0).
+// gathering (ResNet-50's 64 in a 3x3 window: 7.9 ms against 5.0; by products over pixels ResNet-18's 28 against 26).
 bool suits_bf16_im2col(const Conv2dSpec& s, DType compute) {
   return compute == DType::kBF16 && s.is_plain() && s.in_channels % 16 == 0 && s.out_channels % 16 == 0 &&
          (s.kernel == 1 || s.in_channels >= 128);
@@ -83,11 +84,6 @@ bool suits_bf16_im2col(const Conv2dSpec& s, DType compute) {
 // nine tenths (1x1).
 bool gradient_by_im2col(const OnednnState& state, const Conv2dSpec& s, DType compute) {
   return all_by_im2col(state, s, compute) || (state.rules.im2col_bf16_weight && suits_bf16_im2col(s, compute));
-}
-
-// By own products, without columns in memory.
-bool gradient_by_pixels(const OnednnState& state, const Conv2dSpec& s, DType compute) {
-  return compute == DType::kBF16 && state.rules.pixel_gradient && has_pixel_gradient(s);
 }
 
 bool input_by_col2im(const OnednnState& state, const Conv2dSpec& s, DType compute) {
@@ -140,11 +136,13 @@ std::unique_ptr<Direction> make_backward_input(OnednnState& state, const Conv2dS
 std::unique_ptr<WeightGradient> make_backward_weight(OnednnState& state, const Conv2dSpec& spec, const Shape& x,
                                                      DType compute, std::int64_t winograd, bool bias) {
   if (!bias && winograd > 0) return make_winograd_gradient(state, spec, x, winograd);
-  if (!bias && gradient_by_pixels(state, spec, compute)) return make_pixel_gradient(spec, x);
+  const bool im2col = !bias && gradient_by_im2col(state, spec, compute);
+  if (im2col && compute == DType::kBF16 && state.rules.pixel_gradient && native_bf16()) {
+    return make_pixel_gradient(spec, x);  // the same sums without columns in memory
+  }
   const Shape part = part_of(state, spec, x);
-  auto gradient = !bias && gradient_by_im2col(state, spec, compute)
-                      ? make_im2col_gradient(state, spec, part, compute)
-                      : make_direct_gradient(state, spec, part, compute, bias);
+  auto gradient = im2col ? make_im2col_gradient(state, spec, part, compute)
+                         : make_direct_gradient(state, spec, part, compute, bias);
   return in_parts(state, std::move(gradient), part[0]);
 }
 
@@ -178,8 +176,9 @@ std::unique_ptr<WeightLayout> OnednnBackend::conv2d_layout(const Conv2dSpec& spe
     const memory::desc native = im2col_weights(spec);
     return std::make_unique<OnednnWeightLayout>(shape, native, native, native);
   }
-  const bool of_columns = gradient_by_pixels(*state_, spec, compute) || gradient_by_im2col(*state_, spec, compute);
-  const memory::desc native = of_columns ? im2col_weights(spec) : direct_gradient_format(*state_, spec, input, compute);
+  const memory::desc native = gradient_by_im2col(*state_, spec, compute)
+                                  ? im2col_weights(spec)
+                                  : direct_gradient_format(*state_, spec, input, compute);
   const memory::desc forward = direct_forward_format(*state_, spec, input, compute, native);
   const Conv2dSpec dense = by_pixels(*state_, spec, compute, false) ? without_stride(spec) : spec;
   const Shape dx = dense.stride == spec.stride ? input : pixels_shape(spec, input);

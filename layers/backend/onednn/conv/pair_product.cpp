@@ -6,26 +6,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <utility>
 
 namespace convoy {
 
 namespace {
-
-// Words of two neighbours each.
-template <int... lane>
-CONVOY_INLINE void interleave(const BFloat16* even, const BFloat16* odd, std::uint32_t* words,
-                              std::integer_sequence<int, lane...>) {
-  LaneHalves lower, upper;
-  std::memcpy(&lower, even, sizeof(lower));
-  std::memcpy(&upper, odd, sizeof(upper));
-  const auto pairs = __builtin_shufflevector(lower, upper, (lane / 2 + lane % 2 * int{kLanes})...);
-  std::memcpy(words, &pairs, sizeof(pairs));
-}
-
-CONVOY_INLINE void interleave(const BFloat16* even, const BFloat16* odd, std::uint32_t* words) {
-  interleave(even, odd, words, std::make_integer_sequence<int, 2 * kLanes>());
-}
 
 // Of vectors * kLanes columns.
 template <int vectors, class Element>
@@ -46,7 +30,7 @@ CONVOY_INLINE void products(std::int64_t pairs, const std::uint32_t* a, std::int
 #pragma GCC unroll 8
     for (int r = 0; r < kPairRows; ++r) {
 #pragma GCC unroll 2
-      for (int v = 0; v < vectors; ++v) add_pair_products<Element>(a[k * a_step + r], row[v], sums[r][v]);
+      for (int v = 0; v < vectors; ++v) add_pair_products(Element(), a[k * a_step + r], row[v], sums[r][v]);
     }
   }
 #pragma GCC unroll 8
@@ -78,7 +62,14 @@ CONVOY_VECTORIZED void pair_panels(const BFloat16* const* rows, std::int64_t pai
     for (std::int64_t panel = first; panel < last; panel += width) {
       const std::int64_t columns = std::min(width, last - panel);
       std::uint32_t* to = panels + (panel - first) * pairs + k * columns;
-      for (std::int64_t c = 0; c < columns; c += kLanes) interleave(even + panel + c, odd + panel + c, to + c);
+      for (std::int64_t c = 0; c < columns; c += kLanes) {
+        LaneHalves lower, upper;
+        LaneWords words;
+        std::memcpy(&lower, even + panel + c, sizeof(lower));
+        std::memcpy(&upper, odd + panel + c, sizeof(upper));
+        pair_lanes(lower, upper, words);
+        std::memcpy(to + c, &words, sizeof(words));
+      }
     }
   }
 }

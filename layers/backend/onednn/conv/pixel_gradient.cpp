@@ -24,8 +24,6 @@ constexpr std::int64_t kMaxIn = 256;  // channels in panels at a time
 constexpr std::int64_t kMaxOut = 512;
 constexpr std::int64_t kMinPixels = 256, kMaxPixels = 512;  // at a time
 constexpr std::int64_t kPanelBytes = 384 << 10;             // of them, beside dw in the second-level cache
-constexpr std::int64_t kCacheLine = 64;
-constexpr int kSecondLevel = 2;  // where __builtin_prefetch() brings a line
 
 // Where pixels of x and dy lie that meet at a tap.
 struct PixelBlock {
@@ -175,9 +173,9 @@ class PixelGradient final : public WeightGradient {
           for (std::int64_t r = row; r < last_row; r += kPairRows, ++done) {
             const std::int64_t below = std::min(r + kPairRows, last_row - kPairRows);
             for (std::int64_t i = below; i < below + kPairRows; ++i) {
-              for (std::int64_t j = 0; j < width; j += kLanes) __builtin_prefetch(dw + i * shapes_.out + c + j, 1);
+              prefetch<Access::kWrite, CacheLevel::kFirst>(dw + i * shapes_.out + c, width);
             }
-            prefetch(next, part, next.count * done / kernels, next.count * (done + 1) / kernels);
+            prefetch_pixels(next, part, next.count * done / kernels, next.count * (done + 1) / kernels);
             const std::uint32_t* a = in_panels + (r - row) / kLanes * kLanes * pairs + (r - row) % kLanes;
             const std::uint32_t* b = panels + (c - column) * pairs;
             pair_product(pairs, a, kLanes, b, width, add, dw + r * shapes_.out + c, shapes_.out);
@@ -188,13 +186,11 @@ class PixelGradient final : public WeightGradient {
   }
 
   // The channels of pixels [first, last) of a block.
-  static void prefetch(const PixelBlock& block, const GradientPart& part, std::int64_t first, std::int64_t last) {
-    constexpr std::int64_t line = kCacheLine / std::int64_t{sizeof(BFloat16)};
+  static void prefetch_pixels(const PixelBlock& block, const GradientPart& part, std::int64_t first,
+                              std::int64_t last) {
     for (auto i = static_cast<std::size_t>(first); i < static_cast<std::size_t>(last); ++i) {
-      for (std::int64_t c = part.row; c < part.last_row; c += line) __builtin_prefetch(block.x[i] + c, 0, kSecondLevel);
-      for (std::int64_t c = part.column; c < part.last_column; c += line) {
-        __builtin_prefetch(block.dy[i] + c, 0, kSecondLevel);
-      }
+      prefetch<Access::kRead, CacheLevel::kSecond>(block.x[i] + part.row, part.last_row - part.row);
+      prefetch<Access::kRead, CacheLevel::kSecond>(block.dy[i] + part.column, part.last_column - part.column);
     }
   }
 
@@ -203,12 +199,6 @@ class PixelGradient final : public WeightGradient {
 };
 
 }  // namespace
-
-bool has_pixel_gradient(const Conv2dSpec& s) {
-  const bool worth_gathering = s.kernel == 1 || s.in_channels >= 128;  // 64 channels, 3x3: 28 ms against 26
-  return native_bf16() && s.is_plain() && s.in_channels % kLanes == 0 && s.out_channels % kLanes == 0 &&
-         worth_gathering;
-}
 
 std::unique_ptr<WeightGradient> make_pixel_gradient(const Conv2dSpec& spec, const Shape& x) {
   return std::make_unique<PixelGradient>(spec, x);

@@ -12,9 +12,6 @@
 
 namespace convoy {
 
-/// Whether it is for such a convolution, on a CPU with the instruction.
-[[nodiscard]] bool has_pixel_gradient(const Conv2dSpec& spec);
-
 /// The weight gradient of bfloat16 activations in the format of im2col_weights(), without that of a bias: dbias must be
 /// null. Channels in whole vectors of kLanes. Its bits do not depend on the number of threads.
 std::unique_ptr<WeightGradient> make_pixel_gradient(const Conv2dSpec& spec, const Shape& x);

@@ -16,8 +16,6 @@ namespace {
 constexpr std::int64_t kGroupBytes = 5 << 18;  // 1.25 MiB, beside the weight's points in 2 MiB
 constexpr std::int64_t kMinRows = 64;          // of a matrix product, so that the weight's points are worth reading
 constexpr std::size_t kMaxPixels = 36;         // of a patch
-constexpr std::int64_t kCacheLine = 64;
-constexpr int kSecondLevel = 2;  // where __builtin_prefetch() brings a line
 
 // The tile `index`, counted over all images: its image, and its first output pixel.
 struct TilePlace {
@@ -50,15 +48,13 @@ struct Images {
     return pixels;
   }
 
-  // Its lines, without what lies beyond the edges. mode: 0 to read, 1 to write.
-  template <int mode>
-  void prefetch(std::int64_t image, std::int64_t row, std::int64_t column, std::int64_t side) const {
-    constexpr std::int64_t line = kCacheLine / std::int64_t{sizeof(T)};
-    const std::int64_t first = std::max<std::int64_t>(column, 0) * channels,
-                       last = std::min(column + side, width) * channels;
+  // Without what lies beyond the edges.
+  template <Access access>
+  void prefetch_square(std::int64_t image, std::int64_t row, std::int64_t column, std::int64_t side) const {
+    const std::int64_t first = std::max<std::int64_t>(column, 0), last = std::min(column + side, width);
     for (std::int64_t h = std::max<std::int64_t>(row, 0); h < std::min(row + side, height); ++h) {
-      T* from = data + (image * height + h) * width * channels;
-      for (std::int64_t c = first; c < last; c += line) __builtin_prefetch(from + c, mode, kSecondLevel);
+      const T* from = data + ((image * height + h) * width + first) * channels;
+      prefetch<access, CacheLevel::kSecond>(from, (last - first) * channels);
     }
   }
 };
@@ -103,14 +99,14 @@ template <class Pixel>
 void prefetch_patch(const TileGrid& g, const Pixel* x, std::int64_t tile) {
   const TilePlace at(g, tile);
   const Images<const Pixel> images{x, g.height, g.width, g.in, nullptr};
-  images.template prefetch<0>(at.image, at.row - g.padding, at.column - g.padding, g.side + 2);
+  images.template prefetch_square<Access::kRead>(at.image, at.row - g.padding, at.column - g.padding, g.side + 2);
 }
 
 template <class Pixel>
 void prefetch_outputs(const TileGrid& g, Pixel* y, std::int64_t tile) {
   const TilePlace at(g, tile);
   const Images<Pixel> images{y, g.out_height, g.out_width, g.out, nullptr};
-  images.template prefetch<1>(at.image, at.row, at.column, g.side);
+  images.template prefetch_square<Access::kWrite>(at.image, at.row, at.column, g.side);
 }
 
 template <class Pixel>
