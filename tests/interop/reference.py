@@ -66,7 +66,7 @@ SMOOTH = [
 CASES = {
     "toy": dict(model="toy", loss="mse", lr=0.05),
     "mlp": dict(lr=0.05),
-    "resnet9": dict(model="resnet9", size=32, channels=3, lr=0.01, slots=1e-2),
+    "resnet9": dict(model="resnet9", size=32, channels=3, lr=0.0003, slots=1e-2),
     "resnet18_small": dict(model="resnet18", stem="small", size=32, channels=3, lr=0.005, slots=1e-2),
     "resnet18_digits": dict(model="resnet18", stem="small", batch=32, slots=1e-2),
     "resnet18_imagenet": dict(model="resnet18", stem="imagenet", size=64, channels=3, lr=0.003, slots=1e-2),
@@ -110,9 +110,10 @@ def make_model(case):
     if case["model"] == "sequential":
         return make_sequential(case)
     if case["model"] == "resnet9":
-        return torch_models.resnet9(torch, 10, case["channels"])
-    model = resnet(case["model"], case["stem"], case["channels"])
-    last = "bn3.weight" if case["model"] == "resnet50" else "bn2.weight"
+        model = torch_models.resnet9(torch, 10, case["channels"])
+    else:
+        model = resnet(case["model"], case["stem"], case["channels"])
+    last = {"resnet9": "res2.bn.weight", "resnet18": "bn2.weight", "resnet50": "bn3.weight"}[case["model"]]
     for name, parameter in model.named_parameters():
         if parameter.dim() == 1 and name.endswith("bias"):
             torch.nn.init.normal_(parameter, std=0.2)
