@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstdint>
 #include <ctime>
-#include <initializer_list>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -25,11 +24,11 @@
 #include "app/build/build_model.h"
 #include "app/build/build_run.h"
 #include "app/commands/bench_reports.h"
+#include "app/commands/bench_table.h"
 #include "app/commands/commands.h"
 #include "app/train/batch_feed.h"
 #include "app/train/stop.h"
 #include "layers/base/clock.h"
-#include "layers/base/counted.h"
 #include "layers/base/error.h"
 #include "layers/base/median.h"
 #include "parallel/comm/agree.h"
@@ -196,41 +195,6 @@ Json time_data(Run& run, const BenchArguments& arguments, const StopRequest& sto
   return result;
 }
 
-void print_data_row(const BenchPoint& point, std::int64_t repeat, const Json& result) {
-  std::cout << fmt::format("{:<40} {:>3} {:>14} {:>10.2f} {:>10.1f} {:>13.3f} {:>16.3f}\n",
-                           point.words.empty() ? "-" : point.words, repeat, result["loader_threads"].get<int>(),
-                           1e3 * median(result["step_seconds"]), result["images_per_second"].get<double>(),
-                           1e3 * result["processor_seconds_per_image"].get<double>(),
-                           1e3 * result["loader_processor_seconds_per_image"].get<double>())
-            << std::flush;
-}
-
-void print_row(const BenchPoint& point, std::int64_t repeat, const Json& result) {
-  const auto& phases = result["phases"];
-  const auto ms = [&](std::initializer_list<const char*> names) {
-    double sum = 0;
-    for (const char* name : names) sum += phases.value(name, 0.0);
-    return 1e3 * sum;
-  };
-  const auto& memory = result["peak_memory_bytes"];
-  std::cout << fmt::format("{:<40} {:>3} {:>10.2f} {:>10.1f} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.0f}\n",
-                           point.words.empty() ? "-" : point.words, repeat, 1e3 * median(result["step_seconds"]),
-                           result["images_per_second"].get<double>(), ms({"forward", "loss"}), ms({"backward"}),
-                           ms({"communication_wait", "scatter", "broadcast", "gather", "scatter_gradients", "reduce"}),
-                           ms({"optimizer"}),
-                           static_cast<double>(*std::max_element(memory.begin(), memory.end())) / 1048576)
-            << std::flush;
-}
-
-void print_reduction(const Json& speed) {
-  std::cout << fmt::format(
-      "  its gradients: {:.1f} MB summed in {:.2f} ms, {:.1f} GB/s on the bus (copied in {:.2f} ms)",
-      1e-6 * speed["bytes"].get<double>(), 1e3 * speed["seconds"].get<double>(),
-      1e-9 * speed["bus_bytes_per_second"].get<double>(), 1e3 * speed["copy_seconds"].get<double>());
-  if (speed.contains("hidden")) std::cout << fmt::format(", {:.0f} % hidden", 100 * speed["hidden"].get<double>());
-  std::cout << "\n" << std::flush;
-}
-
 Json machine_json(const World& world, const Run& run) {
   return {{"host", world.host()},
           {"nodes", world.node_count()},
@@ -238,21 +202,6 @@ Json machine_json(const World& world, const Run& run) {
           {"binding", world.binding()},
           {"cpus", run.cpus},
           {"mpi", World::mpi_library().version}};
-}
-
-// device_varies: the points have options of [device], so that a description of one is none of the others.
-void print_head(const World& world, const Run& run, bool data, bool device_varies) {
-  std::cout << fmt::format(
-      "{}, {}\n",
-      device_varies ? run.backend->name() + " with the device options of each point" : run.backend->description(),
-      counted(world.size(), "rank"));
-  if (data) {
-    std::cout << fmt::format("{:<40} {:>3} {:>14} {:>10} {:>10} {:>13} {:>16}\n", "point", "run", "loader threads",
-                             "batch ms", "samples/s", "CPU ms/sample", "loader ms/sample");
-    return;
-  }
-  std::cout << fmt::format("{:<40} {:>3} {:>10} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9}\n", "point", "run", "step ms",
-                           "samples/s", "forward", "backward", "comm wait", "optimizer", "peak MiB");
 }
 
 class Bench {
