@@ -268,7 +268,7 @@ END
 
 cp -r app/configs "$root/app/"
 mkdir -p "$root/scripts" "$root/docs"
-cp scripts/{common.sh,gpu_check.sh,gpu_{check,session,speed,tests,training,bench_torch}.py,torch_{models,server}.py,run_logged.py,tutorials.py,plot_tutorials.py,reproduce_tutorials.sh,plot_trace.py,check_plan.py} \
+cp scripts/{common.sh,gpu_check.sh,gpu_{check,session,speed,tests,training,bench_torch}.py,torch_{models,server}.py,run_logged.py,tutorials.py,tutorials_report.py,plot_tutorials.py,reproduce_tutorials.sh,plot_trace.py,check_plan.py} \
   "$root/scripts/"
 cp docs/*.md "$root/docs/"
 cp LICENSE "$root/"
