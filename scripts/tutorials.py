@@ -4,7 +4,8 @@
 
   a  the toy network: data parallel, stopped and resumed, two stages with two replicas; the losses must agree
   b  ResNet-50 on one rank against two stages on two ranks
-  c  the same with pipelining, and data parallel on two ranks
+  c  the same with pipelining, and data parallel on two ranks; and two processes that each train alone at the same time,
+     which is what the machine leaves to two ranks
   d  time against the split size (images per microbatch) of the pipeline
   e  scatter mode against data mode on two ranks, phase by phase
 
@@ -205,6 +206,7 @@ def resnet_points(args):
     if args.parts & set("bc"):
         points.append(("model", f"ranks=2 parallel.mode=model {stages}"))
     if args.parts & set("cd"):
+        points.append(("processes", "processes=2"))
         points.append(("data", "ranks=2 parallel.mode=data"))
     fitting = [s for s in SPLITS if s < args.batch and args.batch % s == 0]
     dropped = [s for s in SPLITS if s not in fitting]
@@ -239,21 +241,38 @@ def bench(args, name, points):
     document = load(document_path)
     measured = []
     for key, case in points:
-        wanted = words(case)
+        wanted = {"ranks": "1", **words(case)}
         rows = [r for r in document["results"]
                 if {**words(r.get("case") or r["overrides"]), "ranks": str(r["ranks"])} == wanted]
         rows.sort(key=lambda r: r["repeat"])
         if len(rows) != args.repeats:
             raise Failure(f"{document_path} has {len(rows)} results of '{case}' instead of {args.repeats}")
-        seconds = [sum(r["step_seconds"]) for r in rows]
+        seconds = [batches_seconds(r) for r in rows]
         measured.append({
             "key": key, "case": case, "step_seconds": [r["step_seconds"] for r in rows], "seconds": seconds,
+            **processes_seconds(rows),
             "mean": statistics.mean(seconds), "deviation": statistics.stdev(seconds) if len(seconds) > 1 else 0.0,
             "images_per_second": [r["images_per_second"] for r in rows],
             "peak_memory_bytes": [r["peak_memory_bytes"] for r in rows], "phases": [r["phases"] for r in rows]})
     settings = {k: getattr(args, k) for k in ("batch", "image", "steps", "warmup", "repeats", "device", "partition")}
     return {"program_version": document["program_version"], "machine": document["machine"], "settings": settings,
             "commands": [command], "points": measured}
+
+
+def batches_seconds(result):
+    """For the batches of a result; of processes, for as many batches in all."""
+    if "processes" not in result:
+        return sum(result["step_seconds"])
+    return 1 / sum(1 / sum(seconds) for seconds in result["step_seconds_of_processes"])
+
+
+def processes_seconds(results):
+    """What results of processes have besides: the steps of the first one, whose phases they have, and the seconds for as
+    many batches if at every step each process waited for the slowest, as ranks do."""
+    if "processes" not in results[0]:
+        return {}
+    return {"step_seconds": [r["step_seconds_of_processes"][0] for r in results], "processes": results[0]["processes"],
+            "in_step_seconds": [sum(r["step_seconds"]) / r["processes"] for r in results]}
 
 
 def add_ratios(experiment, pairs):
@@ -271,8 +290,9 @@ def add_ratios(experiment, pairs):
 def experiment_resnet(args, points, sentence):
     result = bench(args, "resnet50", points)
     result["dropped"] = sentence
-    pairs = {"model / single": ("model", "single"), "single / data": ("single", "data")}
-    pairs.update({f"single / {key}": ("single", key) for key, _ in points if key.startswith("split")})
+    parallel = [key for key, _ in points if key not in ("single", "model")]
+    pairs = {"model / single": ("model", "single"), **{f"single / {key}": ("single", key) for key in parallel}}
+    pairs.update({f"processes / {key}": ("processes", key) for key in parallel if key != "processes"})
     add_ratios(result, pairs)
     return result
 
@@ -296,7 +316,7 @@ def announce(args, points):
          "--steps", "1", "--warmup", "1", "--json", path])
     step = load(path)["results"][0]["step_seconds"][0]
     # Two ranks share the work where each has its own core or GPU; a model in turns does not. Start-up: about a second.
-    shares = {"single": 1.0, "model": 1.1, "data": 0.6, "scatter": 0.7}
+    shares = {"single": 1.0, "model": 1.1, "processes": 1.1, "data": 0.6, "scatter": 0.7}
     work = sum(shares.get(key, 0.7) for key, _ in points)
     seconds = args.repeats * (work * step * (args.steps + args.warmup) + len(points))
     say(f"Estimate: {step:.3g} s a step on one rank, {len(points)} cases x {args.repeats} repeats x "

@@ -98,15 +98,23 @@ def resnet_lines(experiment, tutorial):
     theirs = {"single": tutorial["single_seconds"], "model": tutorial["model_seconds"]}
     theirs.update({f"split {k}": v for k, v in tutorial["pipeline_seconds"].items()})
     lines = ["## b, c, d. ResNet-50 on two ranks", "", where(experiment) + ".", "",
-             f"| case | seconds for {steps} batches | speed-up over single, by repeats | tutorial's speed-up |",
-             "|---|---|---|---|"]
+             f"| case | seconds for {steps} batches | speed-up over single, by repeats | of two processes' | tutorial's "
+             "speed-up |", "|---|---|---|---|---|"]
     for point in experiment["points"]:
         key = point["key"]
         speedup = "1" if key == "single" else ratio_text(single_over(experiment, key))
         cited = f"{theirs['single'] / theirs[key]:.2f}" if key in theirs and comparable(experiment) else ""
-        name = f"pipeline, {key}" if key.startswith("split") else key
-        lines.append(f"| {name} | {point['mean']:.3g} ± {point['deviation']:.2g} | {speedup} | {cited} |")
+        name = {"processes": "two processes"}.get(key, f"pipeline, {key}" if key.startswith("split") else key)
+        share = experiment["ratios"].get(f"processes / {key}")
+        of_bound = ratio_text(share["per_repeat"]) if share else ""
+        lines.append(f"| {name} | {point['mean']:.3g} ± {point['deviation']:.2g} | {speedup} | {of_bound} | {cited} |")
     lines.append("")
+    if "processes" in by_key(experiment):
+        in_step = [a / b for a, b in zip(by_key(experiment)["single"]["seconds"],
+                                         by_key(experiment)["processes"]["in_step_seconds"])]
+        lines.append("Two processes each train alone, at the same time, and the seconds are for as many batches in all: what "
+                     "the machine leaves to two ranks. If at every step both waited for the slower one, as ranks do, they "
+                     f"would reach {ratio_text(in_step)}.")
     if "model / single" in experiment["ratios"]:
         more = 100 * (experiment["ratios"]["model / single"]["median"] - 1)
         cited = 100 * (theirs["model"] / theirs["single"] - 1)
@@ -120,18 +128,36 @@ def resnet_lines(experiment, tutorial):
     page = tutorial["model_parallel"]
     lines.append(f"The tutorial's figures ({page}) are of its authors' two GPUs, for 3 batches of 120 images of 128×128"
                  + ("." if comparable(experiment) else ", so they are not set beside these."))
-    return lines + [""]
+    return lines + [""] + cause_lines(experiment)
+
+
+def cause_lines(experiment):
+    """Where two ranks lose time against two processes, phase by phase."""
+    points = by_key(experiment)
+    if "processes" not in points:
+        return []
+    shown = [key for key in ("processes", "data", f"split {fastest_split(experiment)}") if key in points]
+    means = {key: mean_phases(points[key]) for key in shown}
+    means["processes"] = {name: value / points["processes"]["processes"] for name, value in means["processes"].items()}
+    names = {"processes": "a process, half a batch", "data": "data"}
+    return ["### Where the time of two ranks goes", "",
+            "The first column is half of what a batch takes one of two processes; the others do a batch with two ranks.", "",
+            *phase_table({names.get(key, f"pipeline, {key}"): each for key, each in means.items()}), ""]
+
+
+def phase_table(means):
+    """Rows of the phases that occur; a column for each case."""
+    lines = ["| milliseconds of a step, rank 0 | " + " | ".join(means) + " |", "|---|" + "---|" * len(means)]
+    for name in dict.fromkeys(name for each in means.values() for name in each):
+        if any(each.get(name) for each in means.values()):
+            times = " | ".join(f"{1e3 * each.get(name, 0):.4g}" for each in means.values())
+            lines.append(f"| {pretty(name)} | {times} |")
+    return [*lines, "| all | " + " | ".join(f"{1e3 * sum(each.values()):.4g}" for each in means.values()) + " |"]
 
 
 def scatter_lines(experiment):
     means = {key: mean_phases(point) for key, point in by_key(experiment).items()}
-    lines = ["## e. Scatter mode against data mode", "", where(experiment) + ".", "",
-             "| milliseconds of a step, rank 0 | " + " | ".join(means) + " |", "|---|" + "---|" * len(means)]
-    for name in next(iter(means.values())):
-        if any(each[name] for each in means.values()):
-            times = " | ".join(f"{1e3 * each[name]:.4g}" for each in means.values())
-            lines.append(f"| {pretty(name)} | {times} |")
-    lines.append("| all | " + " | ".join(f"{1e3 * sum(each.values()):.4g}" for each in means.values()) + " |")
+    lines = ["## e. Scatter mode against data mode", "", where(experiment) + ".", "", *phase_table(means)]
     ratios = experiment["ratios"]["scatter / data"]["per_repeat"]
     lines += ["", f"Time of scatter over data, by repeats: {ratio_text(ratios)}.", "",
               "![phases](e_scatter_phases.svg)", ""]

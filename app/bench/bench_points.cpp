@@ -33,8 +33,10 @@ BenchPoint parse_case(const std::string& text, int world_ranks) {
     if (word.find('=') == std::string::npos || word.front() == '=') {
       fail_usage("--case: \"{}\" is not KEY=VALUE (write words like ranks=1 parallel.mode=pipeline)", word);
     }
-    if (word.starts_with("ranks=")) {
+    if (word.starts_with("ranks=") || word.starts_with("processes=")) {
+      if (point.ranks > 0) fail_usage("--case \"{}\": one of ranks=N and processes=N, once", text);
       point.ranks = parse_ranks(word, world_ranks);
+      point.independent = word.starts_with("processes=");
     } else {
       point.overrides.push_back(word);
     }

@@ -19,6 +19,7 @@ struct BenchPoint {
   std::string words;                   ///< the case as it was given, and "KEY=VALUE" of each sweep
   std::vector<std::string> overrides;  ///< "KEY=VALUE"
   int ranks = 0;                       ///< the first so many; 0: all
+  bool independent = false;            ///< each of them trains alone, all at the same time
 };
 
 /// Throws a usage Error for a case that is none, or that wants more ranks than `world_ranks`.

@@ -21,10 +21,10 @@
 #include "app/bench/bench_points.h"
 #include "app/bench/bench_profile.h"
 #include "app/bench/bench_reduction.h"
+#include "app/bench/bench_table.h"
 #include "app/build/build_model.h"
 #include "app/build/build_run.h"
 #include "app/commands/bench_reports.h"
-#include "app/commands/bench_table.h"
 #include "app/commands/commands.h"
 #include "app/train/batch_feed.h"
 #include "app/train/stop.h"
@@ -212,35 +212,17 @@ class Bench {
   void run_point(const BenchPoint& point, std::int64_t repeat) {
     const RankGroup ranks = point.ranks == 0 ? world_.ranks() : world_.ranks().first(point.ranks);
     if (ranks.size() == 0) return;
-    std::vector<std::string> overrides = arguments_.overrides;
-    overrides.insert(overrides.end(), point.overrides.begin(), point.overrides.end());
-    reset_peak_memory();
-    auto run = build_run(world_, ranks, load_point(ranks, arguments_.config, overrides, stop_));
-    if (run->is_root() && !run->memory.warning.empty()) print_warning(run->memory.warning);
-    if (results_.empty() && run->is_root()) {
-      document_["machine"] = machine_json(world_, *run);
-      const bool device_varies = std::any_of(arguments_.sweeps.begin(), arguments_.sweeps.end(),
-                                             [](const Sweep& sweep) { return sweep.key.starts_with("device."); }) ||
-                                 std::any_of(arguments_.cases.begin(), arguments_.cases.end(), [](const auto& words) {
-                                   return words.find("device.") != std::string::npos;
-                                 });
-      print_head(world_, *run, arguments_.data, device_varies);
-    }
     Json result{{"case", point.words}, {"overrides", Json::object()}, {"ranks", ranks.size()}, {"repeat", repeat}};
     for (const std::string& item : point.overrides) {
       result["overrides"][item.substr(0, item.find('='))] = item.substr(item.find('=') + 1);
     }
-    result.update(arguments_.data ? time_data(*run, arguments_, stop_) : time_steps(*run, arguments_, stop_));
-    if (run->is_root() && arguments_.data) print_data_row(point, repeat, result);
-    if (run->is_root() && !arguments_.data) print_row(point, repeat, result);
-    if (run->is_root() && result.contains("reduction")) print_reduction(result["reduction"]);
-    if (run->is_root() && result.contains("energy_j")) {
-      std::cout << fmt::format("  energy: {:.4g} J a step\n", result["energy_j"].get<double>()) << std::flush;
+    if (point.independent) {
+      time_independently(ranks, point, result);
+    } else {
+      result.update(time(*build(ranks, point)));
     }
-    if (arguments_.profile) {
-      run.reset();  // its memory
-      profile_point(ranks, overrides, result);
-    }
+    if (world_.rank() == 0) print(point, repeat, result);
+    if (arguments_.profile) profile_point(ranks, point, result);
     results_.push_back(std::move(result));
   }
 
@@ -251,13 +233,76 @@ class Bench {
   }
 
  private:
-  void profile_point(const RankGroup& ranks, const std::vector<std::string>& overrides, Json& result) {
-    const auto run =
-        build_run(world_, ranks, load_point(ranks, arguments_.config, overrides, stop_), Instrument::kProfile);
+  LoadedConfig load(const RankGroup& ranks, const BenchPoint& point) const {
+    std::vector<std::string> overrides = arguments_.overrides;
+    overrides.insert(overrides.end(), point.overrides.begin(), point.overrides.end());
+    return load_point(ranks, arguments_.config, overrides, stop_);
+  }
+
+  std::unique_ptr<Run> build(const RankGroup& ranks, const BenchPoint& point) {
+    reset_peak_memory();
+    auto run = build_run(world_, ranks, load(ranks, point));
+    if (world_.rank() != 0) return run;
+    if (!run->memory.warning.empty()) print_warning(run->memory.warning);
+    if (results_.empty()) print_start(*run);
+    return run;
+  }
+
+  Json time(Run& run) const {
+    return arguments_.data ? time_data(run, arguments_, stop_) : time_steps(run, arguments_, stop_);
+  }
+
+  // Ranks that wait for each other only before the first step. What is not of all of them is rank 0's.
+  void time_independently(const RankGroup& ranks, const BenchPoint& point, Json& result) {
+    const auto all = ranks.communicator(kIdleTimeout, "processes");
+    std::unique_ptr<Run> run;
+    Json own;
+    agree(
+        *all, [&] { run = build(self_group(), point); }, "building a process's run");
+    agree(
+        *all, [&] { own = time(*run); }, "timing a process");
+    std::vector<double> slowest(own["step_seconds"].size());
+    double rate = 0;
+    Json seconds = Json::array();
+    for (const std::string& text : all->all_gather(own.dump(), "results")) {
+      const Json each = Json::parse(text);
+      rate += each["images_per_second"].get<double>();
+      seconds.push_back(each["step_seconds"]);
+      for (std::size_t i = 0; i < slowest.size(); ++i)
+        slowest[i] = std::max(slowest[i], seconds.back()[i].get<double>());
+    }
+    result.update(own);
+    result["ranks"] = 1;
+    result["processes"] = ranks.size();
+    result["step_seconds"] = slowest;
+    result["step_seconds_of_processes"] = seconds;
+    result["images_per_second"] = rate;
+  }
+
+  void profile_point(const RankGroup& ranks, const BenchPoint& point, Json& result) const {
+    const auto run = build_run(world_, ranks, load(ranks, point), Instrument::kProfile);
     const StepProfile profile = profile_steps(*run, std::min(arguments_.steps, kProfiledSteps));
     if (!run->is_root()) return;
     std::cout << "\n" << profile_report(profile) << "\n" << std::flush;
     result["profile"] = profile_json(profile);
+  }
+
+  void print_start(const Run& run) {
+    const auto of_device = [](const std::string& words) { return words.find("device.") != std::string::npos; };
+    const bool device_varies = std::any_of(arguments_.cases.begin(), arguments_.cases.end(), of_device) ||
+                               std::any_of(arguments_.sweeps.begin(), arguments_.sweeps.end(),
+                                           [](const Sweep& sweep) { return sweep.key.starts_with("device."); });
+    document_["machine"] = machine_json(world_, run);
+    print_head(world_, run, arguments_.data, device_varies);
+  }
+
+  void print(const BenchPoint& point, std::int64_t repeat, const Json& result) const {
+    if (arguments_.data) return print_data_row(point, repeat, result);
+    print_row(point, repeat, result);
+    if (result.contains("reduction")) print_reduction(result["reduction"]);
+    if (result.contains("energy_j")) {
+      std::cout << fmt::format("  energy: {:.4g} J a step\n", result["energy_j"].get<double>()) << std::flush;
+    }
   }
 
   World& world_;
@@ -267,13 +312,23 @@ class Bench {
   Json results_ = Json::array();
 };
 
+std::vector<BenchPoint> points_of(const BenchArguments& arguments, int world_ranks) {
+  std::vector<BenchPoint> points = bench_points(arguments.cases, arguments.sweeps, world_ranks);
+  const bool independent = std::any_of(points.begin(), points.end(), [](const auto& each) { return each.independent; });
+  if (arguments.profile && independent)
+    fail_usage("--profile: is of ranks that train together (use ranks=N in --case)");
+  return points;
+}
+
 }  // namespace
 
 int bench_command(World& world, const BenchArguments& arguments) {
   if (arguments.calibrate_cpu) return calibrate(world, arguments);
   if (arguments.model_bytes) return count_bytes(world, arguments);
   const auto all = world.ranks().communicator(kIdleTimeout, "bench");
-  const std::vector<BenchPoint> points = bench_points(arguments.cases, arguments.sweeps, world.size());
+  std::vector<BenchPoint> points;
+  agree(
+      *all, [&] { points = points_of(arguments, world.size()); }, "bench");
   const StopRequest stop(RunOptions().stop_signals, std::nullopt);
   Bench bench(world, arguments, stop);
   for (std::int64_t repeat = 0; repeat < arguments.repeat; ++repeat) {

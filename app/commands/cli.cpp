@@ -227,8 +227,10 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
       ->capture_default_str();
   bench_app->add_option("--repeat", bench.repeat, "times to do it")->check(many)->type_name("R")->capture_default_str();
   bench_app
-      ->add_option("--case", bench.cases,
-                   "time this: words KEY=VALUE, and ranks=N for the first N ranks; may be repeated")
+      ->add_option(
+          "--case", bench.cases,
+          "time this: words KEY=VALUE, and ranks=N for the first N ranks, or processes=N for N that each train alone "
+          "at the same time; may be repeated")
       ->allow_extra_args(false)
       ->type_name("WORDS");
   bench_app->add_option("--sweep", sweeps, "time each of these values; may be repeated, for every combination")

@@ -53,7 +53,7 @@ struct BenchArguments {
   std::int64_t steps = 20;
   std::int64_t warmup = 5;
   std::int64_t repeat = 1;
-  std::vector<std::string> cases;  ///< KEY=VALUE, and ranks=N
+  std::vector<std::string> cases;  ///< KEY=VALUE, and ranks=N or processes=N
   std::vector<Sweep> sweeps;       ///< every combination is timed
   bool profile = false;            ///< time every operation, too
   bool data = false;               ///< time reading the data alone

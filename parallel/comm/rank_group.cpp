@@ -38,7 +38,8 @@ struct RankGroup::Handle {
     MPI_Finalized(&ended);
     // Freeing is collective: on the way to an abort it stays.
     const bool orderly = ended == 0 && std::uncaught_exceptions() == 0 && abandoned_operations() == 0;
-    if (mpi != MPI_COMM_WORLD && mpi != MPI_COMM_NULL && orderly) {
+    const bool predefined = mpi == MPI_COMM_WORLD || mpi == MPI_COMM_SELF || mpi == MPI_COMM_NULL;
+    if (!predefined && orderly) {
       const CallDeadline deadline("the freeing of a group of ranks", kFreeSeconds);
       MPI_Comm_free(&mpi);
     }
@@ -81,5 +82,7 @@ RankGroup world_group() {
   CONVOY_MPI_CHECK(MPI_Comm_size(MPI_COMM_WORLD, &size));
   return {std::make_shared<const RankGroup::Handle>(MPI_COMM_WORLD), rank, size};
 }
+
+RankGroup self_group() { return {std::make_shared<const RankGroup::Handle>(MPI_COMM_SELF), 0, 1}; }
 
 }  // namespace convoy

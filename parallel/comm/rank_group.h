@@ -38,4 +38,7 @@ class RankGroup {
 /// All ranks of the running MPI program.
 [[nodiscard]] RankGroup world_group();
 
+/// This rank alone. Not collective.
+[[nodiscard]] RankGroup self_group();
+
 }  // namespace convoy

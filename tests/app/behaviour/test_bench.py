@@ -3,6 +3,7 @@
 the bytes of a model."""
 import json
 import os
+import statistics
 
 import pytest
 
@@ -50,6 +51,30 @@ def test_cases_of_other_numbers_of_ranks():
         for peak, held in zip(r["peak_memory_bytes"], r["backend_memory_bytes"]):
             assert peak >= held, f"{r['case']}: peak, and what of it the backend holds"
     assert results[-1]["overrides"] == {"parallel.mode": "pipeline", "parallel.microbatches": "2"}
+
+
+def test_processes_train_alone_at_the_same_time():
+    """Each has the whole batch, and none waits for another: the rate is the sum of theirs."""
+    sections = config(DEEP_MLP)
+    folder = Folder("processes", sections)
+    alone, both, after = bench(folder, 2, "--steps", "5", *cases("ranks=1", "processes=2", "ranks=2"))
+    assert both["processes"] == 2 and both["ranks"] == 1 and "reduction" not in both
+    assert both["predicted_backend_memory_bytes"] == alone["predicted_backend_memory_bytes"]
+    own = both["step_seconds_of_processes"]
+    assert [len(seconds) for seconds in own] == [5, 5] and both["step_seconds"] == [max(pair) for pair in zip(*own)]
+    rate = sum(sections["train"]["global_batch_size"] / statistics.median(seconds) for seconds in own)
+    assert abs(both["images_per_second"] / rate - 1) < 1e-9  # the same sum in another order of roundings
+    assert after["ranks"] == 2 and after["reduction"]["bytes"] > 0
+
+
+def test_what_fails_in_one_process_ends_all():
+    """A batch larger than the data, cases that cannot be profiled or are none: one message, no rank left behind."""
+    folder = Folder("alone", config(DEEP_MLP))
+    for words, problem in ((("--case", "processes=2 train.global_batch_size=100000"), "train.global_batch_size"),
+                           (("--profile", "--case", "processes=2"), "--profile"),
+                           (("--case", "ranks=2 processes=2"), "one of ranks=N and processes=N, once")):
+        code = folder.run(2, "bench", "run.toml", *words, timeout=40)
+        assert code == USAGE and folder.stderr.count("convoy: error:") == 1 and problem in folder.stderr, folder.stderr
 
 
 def test_case_of_too_many_ranks_is_a_usage_error():

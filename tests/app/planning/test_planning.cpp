@@ -63,10 +63,22 @@ TEST_CASE("cases and sweeps multiply") {
   CHECK(one[0].ranks == 0);
 }
 
+TEST_CASE("a case of processes is of ranks that each train alone") {
+  const auto points = bench_points({"processes=2 train.x=1", "ranks=2"}, {}, 2);
+  REQUIRE(points.size() == 2);
+  CHECK(points[0].ranks == 2);
+  CHECK(points[0].independent);
+  CHECK(points[0].overrides == std::vector<std::string>{"train.x=1"});
+  CHECK_FALSE(points[1].independent);
+}
+
 TEST_CASE("cases that are none") {
   CHECK(words_of({"ranks=3"}).find("3 ranks are wanted, and 2 were started") != std::string::npos);
   CHECK(words_of({"ranks=0"}).find("not a number of ranks") != std::string::npos);
   CHECK(words_of({"ranks=2x"}).find("not a number of ranks") != std::string::npos);
+  CHECK(words_of({"processes=3"}).find("3 ranks are wanted, and 2 were started") != std::string::npos);
+  CHECK(words_of({"processes=-1"}).find("not a number of ranks") != std::string::npos);
+  CHECK(words_of({"ranks=2 processes=2"}).find("one of ranks=N and processes=N") != std::string::npos);
   CHECK(words_of({"parallel.mode"}).find("not KEY=VALUE") != std::string::npos);
 }
 

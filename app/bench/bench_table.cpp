@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "app/commands/bench_table.h"
+#include "app/bench/bench_table.h"
 
 #include <fmt/format.h>
 
