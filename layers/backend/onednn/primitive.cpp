@@ -45,18 +45,23 @@ BoundPrimitive bind_product(OnednnState& state, const dnnl::memory::desc& a, con
 
 void run_primitive(OnednnState& state, Backend& backend, BoundPrimitive& bound,
                    std::initializer_list<std::pair<int, void*>> handles) {
+  Tensor scratchpad;
+  if (bound.scratchpad_bytes > 0) {
+    scratchpad = backend.tensor({static_cast<std::int64_t>(bound.scratchpad_bytes)}, DType::kU8);
+  }
+  run_primitive(state.stream, bound, scratchpad ? scratchpad.raw() : nullptr, handles);
+}
+
+void run_primitive(const dnnl::stream& stream, BoundPrimitive& bound, void* scratchpad,
+                   std::initializer_list<std::pair<int, void*>> handles) {
   for (const auto& [index, data] : handles) {
     const auto found = bound.arguments.find(index);
     if (found != bound.arguments.end()) found->second.set_data_handle(data);
   }
-  Tensor scratchpad;
-  if (bound.scratchpad_bytes > 0) {
-    scratchpad = backend.tensor({static_cast<std::int64_t>(bound.scratchpad_bytes)}, DType::kU8);
-    bound.arguments.at(DNNL_ARG_SCRATCHPAD).set_data_handle(scratchpad.raw());
-  }
+  if (bound.scratchpad_bytes > 0) bound.arguments.at(DNNL_ARG_SCRATCHPAD).set_data_handle(scratchpad);
   if (rehearsing()) return;
-  bound.primitive.execute(state.stream, bound.arguments);
-  state.stream.wait();
+  bound.primitive.execute(stream, bound.arguments);
+  dnnl::stream(stream).wait();
 }
 
 }  // namespace convoy

@@ -40,4 +40,9 @@ BoundPrimitive bind_product(OnednnState& state, const dnnl::memory::desc& a, con
 void run_primitive(OnednnState& state, Backend& backend, BoundPrimitive& bound,
                    std::initializer_list<std::pair<int, void*>> handles);
 
+/// The same with a stream and a scratchpad of the caller's own, from several threads at once: oneDNN uses one thread
+/// for each. `bound` must be a thread's own, too.
+void run_primitive(const dnnl::stream& stream, BoundPrimitive& bound, void* scratchpad,
+                   std::initializer_list<std::pair<int, void*>> handles);
+
 }  // namespace convoy

@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <memory>
+#include <vector>
 
 #include "layers/backend/onednn/conv/im2col_gemm.h"
 #include "layers/backend/onednn/conv/panel_product.h"
@@ -27,6 +29,7 @@ using dnnl::memory;
 constexpr auto kF32 = memory::data_type::f32;
 constexpr std::int64_t kThreadTiles = 4;            // tiles that make a part worth a thread
 constexpr std::int64_t kGrain = 16;                 // the same of the transforms alone
+constexpr std::size_t kThreadSumsBytes = 4 << 20;   // a weight gradient's points of which each thread keeps its own
 constexpr std::int64_t kLastLevelBytes = 16 << 20;  // beyond it a weight comes from memory: read it half as often
 
 // Planes [rows, columns] of float32, one for each of `count` points.
@@ -97,49 +100,105 @@ class Winograd final : public Direction {
   std::int64_t tiles_, row_, step_;  // tiles at a time; how their points lie
 };
 
-// The points of a group of images go through one product for all threads.
+// A thread takes groups of images of its own through transforms and products, so that no points go from one core's
+// cache to another's, and adds up sums of its own. Where these are large, all threads take each group together.
 class WinogradGradient final : public WeightGradient {
  public:
   WinogradGradient(OnednnState& state, const Conv2dSpec& spec, const Shape& x, std::int64_t m)
-      : WeightGradient(im2col_weights(spec)), grid_(spec, x, m, false) {
-    const memory::desc a = transposed(tile_planes(grid_, grid_.in)), b = tile_planes(grid_, grid_.out),
-                       c = planes(grid_.points(), grid_.in, grid_.out);
-    first_ = bind_product(state, a, b, c, false);
-    if (grid_.group() < grid_.images) others_ = bind_product(state, a, b, c, true);
+      : WeightGradient(im2col_weights(spec)), grid_(spec, x, m, false), groups_(grid_.images / grid_.group()) {
+    const memory::desc a = transposed(tile_planes(grid_, grid_.in)), b = tile_planes(grid_, grid_.out), c = sums();
+    const bool apart = c.get_size() <= kThreadSumsBytes;
+    parts_.resize(static_cast<std::size_t>(apart ? std::clamp<std::int64_t>(groups_, 1, omp_get_max_threads()) : 1));
+    for (Part& part : parts_) {
+      part.stream = dnnl::stream(state.engine);
+      part.first = bind_product(state, a, b, c, false);
+      if (groups_ > std::ssize(parts_)) part.others = bind_product(state, a, b, c, true);
+    }
   }
 
-  void run(OnednnState& state, Backend& backend, const Tensor& x, const Tensor& dy, const Tensor& dw,
+  void run(OnednnState&, Backend& backend, const Tensor& x, const Tensor& dy, const Tensor& dw,
            const Tensor& dbias) override {
     if (dbias) fail("Winograd's weight gradient gives no gradient of a bias");
     const TileGrid& g = grid_;
     const Tensor zeros = zero_pixel(backend, std::max(g.in, g.out), x.dtype());
-    const Tensor a = tensor_of(backend, tile_planes(g, g.in)), b = tensor_of(backend, tile_planes(g, g.out));
-    const Tensor sums = tensor_of(backend, planes(g.points(), g.in, g.out));
-    for (std::int64_t image = 0; image < g.images; image += g.group()) {
-      set_points(x, dy, zeros, image * g.tiles(), a.data<float>(), b.data<float>());
-      run_primitive(state, backend, image == 0 ? first_ : others_,
-                    {{DNNL_ARG_SRC, a.raw()}, {DNNL_ARG_WEIGHTS, b.raw()}, {DNNL_ARG_DST, sums.raw()}});
+    std::vector<PartTensors> tensors;
+    for (const Part& part : parts_) tensors.push_back(make_tensors(backend, part));
+    if (parts_.size() == 1) {
+      for (std::int64_t group = 0; group < groups_; ++group) {
+        parallel_ranges(g.rows(), kGrain, [&](std::int64_t first, std::int64_t last, int) {
+          set_points(x, dy, zeros, group, first, last, tensors[0]);
+        });
+        multiply(parts_[0], tensors[0], group == 0);
+      }
+    } else {
+      parallel_ranges(groups_, 1, [&](std::int64_t first, std::int64_t last, int thread) {
+        const auto part = static_cast<std::size_t>(thread);
+        for (std::int64_t group = first; group < last; ++group) {
+          set_points(x, dy, zeros, group, 0, g.rows(), tensors[part]);
+          multiply(parts_[part], tensors[part], group == first);
+        }
+        tensors[part].used = first < last;
+      });
     }
-    winograd_weight_gradient(g.side, sums.data<float>(), g.in * g.out, dw.data<float>());
+    auto* total = tensors[0].sums.data<float>();
+    for (std::size_t part = 1; part < tensors.size(); ++part) {
+      if (tensors[part].used) add(tensors[part].sums.data<float>(), tensors[part].sums.size(), total);
+    }
+    winograd_weight_gradient(g.side, total, g.in * g.out, dw.data<float>());
   }
 
  private:
-  // Those of a group, whose first tile this is.
-  void set_points(const Tensor& x, const Tensor& dy, const Tensor& zeros, std::int64_t tile, float* a, float* b) const {
+  // What a thread needs for its products: the first group sets the sums, the others add to them.
+  struct Part {
+    dnnl::stream stream;
+    BoundPrimitive first, others;
+  };
+  struct PartTensors {
+    Tensor a, b, sums, scratchpad;
+    bool used = false;
+  };
+
+  [[nodiscard]] memory::desc sums() const { return planes(grid_.points(), grid_.in, grid_.out); }
+
+  PartTensors make_tensors(Backend& backend, const Part& part) const {
+    PartTensors t{tensor_of(backend, tile_planes(grid_, grid_.in)),
+                  tensor_of(backend, tile_planes(grid_, grid_.out)),
+                  tensor_of(backend, sums()),
+                  {}};
+    const auto bytes = static_cast<std::int64_t>(std::max(part.first.scratchpad_bytes, part.others.scratchpad_bytes));
+    if (bytes > 0) t.scratchpad = backend.tensor({bytes}, DType::kU8);
+    return t;
+  }
+
+  // Those of the tiles [first, last) of a group.
+  void set_points(const Tensor& x, const Tensor& dy, const Tensor& zeros, std::int64_t group, std::int64_t first,
+                  std::int64_t last, const PartTensors& to) const {
     const TileGrid& g = grid_;
+    const std::int64_t tile = group * g.rows();
     dispatch_activation(x.dtype(), [&](auto pixel) {
       using Pixel = decltype(pixel);
-      parallel_ranges(g.rows(), kGrain, [&](std::int64_t first, std::int64_t last, int) {
-        winograd_patches(g, x.data<Pixel>(), tile + first, tile + last, zeros.data<Pixel>(),
-                         {a + first * g.in, g.in, g.step(g.in)});
-        winograd_gradients(g, dy.data<Pixel>(), tile + first, tile + last, zeros.data<Pixel>(),
-                           {b + first * g.out, g.out, g.step(g.out)});
-      });
+      winograd_patches(g, x.data<Pixel>(), tile + first, tile + last, zeros.data<Pixel>(),
+                       {to.a.data<float>() + first * g.in, g.in, g.step(g.in)});
+      winograd_gradients(g, dy.data<Pixel>(), tile + first, tile + last, zeros.data<Pixel>(),
+                         {to.b.data<float>() + first * g.out, g.out, g.step(g.out)});
+    });
+  }
+
+  static void multiply(Part& part, const PartTensors& t, bool first) {
+    run_primitive(part.stream, first ? part.first : part.others, t.scratchpad ? t.scratchpad.raw() : nullptr,
+                  {{DNNL_ARG_SRC, t.a.raw()}, {DNNL_ARG_WEIGHTS, t.b.raw()}, {DNNL_ARG_DST, t.sums.raw()}});
+  }
+
+  static void add(const float* from, std::int64_t count, float* to) {
+    parallel_ranges(count, kGrain * kLanes, [=](std::int64_t first, std::int64_t last, int) {
+      CONVOY_INDEPENDENT
+      for (std::int64_t i = first; i < last; ++i) to[i] += from[i];
     });
   }
 
   TileGrid grid_;
-  BoundPrimitive first_, others_;  // the first group sets the points, the others add to them
+  std::int64_t groups_;
+  std::vector<Part> parts_;
 };
 
 }  // namespace

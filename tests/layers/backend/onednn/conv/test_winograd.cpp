@@ -20,10 +20,12 @@ using namespace convoy::reference;
 
 namespace {
 
-// Points in planes and in rows, one group of images and several, edges that cut tiles, every padding.
+// Points in planes and in rows, one group of images, several for a thread, several that all threads take together
+// (256 channels), edges that cut tiles, every padding.
 const std::vector<ConvCase> kCases{
     {{48, 64, 3, 1, 1}, 3, 8, 8},   {{64, 48, 3, 1, 0}, 2, 9, 10},  {{64, 64, 3, 1, 2}, 5, 6, 7},
     {{128, 160, 3, 1, 1}, 8, 8, 8}, {{48, 48, 3, 1, 1}, 4, 16, 16}, {{160, 128, 3, 1, 2}, 1, 13, 6},
+    {{48, 48, 3, 1, 1}, 9, 16, 16}, {{256, 272, 3, 1, 1}, 8, 8, 7},
 };
 
 struct Results {
@@ -86,7 +88,7 @@ TEST_CASE("Winograd's convolutions of whole numbers are exact, but for the round
     const Array dy = whole(y.shape, 3, 4);
     const Conv2dGradients expected = conv2d_backward(c.spec, dy, x, w);
     for (double& value : y.values) value += 7;
-    for (const int threads : {1, 2}) {
+    for (const int threads : {1, 2, 3}) {
       for (const DType dtype : {DType::kF32, DType::kBF16}) {
         const Results results = run(c, x, w, dy, 7, threads, 2, dtype);
         CHECK(results.y.values == stored(y.values, dtype));
