@@ -294,7 +294,7 @@ MemoryReport check_memory(const MemoryRequest& request, Communicator& all, const
 double check_memory_of_measuring(const MemoryRequest& request, Communicator& all, const std::string& host) {
   MemoryPrediction prediction;
   agree(
-      all, [&] { add_places(request.config, [&] { prediction.tensors = predict_measuring(request); }); },
+      all, [&] { add_places(request.config, [&] { prediction = predict_measuring(request); }); },
       "predicting the memory");
   const RankMemory own = own_memory(request, prediction, host);
   const TightestLimit limit = gather_memory(own, all).limit;

@@ -80,12 +80,14 @@ double communication_bytes(const MemoryRequest& r, double gradients) {
 }
 
 // Freed blocks of this size go back to the C library and not to the system (mallopt(3): DEFAULT_MMAP_THRESHOLD_MAX).
+double start_bytes(double largest_parameter) { return largest_parameter < 32 * kMib ? largest_parameter : 0; }
+
 double start_bytes(const ParameterStore& store) {
   double largest = 0;
   for (const auto& parameter : store.parameters()) {
     largest = std::max(largest, sizeof(float) * static_cast<double>(parameter->layout->elements()));
   }
-  return largest < 32 * kMib ? largest : 0;
+  return start_bytes(largest);
 }
 
 double loaders_bytes(const MemoryRequest& r) {
@@ -163,7 +165,7 @@ MemoryPrediction predict_memory(const MemoryRequest& request) {
   return prediction;
 }
 
-double predict_measuring(const MemoryRequest& request) {
+MemoryPrediction predict_measuring(const MemoryRequest& request) {
   const Rehearsal rehearsal;
   const auto backend = rehearsal_backend(request.config, request.device);
   const std::int64_t samples = request.layout.microbatch(request.config.train.global_batch_size);
@@ -171,12 +173,17 @@ double predict_measuring(const MemoryRequest& request) {
   const auto infos = describe_units(*backend, build_units(request.config, request.train.outputs), input);
   std::vector<Unit> units = build_units(request.config, request.train.outputs);
   std::vector<Candidate> candidates;
+  double largest = 0;
   for (auto i = static_cast<std::size_t>(request.rank); i < units.size();
        i += static_cast<std::size_t>(request.layout.mesh.ranks())) {
     candidates.push_back(candidate(std::move(units[i]), infos, i));
+    for (const TensorEntry& entry : infos[i].manifest) largest = std::max(largest, tensor_bytes({entry}));
   }
   static_cast<void>(measure_units(*backend, std::move(candidates)));
-  return static_cast<double>(backend->pool().peak_bytes());
+  MemoryPrediction prediction;
+  prediction.tensors = static_cast<double>(backend->pool().peak_bytes());
+  prediction.start = start_bytes(largest);
+  return prediction;
 }
 
 }  // namespace convoy

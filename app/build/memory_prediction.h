@@ -53,7 +53,7 @@ struct MemoryPrediction {
 
 [[nodiscard]] MemoryPrediction predict_memory(const MemoryRequest& request);
 
-/// The tensors of the measurement of units that precedes partition = "auto": the largest over ranks.
-[[nodiscard]] double predict_measuring(const MemoryRequest& request);
+/// Of the measurement of units that precedes partition = "auto", on the request's rank.
+[[nodiscard]] MemoryPrediction predict_measuring(const MemoryRequest& request);
 
 }  // namespace convoy
