@@ -6,11 +6,13 @@
 #include <omp.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "layers/backend/onednn/conv/pointwise_conv2d.h"
+#include "layers/backend/onednn/conv/threaded_rows.h"
 #include "layers/backend/onednn/conv/upcast.h"
 #include "layers/backend/onednn/dnnl_compat.h"
 #include "layers/backend/onednn/onednn_backend.h"
@@ -46,27 +48,83 @@ WeightedPlan& plan_for(OnednnState& state, std::int64_t batch, const Weight& w, 
 
 const OnednnWeightLayout& layout_of(const Weight& w) { return static_cast<const OnednnWeightLayout&>(*w.layout); }
 
-// While it lives, oneDNN makes and runs primitives for one thread if the product of these sizes is small: to start a
-// team and to wait for it takes microseconds, in which a core does this many multiplications.
-class TeamOfItsSize {
+// While it lives, oneDNN makes and runs primitives for this many threads.
+class TeamOf {
  public:
-  TeamOfItsSize(std::int64_t batch, std::int64_t in, std::int64_t out) {
-    if (batch * in * out < kSmall) omp_set_num_threads(1);
-  }
-  ~TeamOfItsSize() { omp_set_num_threads(threads_); }
-  TeamOfItsSize(const TeamOfItsSize&) = delete;
-  TeamOfItsSize& operator=(const TeamOfItsSize&) = delete;
+  explicit TeamOf(int threads) { omp_set_num_threads(threads); }
+  ~TeamOf() { omp_set_num_threads(threads_); }
+  TeamOf(const TeamOf&) = delete;
+  TeamOf& operator=(const TeamOf&) = delete;
 
  private:
-  static constexpr std::int64_t kSmall = std::int64_t{1} << 17;
   int threads_ = omp_get_max_threads();
 };
+
+// One thread if the product of these sizes is small: to start a team and to wait for it takes microseconds, in which a
+// core does this many multiplications.
+int team_size(std::int64_t batch, std::int64_t in, std::int64_t out) {
+  constexpr std::int64_t kSmall = std::int64_t{1} << 17;
+  return batch * in * out < kSmall ? 1 : omp_get_max_threads();
+}
+
+struct Product {
+  BoundPrimitive bound;
+  memory::desc weights;
+};
+
+Product forward_product(OnednnState& state, std::int64_t rows, const Shape& weight, const memory::desc& format,
+                        bool bias) {
+  const LinearShapes s = linear_shapes(rows, weight[1], weight[0], state.products);
+  const auto pd = dnnl_compat::inner_product_forward(state.engine, s.src, format, bias ? s.bias_f32 : memory::desc(),
+                                                     s.dst, s.attributes);
+  std::vector<std::pair<int, memory::desc>> arguments{
+      {DNNL_ARG_SRC, s.src}, {DNNL_ARG_WEIGHTS, pd.weights_desc()}, {DNNL_ARG_DST, s.dst}};
+  if (bias) arguments.emplace_back(DNNL_ARG_BIAS, s.bias_f32);
+  return {bind_primitive(state, dnnl::inner_product_forward(pd), pd.scratchpad_desc(), arguments), pd.weights_desc()};
+}
+
+Product backward_product(OnednnState& state, std::int64_t rows, const Shape& weight) {
+  const LinearShapes s = linear_shapes(rows, weight[1], weight[0], state.products);
+  const auto hint =
+      dnnl_compat::inner_product_forward(state.engine, s.src, s.weights, memory::desc(), s.dst, s.attributes);
+  const auto pd = dnnl_compat::inner_product_backward_data(state.engine, s.src, s.weights, s.dst, hint, s.attributes);
+  return {
+      bind_primitive(state, dnnl::inner_product_backward_data(pd), pd.scratchpad_desc(),
+                     {{DNNL_ARG_DIFF_SRC, s.src}, {DNNL_ARG_WEIGHTS, pd.weights_desc()}, {DNNL_ARG_DIFF_DST, s.dst}}),
+      pd.weights_desc()};
+}
+
+// A direction of these rows by the products that `make` gives for a number of them: one of all threads, or one of each.
+// from, to: which arguments of the products x and y are.
+std::unique_ptr<Direction> make_direction(OnednnState& state, std::int64_t rows, bool divides,
+                                          const std::function<Product(std::int64_t)>& make, int from, int to) {
+  const int threads = divides ? row_threads(rows) : 1;
+  if (threads == 1) {
+    Product whole = make(rows);
+    return std::make_unique<PrimitiveDirection>(std::move(whole.bound), whole.weights, from, to);
+  }
+  const TeamOf one(1);
+  std::vector<BoundPrimitive> parts;
+  memory::desc weights;
+  for (int thread = 0; thread < threads; ++thread) {
+    Product part = make(first_row(rows, thread + 1, threads) - first_row(rows, thread, threads));
+    weights = part.weights;
+    parts.push_back(std::move(part.bound));
+  }
+  return std::make_unique<ThreadedRows>(state, std::move(parts), weights, from, to);
+}
+
+// Whether the rows of a product may be divided between threads: where its weight has the same format whatever their
+// number.
+bool divides_rows(std::int64_t rows, const Shape& weight, DType compute) {
+  return row_product_format(rows, weight[1], weight[0], compute) != Tag::any;
+}
 
 }  // namespace
 
 std::unique_ptr<WeightLayout> OnednnBackend::linear_layout(std::int64_t in_features, std::int64_t out_features,
                                                            std::int64_t batch) {
-  const TeamOfItsSize team(batch, in_features, out_features);
+  const TeamOf team(team_size(batch, in_features, out_features));
   const std::int64_t rows = images_of_part(*state_, {batch, in_features}, {batch, out_features});
   const LinearShapes s = linear_shapes(rows, in_features, out_features, state_->products);
   const auto forward =
@@ -81,22 +139,17 @@ std::unique_ptr<WeightLayout> OnednnBackend::linear_layout(std::int64_t in_featu
 
 void OnednnBackend::run(const ops::LinearForward& op) {
   const std::int64_t batch = op.x.shape()[0];
-  const TeamOfItsSize team(batch, op.x.shape()[1], op.y.shape()[1]);
+  const Shape weight = op.w.layout->shape();
+  const TeamOf team(team_size(batch, weight[1], weight[0]));
   auto& forward = plan_for(*state_, batch, op.w, op.bias != nullptr).forward;
   // Layers built for different batches may have two formats.
   if (!forward || forward->weights() != layout_of(op.w).compute) {
     const std::int64_t rows = images_of_part(*state_, op.x.shape(), op.y.shape());
-    const LinearShapes s = linear_shapes(rows, op.x.shape()[1], op.y.shape()[1], state_->products);
-    const auto pd =
-        dnnl_compat::inner_product_forward(state_->engine, s.src, layout_of(op.w).compute,
-                                           op.bias != nullptr ? s.bias_f32 : memory::desc(), s.dst, s.attributes);
-    std::vector<std::pair<int, memory::desc>> arguments{
-        {DNNL_ARG_SRC, s.src}, {DNNL_ARG_WEIGHTS, pd.weights_desc()}, {DNNL_ARG_DST, s.dst}};
-    if (op.bias != nullptr) arguments.emplace_back(DNNL_ARG_BIAS, s.bias_f32);
-    auto bound = bind_primitive(*state_, dnnl::inner_product_forward(pd), pd.scratchpad_desc(), arguments);
-    forward = in_parts(
-        *state_, std::make_unique<PrimitiveDirection>(std::move(bound), pd.weights_desc(), DNNL_ARG_SRC, DNNL_ARG_DST),
-        rows);
+    const auto make = [&](std::int64_t some) {
+      return forward_product(*state_, some, weight, layout_of(op.w).compute, op.bias != nullptr);
+    };
+    const bool divides = divides_rows(rows, weight, state_->products);
+    forward = in_parts(*state_, make_direction(*state_, rows, divides, make, DNNL_ARG_SRC, DNNL_ARG_DST), rows);
   }
   forward->run(*state_, *this, op.x, op.w.compute.raw(), op.bias != nullptr ? op.bias->master.raw() : nullptr, op.y);
   if (op.relu) run(ops::ReluForward{op.y, op.y});
@@ -104,29 +157,22 @@ void OnednnBackend::run(const ops::LinearForward& op) {
 
 void OnednnBackend::run(const ops::LinearBackwardInput& op) {
   const std::int64_t batch = op.dy.shape()[0];
-  const TeamOfItsSize team(batch, op.dx.shape()[1], op.dy.shape()[1]);
+  const Shape weight = op.w.layout->shape();
+  const TeamOf team(team_size(batch, weight[1], weight[0]));
   auto& backward = plan_for(*state_, batch, op.w, false).backward_input;
   if (!backward) {
     const std::int64_t rows = images_of_part(*state_, op.dx.shape(), op.dy.shape());
-    const LinearShapes s = linear_shapes(rows, op.dx.shape()[1], op.dy.shape()[1], state_->products);
-    const auto hint =
-        dnnl_compat::inner_product_forward(state_->engine, s.src, s.weights, memory::desc(), s.dst, s.attributes);
-    const auto pd =
-        dnnl_compat::inner_product_backward_data(state_->engine, s.src, s.weights, s.dst, hint, s.attributes);
-    auto bound =
-        bind_primitive(*state_, dnnl::inner_product_backward_data(pd), pd.scratchpad_desc(),
-                       {{DNNL_ARG_DIFF_SRC, s.src}, {DNNL_ARG_WEIGHTS, pd.weights_desc()}, {DNNL_ARG_DIFF_DST, s.dst}});
-    backward = in_parts(
-        *state_,
-        std::make_unique<PrimitiveDirection>(std::move(bound), pd.weights_desc(), DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_SRC),
-        rows);
+    const auto make = [&](std::int64_t some) { return backward_product(*state_, some, weight); };
+    const bool divides = divides_rows(rows, weight, state_->products);
+    backward =
+        in_parts(*state_, make_direction(*state_, rows, divides, make, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_SRC), rows);
   }
   run_backward_input(*state_, *this, *backward, op.dy, op.w, op.dx);
 }
 
 void OnednnBackend::run(const ops::LinearBackwardWeight& op) {
   const std::int64_t batch = op.x.shape()[0];
-  const TeamOfItsSize team(batch, op.x.shape()[1], op.dy.shape()[1]);
+  const TeamOf team(team_size(batch, op.x.shape()[1], op.dy.shape()[1]));
   const bool bias = static_cast<bool>(op.dbias);
   auto& gradient = plan_for(*state_, batch, op.w, bias).backward_weight;
   if (!gradient) {

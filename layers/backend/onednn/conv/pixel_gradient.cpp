@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <utility>
 
 #include "layers/backend/onednn/conv/im2col_gemm.h"
 #include "layers/backend/onednn/conv/pair_product.h"
@@ -88,16 +89,18 @@ struct GradientPart {
   std::int64_t row, last_row, column, last_column;
 };
 
-// That of a thread: of as many parts as there are threads, so that the largest is small.
+// That of a thread: of as many parts as there are threads, so that the largest is small, and where that is so in two
+// ways, that the channels of a part are few.
 GradientPart part_of(std::int64_t rows, std::int64_t columns, std::int64_t thread, std::int64_t threads) {
   const std::int64_t blocks = rows / kLanes, panels = (columns + kPairColumns - 1) / kPairColumns;
-  const auto largest = [&](std::int64_t across) {
+  const auto costs = [&](std::int64_t across) {
     const std::int64_t down = threads / across;
-    return (blocks + down - 1) / down * ((panels + across - 1) / across);
+    const std::int64_t high = (blocks + down - 1) / down, wide = (panels + across - 1) / across;
+    return std::pair(high * wide, high * kLanes + wide * kPairColumns);
   };
   std::int64_t across = 1;
   for (std::int64_t each = 2; each <= threads; ++each) {
-    if (threads % each == 0 && largest(each) <= largest(across)) across = each;
+    if (threads % each == 0 && costs(each) < costs(across)) across = each;
   }
   const std::int64_t down = threads / across, i = thread / across, j = thread % across;
   return {blocks * i / down * kLanes, blocks * (i + 1) / down * kLanes, panels * j / across * kPairColumns,
