@@ -20,6 +20,8 @@ namespace convoy {
 
 namespace {
 
+constexpr std::int64_t kPivotRows = 32;
+
 // Adds to sums and squares [channels] those of x - pivot over x [rows, channels].
 template <class T>
 CONVOY_VECTORIZED void add_moments(const T* x, std::int64_t rows, std::int64_t channels, const float* pivot,
@@ -82,15 +84,47 @@ void moments(const T* x, std::int64_t rows, std::int64_t channels, float* work, 
   std::fill_n(work, 3 * padded(channels), 0.0F);
   std::fill_n(mean, channels, 0.0);
   std::fill_n(m2, channels, 0.0);
-  // The first block goes twice: its mean first, as the pivot.
-  const std::int64_t head = std::min(rows, kBlockRows);
+  // The first rows go twice: their mean first, as the pivot.
+  const std::int64_t head = std::min(rows, kPivotRows);
   sum_moments(x, head, channels, pivot, sums, squares);
   for (std::int64_t c = 0; c < channels; ++c) pivot[c] = sums[c] / static_cast<float>(head);
   std::fill_n(sums, 2 * padded(channels), 0.0F);
-  for (std::int64_t row = 0; row < rows; row += kBlockRows) {
-    const std::int64_t block = std::min(kBlockRows, rows - row);
+  for (std::int64_t row = 0; row < rows; row += kBlockRows<T>) {
+    const std::int64_t block = std::min(kBlockRows<T>, rows - row);
     sum_moments(x + row * channels, block, channels, pivot, sums, squares);
     merge_block(channels, static_cast<double>(block), static_cast<double>(row), sums, squares, pivot, mean, m2);
+  }
+}
+
+// Merges the mean and m2 of another thread's `rows` rows into those of `before` rows. All [channels].
+CONVOY_VECTORIZED void merge_part(std::int64_t channels, double rows, double before, const double* part_mean,
+                                  const double* part_m2, double* mean, double* m2) {
+  const double weight = rows / (before + rows), spread = before * weight;
+  CONVOY_INDEPENDENT
+  for (std::int64_t c = 0; c < channels; ++c) {
+    const double distance = part_mean[c] - mean[c];
+    mean[c] += distance * weight;
+    m2[c] += part_m2[c] + distance * distance * spread;
+  }
+}
+
+CONVOY_VECTORIZED void round_moments(std::int64_t channels, double rows, const double* mean, const double* m2,
+                                     float* rounded_mean, float* variance) {
+  CONVOY_INDEPENDENT
+  for (std::int64_t c = 0; c < channels; ++c) {
+    rounded_mean[c] = static_cast<float>(mean[c]);
+    variance[c] = static_cast<float>(m2[c] / rows);
+  }
+}
+
+// Sets y = scale * x + shift to gamma * (x - mean) / sqrt(variance + epsilon) + beta. All [channels].
+CONVOY_VECTORIZED void set_scale(std::int64_t channels, const float* mean, const float* variance, const float* gamma,
+                                 const float* beta, float epsilon, float* scale, float* shift) {
+  CONVOY_INDEPENDENT
+  for (std::int64_t c = 0; c < channels; ++c) {
+    const double factor = gamma[c] * inverse_std(variance[c], epsilon);
+    scale[c] = static_cast<float>(factor);
+    shift[c] = static_cast<float>(beta[c] - mean[c] * factor);
   }
 }
 
@@ -112,16 +146,6 @@ CONVOY_VECTORIZED void apply_kernel(const T* x, const float* scale, const float*
   }
 }
 
-// The kernel above, or that of batch_norm_bf16.h.
-template <class T, bool kResidual, bool kRelu>
-void apply_rows(const T* x, const float* scale, const float* shift, const T* residual, std::int64_t rows,
-                std::int64_t channels, T* y) {
-  if constexpr (std::is_same_v<T, BFloat16>) {
-    if (has_bf16_rows(channels)) return apply_bf16(x, scale, shift, residual, kRelu, rows, channels, y);
-  }
-  apply_kernel<T, kResidual, kRelu>(x, scale, shift, residual, rows, channels, y);
-}
-
 // Sets mask [rows, mask_row_bytes(channels)] to where y [rows, channels] is above 0 or NaN.
 CONVOY_VECTORIZED void mask_kernel(const float* y, std::int64_t rows, std::int64_t channels, std::uint8_t* mask) {
   for (std::int64_t row = 0; row < rows; ++row, y += channels) {
@@ -140,8 +164,37 @@ CONVOY_VECTORIZED void mask_kernel(const float* y, std::int64_t rows, std::int64
   }
 }
 
-// So few that they are still in the first-level cache when the mask is made of them.
-std::int64_t mask_rows_at_a_time(std::int64_t channels) { return 1 + 2048 / channels; }
+// The bytes of a row of a mask of bits (relu_mask.h), or 0 where y is the mask.
+std::int64_t mask_bytes(std::int64_t channels, DType dtype) {
+  if (dtype == DType::kBF16) return has_bf16_rows(channels) ? channels / 8 : 0;
+  return channels % kLanes == 0 ? mask_row_bytes(channels) : 0;
+}
+
+// Rows [first, last) of y by the kernel above or that of batch_norm_bf16.h, and their mask unless `mask`, which begins
+// with that of row 0, is null. x, residual, y: from row `first` on.
+template <class T, bool kResidual, bool kRelu>
+void apply_rows(const T* x, const float* scale, const float* shift, const T* residual, std::int64_t first,
+                std::int64_t last, std::int64_t channels, T* y, void* mask) {
+  const std::int64_t rows = last - first;
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    if (has_bf16_rows(channels)) {
+      auto* bits = mask != nullptr ? static_cast<std::uint16_t*>(mask) + first * channels / kLanes : nullptr;
+      return apply_bf16(x, scale, shift, residual, kRelu, rows, channels, y, bits);
+    }
+  } else if (mask != nullptr) {
+    auto* bits = static_cast<std::uint8_t*>(mask) + first * mask_row_bytes(channels);
+    // So few rows at a time that they are still in the first-level cache when the mask is made of them.
+    const std::int64_t block = 1 + 2048 / channels;
+    for (std::int64_t row = 0; row < rows; row += block) {
+      const std::int64_t at = row * channels, some = std::min(block, rows - row);
+      apply_kernel<T, kResidual, kRelu>(x + at, scale, shift, kResidual ? residual + at : nullptr, some, channels,
+                                        y + at);
+      mask_kernel(y + at, some, channels, bits + row * mask_row_bytes(channels));
+    }
+    return;
+  }
+  apply_kernel<T, kResidual, kRelu>(x, scale, shift, residual, rows, channels, y);
+}
 
 // Calls f with two std::bool_constants.
 template <class F>
@@ -175,19 +228,16 @@ void OnednnBackend::run(const ops::BatchNormStatistics& op) {
               mine + 8 + padded(channels));
     });
   });
-  for (std::int64_t c = 0; c < channels; ++c) {
-    double rows = 0.0, center = 0.0, m2 = 0.0;
-    for (std::int64_t t = 0; t < threads; ++t) {
-      const double* part = partial + t * stride;
-      if (part[0] == 0.0) continue;
-      const double distance = part[8 + c] - center, together = rows + part[0];
-      center += distance * part[0] / together;
-      m2 += part[8 + padded(channels) + c] + distance * distance * rows * part[0] / together;
-      rows = together;
-    }
-    op.mean.data<float>()[c] = static_cast<float>(center);
-    op.variance.data<float>()[c] = static_cast<float>(rows > 0.0 ? m2 / rows : 0.0);
+  double rows = partial[0];
+  double *mean = partial + 8, *m2 = mean + padded(channels);
+  if (rows == 0.0) std::fill_n(mean, 2 * padded(channels), 0.0);
+  for (std::int64_t t = 1; t < threads; ++t) {
+    const double* part = partial + t * stride;
+    if (part[0] == 0.0) continue;
+    merge_part(channels, part[0], rows, part + 8, part + 8 + padded(channels), mean, m2);
+    rows += part[0];
   }
+  round_moments(channels, std::max(rows, 1.0), mean, m2, op.mean.data<float>(), op.variance.data<float>());
   if (op.coefficients) set_coefficients(op);
   if (!op.step_mean) return;
   run(ops::Axpy{op.share, op.mean, op.step_mean});
@@ -213,39 +263,29 @@ void OnednnBackend::run(const ops::BatchNormApply& op) {
   if (run_apart(op)) return;
   const ChannelRows view(op.x.shape());
   const std::int64_t channels = view.channels;
-  Tensor mask;  // of bits, or empty
+  Tensor mask;
   if (op.mask != nullptr) {
-    // Rows of whole vectors get one. In bfloat16 writing and reading it takes longer than the bytes that it saves.
-    if (channels % kLanes == 0 && op.x.dtype() == DType::kF32) {
-      mask = tensor({view.rows, mask_row_bytes(channels)}, DType::kU8);
+    if (const std::int64_t bytes = mask_bytes(channels, op.x.dtype()); bytes > 0) {
+      mask = tensor({view.rows, bytes}, DType::kU8);
     }
     *op.mask = mask ? mask : op.y;
   }
   const Tensor coefficients = tensor({2, padded(channels)}, DType::kF32);
   if (rehearsing()) return;
   float *scale = coefficients.data<float>(), *shift = scale + padded(channels);
-  for (std::int64_t c = 0; c < channels; ++c) {
-    const double factor = op.gamma.data<float>()[c] * inverse_std(op.variance.data<float>()[c], op.epsilon);
-    scale[c] = static_cast<float>(factor);
-    shift[c] = static_cast<float>(op.beta.data<float>()[c] - op.mean.data<float>()[c] * factor);
-  }
+  set_scale(channels, op.mean.data<float>(), op.variance.data<float>(), op.gamma.data<float>(), op.beta.data<float>(),
+            op.epsilon, scale, shift);
   dispatch_activation(op.x.dtype(), [&](auto type) {
     using T = decltype(type);
     dispatch_flags(static_cast<bool>(op.residual), op.relu, [&](auto has_residual, auto has_relu) {
       constexpr bool kResidual = decltype(has_residual)::value, kRelu = decltype(has_relu)::value;
       const T *input = op.x.data<T>(), *other = op.residual.data<T>();
       T* output = op.y.data<T>();
-      auto* bits = mask.data<std::uint8_t>();
+      void* bits = mask ? mask.raw() : nullptr;
       parallel_ranges(view.rows, view.grain(), [=](std::int64_t first, std::int64_t last, int) {
-        const std::int64_t block = bits != nullptr ? mask_rows_at_a_time(channels) : last - first;
-        for (std::int64_t row = first; row < last; row += block) {
-          const std::int64_t at = row * channels, rows = std::min(block, last - row);
-          apply_rows<T, kResidual, kRelu>(input + at, scale, shift, kResidual ? other + at : nullptr, rows, channels,
-                                          output + at);
-          if constexpr (std::is_same_v<T, float>) {
-            if (bits != nullptr) mask_kernel(output + at, rows, channels, bits + row * mask_row_bytes(channels));
-          }
-        }
+        const std::int64_t at = first * channels;
+        apply_rows<T, kResidual, kRelu>(input + at, scale, shift, kResidual ? other + at : nullptr, first, last,
+                                        channels, output + at, bits);
       });
     });
   });

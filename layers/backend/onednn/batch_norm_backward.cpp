@@ -73,6 +73,41 @@ CONVOY_VECTORIZED void flush(std::int64_t count, float* sums, double* totals) {
   }
 }
 
+CONVOY_VECTORIZED void add_part(std::int64_t count, const double* part, double* totals) {
+  CONVOY_INDEPENDENT
+  for (std::int64_t i = 0; i < count; ++i) totals[i] += part[i];
+}
+
+// Sets, or adds to, dbeta and dgamma [channels].
+CONVOY_VECTORIZED void set_parameter_gradients(std::int64_t channels, const double* sums, const double* products,
+                                               const float* variance, float epsilon, bool accumulate, float* dbeta,
+                                               float* dgamma) {
+  CONVOY_INDEPENDENT
+  for (std::int64_t c = 0; c < channels; ++c) {
+    const auto beta = static_cast<float>(sums[c]);
+    const auto gamma = static_cast<float>(products[c] * inverse_std(variance[c], epsilon));
+    dbeta[c] = accumulate ? dbeta[c] + beta : beta;
+    dgamma[c] = accumulate ? dgamma[c] + gamma : gamma;
+  }
+}
+
+// Those of BackwardCoefficients.
+CONVOY_VECTORIZED void set_backward_coefficients(std::int64_t channels, const ops::BatchNormBackwardApply& op,
+                                                 float* scale, float* slope, float* shift) {
+  const float *variance = op.variance.data<float>(), *gamma = op.gamma.data<float>();
+  const float *dgamma = op.dgamma.data<float>(), *dbeta = op.dbeta.data<float>();
+  const float epsilon = op.epsilon;
+  const auto count = static_cast<double>(op.count);
+  CONVOY_INDEPENDENT
+  for (std::int64_t c = 0; c < channels; ++c) {
+    const double inverse = inverse_std(variance[c], epsilon);
+    const double factor = gamma[c] * inverse;
+    scale[c] = static_cast<float>(factor);
+    slope[c] = static_cast<float>(-factor * inverse * dgamma[c] / count);
+    shift[c] = static_cast<float>(-factor * dbeta[c] / count);
+  }
+}
+
 // Sets rows [first, last) of dx.
 template <class T, class Mask>
 CONVOY_VECTORIZED void backward_kernel(const T* dy, const T* x, Mask mask, BackwardCoefficients k, std::int64_t first,
@@ -114,8 +149,9 @@ CONVOY_VECTORIZED void masked_kernel(const T* dy, Mask mask, std::int64_t first,
 }
 
 // The rows of a bfloat16 mask from `row` on, as batch_norm_bf16.h takes them.
-const BFloat16* mask_rows(const NoMask&, std::int64_t) { return nullptr; }
-const BFloat16* mask_rows(const OutputMask<BFloat16>& mask, std::int64_t row) { return mask.y + row * mask.channels; }
+Bf16Mask mask_rows(const NoMask&, std::int64_t) { return {}; }
+Bf16Mask mask_rows(const OutputMask<BFloat16>& mask, std::int64_t row) { return {.y = mask.y + row * mask.channels}; }
+Bf16Mask mask_rows(const WordMask& mask, std::int64_t row) { return {.bits = mask.words + row * mask.row_words}; }
 
 // The kernels above, or those of batch_norm_bf16.h.
 
@@ -183,25 +219,16 @@ void OnednnBackend::run(const ops::BatchNormBackwardReduce& op) {
     parallel_ranges(view.rows, view.grain(), [=](std::int64_t first, std::int64_t last, int thread) {
       float* sums = floats + thread * stride;
       std::fill_n(sums, stride, 0.0F);
-      for (std::int64_t row = first; row < last; row += kBlockRows) {
-        sum_gradients(gradient, input, mask, center, row, std::min(row + kBlockRows, last), channels, sums,
+      for (std::int64_t row = first; row < last; row += kBlockRows<T>) {
+        sum_gradients(gradient, input, mask, center, row, std::min(row + kBlockRows<T>, last), channels, sums,
                       sums + stride / 2);
         flush(stride, sums, partial + thread * stride);
       }
     });
   });
-  for (std::int64_t c = 0; c < channels; ++c) {
-    double sum = 0.0, product = 0.0;
-    for (std::int64_t t = 0; t < threads; ++t) {
-      sum += partial[t * stride + c];
-      product += partial[t * stride + stride / 2 + c];
-    }
-    const auto beta = static_cast<float>(sum);
-    const auto gamma = static_cast<float>(product * inverse_std(op.variance.data<float>()[c], op.epsilon));
-    float &dbeta = op.dbeta.data<float>()[c], &dgamma = op.dgamma.data<float>()[c];
-    dbeta = op.accumulate ? dbeta + beta : beta;
-    dgamma = op.accumulate ? dgamma + gamma : gamma;
-  }
+  for (std::int64_t t = 1; t < threads; ++t) add_part(stride, partial + t * stride, partial);
+  set_parameter_gradients(channels, partial, partial + stride / 2, op.variance.data<float>(), op.epsilon, op.accumulate,
+                          op.dbeta.data<float>(), op.dgamma.data<float>());
   if (!op.masked) return;
   dispatch_relu_mask(op.x, relu, [&](auto type, auto mask) {
     using T = decltype(type);
@@ -221,13 +248,7 @@ void OnednnBackend::run(const ops::BatchNormBackwardApply& op) {
   const Tensor coefficients = tensor({3, padded(channels)}, DType::kF32);
   if (rehearsing()) return;
   float *scale = coefficients.data<float>(), *slope = scale + padded(channels), *shift = slope + padded(channels);
-  for (std::int64_t c = 0; c < channels; ++c) {
-    const double inverse = inverse_std(op.variance.data<float>()[c], op.epsilon);
-    const double factor = op.gamma.data<float>()[c] * inverse;
-    scale[c] = static_cast<float>(factor);
-    slope[c] = static_cast<float>(-factor * inverse * op.dgamma.data<float>()[c] / op.count);
-    shift[c] = static_cast<float>(-factor * op.dbeta.data<float>()[c] / op.count);
-  }
+  set_backward_coefficients(channels, op, scale, slope, shift);
   const BackwardCoefficients k{scale, slope, shift, op.mean.data<float>()};
   dispatch_relu_mask(op.x, relu, [&](auto type, auto mask) {
     using T = decltype(type);

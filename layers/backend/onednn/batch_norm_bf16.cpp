@@ -1,52 +1,82 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers/backend/onednn/batch_norm_bf16.h"
 
+#include <algorithm>
+#include <type_traits>
+
 #include "layers/backend/onednn/lanes.h"
 
 namespace convoy {
 
 namespace {
 
-constexpr int kRowsTogether = 4;  // sums go through the first-level cache once for so many rows
+constexpr int kColumns = 4;                    // vectors of channels that are summed at a time, in registers
+constexpr std::int64_t kBlockElements = 8192;  // whose rows are summed before those behind them
 
 const NativeBFloat16* native(const BFloat16* x) { return static_cast<const NativeBFloat16*>(x); }
 NativeBFloat16* native(BFloat16* x) { return static_cast<NativeBFloat16*>(x); }
 
-template <int count>
-CONVOY_INLINE void add_moments(const NativeBFloat16* x, std::int64_t channels, const float* pivot, float* sums,
-                               float* squares) {
-  for (std::int64_t c = 0; c < channels; c += kLanes) {
-    Lanes center, sum, square;
-    load(pivot + c, center);
-    load(sums + c, sum);
-    load(squares + c, square);
-    for (int row = 0; row < count; ++row) {
-      const NativeBFloat16* at = x + row * channels + c;
-      __builtin_prefetch(at + count * channels);  // rows are too short for the processor to read ahead in each
-      Lanes value;
-      load(at, value);
-      value -= center;
-      sum += value;
-      square += value * value;
+// Calls sum(first row, rows, first channel, std::integral_constant of vectors) for blocks of rows and their columns. A
+// block stays in the first-level cache, and meanwhile the next one is brought there.
+template <class Sum>
+CONVOY_INLINE void for_columns(std::int64_t rows, std::int64_t channels, Sum sum) {
+  const std::int64_t some = std::max<std::int64_t>(kBlockElements / channels, 4);
+  for (std::int64_t row = 0; row < rows; row += some) {
+    const std::int64_t count = std::min(some, rows - row);
+    std::int64_t c = 0;
+    for (; c + kColumns * kLanes <= channels; c += kColumns * kLanes) {
+      sum(row, count, c, std::integral_constant<int, kColumns>());
     }
-    store(sum, sums + c);
-    store(square, squares + c);
+    for (; c < channels; c += kLanes) sum(row, count, c, std::integral_constant<int, 1>());
+  }
+}
+
+// Of `vectors` vectors of channels; meanwhile memory brings those of as many rows behind these.
+template <int vectors>
+CONVOY_INLINE void add_moments(const NativeBFloat16* x, const NativeBFloat16* next, std::int64_t rows,
+                               std::int64_t channels, const float* pivot, float* sums, float* squares) {
+  Lanes center[vectors], sum[vectors], square[vectors];
+#pragma GCC unroll 4
+  for (int v = 0; v < vectors; ++v) {
+    load(pivot + v * kLanes, center[v]);
+    load(sums + v * kLanes, sum[v]);
+    load(squares + v * kLanes, square[v]);
+  }
+  for (std::int64_t row = 0; row < rows; ++row, x += channels, next += vectors * kLanes) {
+    prefetch<Access::kRead, CacheLevel::kSecond>(next, vectors * kLanes);
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) {
+      Lanes value;
+      load(x + v * kLanes, value);
+      value -= center[v];
+      sum[v] += value;
+      square[v] += value * value;
+    }
+  }
+#pragma GCC unroll 4
+  for (int v = 0; v < vectors; ++v) {
+    store(sum[v], sums + v * kLanes);
+    store(square[v], squares + v * kLanes);
   }
 }
 
 CONVOY_NATIVE_BF16 void moments_kernel(const NativeBFloat16* x, std::int64_t rows, std::int64_t channels,
                                        const float* pivot, float* sums, float* squares) {
-  std::int64_t row = 0;
-  for (; row + kRowsTogether <= rows; row += kRowsTogether) {
-    add_moments<kRowsTogether>(x + row * channels, channels, pivot, sums, squares);
-  }
-  for (; row < rows; ++row) add_moments<1>(x + row * channels, channels, pivot, sums, squares);
+  const auto sum = [=](std::int64_t row, std::int64_t count, std::int64_t c, auto vectors)
+      __attribute__((always_inline)) {
+    const NativeBFloat16* block = x + row * channels;
+    add_moments<decltype(vectors)::value>(block + c, block + count * (channels + c), count, channels, pivot + c,
+                                          sums + c, squares + c);
+  };
+  for_columns(rows, channels, sum);
 }
 
-template <bool kResidual, bool kRelu>
+enum class Relu { kNone, kPlain, kWithBits };
+
+template <bool kResidual, Relu relu>
 CONVOY_NATIVE_BF16 void apply_kernel(const NativeBFloat16* x, const float* scale, const float* shift,
                                      const NativeBFloat16* residual, std::int64_t rows, std::int64_t channels,
-                                     NativeBFloat16* y) {
+                                     NativeBFloat16* y, std::uint16_t* bits) {
   for (std::int64_t row = 0; row < rows; ++row, x += channels, y += channels) {
     for (std::int64_t c = 0; c < channels; c += kLanes) {
       Lanes value, factor, offset;
@@ -59,52 +89,95 @@ CONVOY_NATIVE_BF16 void apply_kernel(const NativeBFloat16* x, const float* scale
         load(residual + row * channels + c, other);
         value += other;
       }
-      if constexpr (kRelu) value = value < 0.0F ? Lanes{} : value;
+      if constexpr (relu == Relu::kWithBits) store_positive(NativeBFloat16(), value, bits++);
+      if constexpr (relu != Relu::kNone) value = value < 0.0F ? Lanes{} : value;
       store(value, y + c);
     }
   }
 }
 
-// What the mask y, if there is one, lets through of dy, at an element.
-template <bool kMask>
-CONVOY_INLINE void load_masked(const NativeBFloat16* dy, const NativeBFloat16* y, std::int64_t at, Lanes& g) {
-  load(dy + at, g);
-  if constexpr (kMask) {
-    Lanes output;
-    load(y + at, output);
-    g = output <= 0.0F ? Lanes{} : g;
-  }
-}
+enum class MaskKind { kNone, kOutput, kBits };
 
-// Row by row: three arrays at once are as many as the processor reads ahead.
-template <bool kMask>
-CONVOY_NATIVE_BF16 void gradients_kernel(const NativeBFloat16* dy, const NativeBFloat16* x, const NativeBFloat16* y,
-                                         const float* mean, std::int64_t rows, std::int64_t channels, float* sums,
-                                         float* products) {
-  for (std::int64_t row = 0; row < rows; ++row) {
-    const std::int64_t first = row * channels;
-    for (std::int64_t c = 0; c < channels; c += kLanes) {
-      Lanes g, value, center, sum, product;
-      load_masked<kMask>(dy, y, first + c, g);
-      load(x + first + c, value);
-      load(mean + c, center);
-      load(sums + c, sum);
-      load(products + c, product);
-      store(sum + g, sums + c);
-      store(product + g * (value - center), products + c);
+// What the mask lets through of dy at an element.
+template <MaskKind kind>
+CONVOY_INLINE void load_masked(const NativeBFloat16* dy, const Bf16Mask& mask, std::int64_t at, Lanes& g) {
+  if constexpr (kind == MaskKind::kBits) {
+    load(dy + at, mask.bits[at / kLanes], g);
+  } else {
+    load(dy + at, g);
+    if constexpr (kind == MaskKind::kOutput) {
+      Lanes output;
+      load(native(mask.y) + at, output);
+      g = output <= 0.0F ? Lanes{} : g;
     }
   }
 }
 
-template <bool kMask>
-CONVOY_NATIVE_BF16 void backward_kernel(const NativeBFloat16* dy, const NativeBFloat16* x, const NativeBFloat16* y,
+Bf16Mask from(const Bf16Mask& mask, std::int64_t element) {
+  return {mask.y != nullptr ? mask.y + element : nullptr,
+          mask.bits != nullptr ? mask.bits + element / kLanes : nullptr};
+}
+
+// The kernel for a kind of mask.
+template <class Kernel>
+Kernel choose(const Bf16Mask& mask, Kernel none, Kernel output, Kernel bits) {
+  return mask.bits != nullptr ? bits : mask.y != nullptr ? output : none;
+}
+
+// Of `vectors` vectors of channels from `first` on.
+template <MaskKind kind, int vectors>
+CONVOY_INLINE void add_gradients(const NativeBFloat16* dy, const NativeBFloat16* x, const Bf16Mask& mask,
+                                 const float* mean, std::int64_t rows, std::int64_t channels, std::int64_t first,
+                                 float* sums, float* products) {
+  Lanes center[vectors], sum[vectors], product[vectors];
+#pragma GCC unroll 4
+  for (int v = 0; v < vectors; ++v) {
+    load(mean + first + v * kLanes, center[v]);
+    load(sums + first + v * kLanes, sum[v]);
+    load(products + first + v * kLanes, product[v]);
+  }
+  std::int64_t next = rows * (channels + first);
+  for (std::int64_t row = 0, at = first; row < rows; ++row, at += channels, next += vectors * kLanes) {
+    prefetch<Access::kRead, CacheLevel::kSecond>(x + next, vectors * kLanes);
+    prefetch<Access::kRead, CacheLevel::kSecond>(dy + next, vectors * kLanes);
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) {
+      Lanes g, value;
+      load_masked<kind>(dy, mask, at + v * kLanes, g);
+      load(x + at + v * kLanes, value);
+      sum[v] += g;
+      product[v] += g * (value - center[v]);
+    }
+  }
+#pragma GCC unroll 4
+  for (int v = 0; v < vectors; ++v) {
+    store(sum[v], sums + first + v * kLanes);
+    store(product[v], products + first + v * kLanes);
+  }
+}
+
+template <MaskKind kind>
+CONVOY_NATIVE_BF16 void gradients_kernel(const NativeBFloat16* dy, const NativeBFloat16* x, Bf16Mask mask,
+                                         const float* mean, std::int64_t rows, std::int64_t channels, float* sums,
+                                         float* products) {
+  const auto sum = [=](std::int64_t row, std::int64_t count, std::int64_t c, auto vectors)
+      __attribute__((always_inline)) {
+    const std::int64_t at = row * channels;
+    add_gradients<kind, decltype(vectors)::value>(dy + at, x + at, from(mask, at), mean, count, channels, c, sums,
+                                                  products);
+  };
+  for_columns(rows, channels, sum);
+}
+
+template <MaskKind kind>
+CONVOY_NATIVE_BF16 void backward_kernel(const NativeBFloat16* dy, const NativeBFloat16* x, Bf16Mask mask,
                                         const BackwardCoefficients& k, std::int64_t rows, std::int64_t channels,
                                         NativeBFloat16* dx) {
   for (std::int64_t row = 0; row < rows; ++row) {
     const std::int64_t first = row * channels;
     for (std::int64_t c = 0; c < channels; c += kLanes) {
       Lanes g, value, scale, slope, shift, center;
-      load_masked<kMask>(dy, y, first + c, g);
+      load_masked<kind>(dy, mask, first + c, g);
       load(x + first + c, value);
       load(k.scale + c, scale);
       load(k.slope + c, slope);
@@ -115,12 +188,12 @@ CONVOY_NATIVE_BF16 void backward_kernel(const NativeBFloat16* dy, const NativeBF
   }
 }
 
-template <bool kMask>
-CONVOY_NATIVE_BF16 void residual_kernel(const NativeBFloat16* dy, const NativeBFloat16* y, std::int64_t count,
+template <MaskKind kind>
+CONVOY_NATIVE_BF16 void residual_kernel(const NativeBFloat16* dy, Bf16Mask mask, std::int64_t count,
                                         NativeBFloat16* dresidual) {
   for (std::int64_t i = 0; i < count; i += kLanes) {
     Lanes g, sum;
-    load_masked<kMask>(dy, y, i, g);
+    load_masked<kind>(dy, mask, i, g);
     load(dresidual + i, sum);
     store(sum + g, dresidual + i);
   }
@@ -136,28 +209,37 @@ void add_moments_bf16(const BFloat16* x, std::int64_t rows, std::int64_t channel
 }
 
 void apply_bf16(const BFloat16* x, const float* scale, const float* shift, const BFloat16* residual, bool relu,
-                std::int64_t rows, std::int64_t channels, BFloat16* y) {
-  const auto kernel = residual != nullptr ? (relu ? apply_kernel<true, true> : apply_kernel<true, false>)
-                                          : (relu ? apply_kernel<false, true> : apply_kernel<false, false>);
-  kernel(native(x), scale, shift, native(residual), rows, channels, native(y));
+                std::int64_t rows, std::int64_t channels, BFloat16* y, std::uint16_t* bits) {
+  using enum Relu;
+  const auto choose = [=](auto none, auto plain, auto with_bits) {
+    return !relu ? none : bits == nullptr ? plain : with_bits;
+  };
+  const auto kernel =
+      residual != nullptr
+          ? choose(apply_kernel<true, kNone>, apply_kernel<true, kPlain>, apply_kernel<true, kWithBits>)
+          : choose(apply_kernel<false, kNone>, apply_kernel<false, kPlain>, apply_kernel<false, kWithBits>);
+  kernel(native(x), scale, shift, native(residual), rows, channels, native(y), bits);
 }
 
-void add_gradients_bf16(const BFloat16* dy, const BFloat16* x, const BFloat16* y, const float* mean, std::int64_t rows,
-                        std::int64_t channels, float* sums, float* products) {
-  const auto kernel = y != nullptr ? gradients_kernel<true> : gradients_kernel<false>;
-  kernel(native(dy), native(x), native(y), mean, rows, channels, sums, products);
+void add_gradients_bf16(const BFloat16* dy, const BFloat16* x, const Bf16Mask& mask, const float* mean,
+                        std::int64_t rows, std::int64_t channels, float* sums, float* products) {
+  using enum MaskKind;
+  const auto kernel = choose(mask, gradients_kernel<kNone>, gradients_kernel<kOutput>, gradients_kernel<kBits>);
+  kernel(native(dy), native(x), mask, mean, rows, channels, sums, products);
 }
 
-void backward_bf16(const BFloat16* dy, const BFloat16* x, const BFloat16* y, const BackwardCoefficients& k,
+void backward_bf16(const BFloat16* dy, const BFloat16* x, const Bf16Mask& mask, const BackwardCoefficients& k,
                    std::int64_t rows, std::int64_t channels, BFloat16* dx) {
-  const auto kernel = y != nullptr ? backward_kernel<true> : backward_kernel<false>;
-  kernel(native(dy), native(x), native(y), k, rows, channels, native(dx));
+  using enum MaskKind;
+  const auto kernel = choose(mask, backward_kernel<kNone>, backward_kernel<kOutput>, backward_kernel<kBits>);
+  kernel(native(dy), native(x), mask, k, rows, channels, native(dx));
 }
 
-void add_residual_bf16(const BFloat16* dy, const BFloat16* y, std::int64_t rows, std::int64_t channels,
+void add_residual_bf16(const BFloat16* dy, const Bf16Mask& mask, std::int64_t rows, std::int64_t channels,
                        BFloat16* dresidual) {
-  const auto kernel = y != nullptr ? residual_kernel<true> : residual_kernel<false>;
-  kernel(native(dy), native(y), rows * channels, native(dresidual));
+  using enum MaskKind;
+  const auto kernel = choose(mask, residual_kernel<kNone>, residual_kernel<kOutput>, residual_kernel<kBits>);
+  kernel(native(dy), mask, rows * channels, native(dresidual));
 }
 
 }  // namespace convoy

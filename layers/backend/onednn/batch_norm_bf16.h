@@ -18,22 +18,29 @@ namespace convoy {
 void add_moments_bf16(const BFloat16* x, std::int64_t rows, std::int64_t channels, const float* pivot, float* sums,
                       float* squares);
 
-/// Sets y [rows, channels] to x * scale + shift, + residual unless that is null, through ReLU where `relu`.
+/// Sets y [rows, channels] to x * scale + shift, + residual unless that is null, through ReLU where `relu`; then bits
+/// [rows, channels / kLanes], unless that is null, to where y is above 0 or NaN.
 void apply_bf16(const BFloat16* x, const float* scale, const float* shift, const BFloat16* residual, bool relu,
-                std::int64_t rows, std::int64_t channels, BFloat16* y);
+                std::int64_t rows, std::int64_t channels, BFloat16* y, std::uint16_t* bits);
 
-// For g, which is dy [rows, channels], where y is not null only where that is above 0 or NaN:
+/// What a ReLU lets through: everything, or what has its bit set, or that of which its output y is above 0 or NaN.
+struct Bf16Mask {
+  const BFloat16* y = nullptr;
+  const std::uint16_t* bits = nullptr;
+};
+
+// For g, which is what the mask lets through of dy [rows, channels]:
 
 /// Adds to sums [channels] those of g, to products those of g * (x - mean).
-void add_gradients_bf16(const BFloat16* dy, const BFloat16* x, const BFloat16* y, const float* mean, std::int64_t rows,
-                        std::int64_t channels, float* sums, float* products);
+void add_gradients_bf16(const BFloat16* dy, const BFloat16* x, const Bf16Mask& mask, const float* mean,
+                        std::int64_t rows, std::int64_t channels, float* sums, float* products);
 
 /// Sets dx to scale * g + slope * (x - mean) + shift.
-void backward_bf16(const BFloat16* dy, const BFloat16* x, const BFloat16* y, const BackwardCoefficients& k,
+void backward_bf16(const BFloat16* dy, const BFloat16* x, const Bf16Mask& mask, const BackwardCoefficients& k,
                    std::int64_t rows, std::int64_t channels, BFloat16* dx);
 
 /// Adds g to dresidual.
-void add_residual_bf16(const BFloat16* dy, const BFloat16* y, std::int64_t rows, std::int64_t channels,
+void add_residual_bf16(const BFloat16* dy, const Bf16Mask& mask, std::int64_t rows, std::int64_t channels,
                        BFloat16* dresidual);
 
 }  // namespace convoy

@@ -7,9 +7,15 @@
 #include <cmath>
 #include <cstdint>
 
+#include "layers/backend/onednn/bfloat16.h"
+
 namespace convoy {
 
-constexpr std::int64_t kBlockRows = 32;  // summed in float: an error of some 1e-7
+/// Rows that are summed in float, for an error of some 1e-7; more of numbers that are themselves rounded to 2^-9.
+template <class T>
+constexpr std::int64_t kBlockRows = 32;
+template <>
+inline constexpr std::int64_t kBlockRows<BFloat16> = 128;
 
 /// Distance between two threads' or two arrays' parts in a shared buffer: no cache line belongs to two of them.
 inline std::int64_t padded(std::int64_t channels) { return (channels + 15) / 16 * 16; }

@@ -12,6 +12,7 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "layers/backend/onednn/bfloat16.h"
@@ -100,6 +101,23 @@ CONVOY_INLINE void add_pair_products(BFloat16, const std::uint32_t& a, const Lan
   sum += std::bit_cast<float>(a & 0xffff0000U) * odd + std::bit_cast<float>(a << 16) * even;
 }
 
+/// Sets the bits of those lanes that, rounded to bfloat16, are above 0 or NaN.
+CONVOY_INLINE void store_positive(BFloat16, const Lanes& from, std::uint16_t* bits) {
+  unsigned all = 0;
+  for (unsigned lane = 0; lane < kLanes; ++lane) all |= (from[lane] <= 0.0F ? 0U : 1U) << lane;
+  *bits = static_cast<std::uint16_t>(all);
+}
+
+/// The lanes whose bits are set, and 0 in the others.
+CONVOY_INLINE void load(const BFloat16* from, std::uint16_t bits, Lanes& to) {
+  Lanes all{};
+  load(from, all);
+  to = Lanes{};
+  for (unsigned lane = 0; lane < kLanes; ++lane) {
+    if ((bits >> lane & 1U) != 0) to[lane] = all[lane];
+  }
+}
+
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(CONVOY_SANITIZED)
 constexpr bool kHasNativeBFloat16 = true;
 /// A BFloat16 that AVX512-BF16 converts: four times as fast as shifts and sums, with the same results but for numbers
@@ -124,6 +142,17 @@ CONVOY_INLINE void add_pair_products(NativeBFloat16, const std::uint32_t& a, con
   Lanes total = sum;
   asm("vdpbf16ps %2, %1, %0" : "+v"(total) : "v"(b), "v"(pair));
   sum = total;
+}
+CONVOY_INLINE void store_positive(NativeBFloat16, const Lanes& from, std::uint16_t* bits) {
+  const Lanes smallest = Lanes{} + std::numeric_limits<float>::min();
+  asm("vcmpnltps %2, %1, %0" : "=Yk"(*bits) : "v"(from), "v"(smallest));
+}
+CONVOY_INLINE void load(const NativeBFloat16* from, std::uint16_t bits, Lanes& to) {
+  using Operand = std::uint16_t __attribute__((vector_size(sizeof(LaneHalves)), may_alias, aligned(2)));
+  LaneWords words;
+  asm("vpmovzxwd %1, %0 %{%2%}%{z%}" : "=v"(words) : "m"(*reinterpret_cast<const Operand*>(from)), "Yk"(bits));
+  words <<= 16;
+  std::memcpy(&to, &words, sizeof(to));
 }
 #else  // clang looks at the operands of assembly before it inlines, sanitizers do not see what it reads
 constexpr bool kHasNativeBFloat16 = false;

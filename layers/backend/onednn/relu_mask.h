@@ -2,7 +2,8 @@
 //
 // What lets a gradient through a ReLU: where its output is above 0 or NaN. Each kind of mask has pass(), which sets g
 // to what becomes of the gradients dy of `count` channels of a row, from channel `first` on: a multiple of kMaskBlock,
-// and at most kMaskBlock of them. A mask of bits is a 32nd of the output that backward would read else. Private to
+// and at most kMaskBlock of them. A mask of bits takes a 32nd of the bytes of
+// a float32 output that backward would read else, a 16th of those of a bfloat16 one. Private to
 // layers/backend/onednn.
 #pragma once
 
@@ -59,14 +60,32 @@ struct BitMask {
   }
 };
 
+/// Bits of bfloat16 activations: a word of 16 bits for each vector of a row.
+struct WordMask {
+  const std::uint16_t* words;
+  std::int64_t row_words;
+  CONVOY_INLINE void pass(const BFloat16* dy, std::int64_t row, std::int64_t first, std::int64_t count,
+                          float* g) const {
+    for (std::int64_t c = 0; c < count; c += kLanes) {
+      Lanes passed{};
+      load(dy + c, words[row * row_words + (first + c) / kLanes], passed);
+      store(passed, g + c);
+    }
+  }
+};
+
 /// Calls f with T{}, for activations of x's type, and the mask that y is: an output, bits, or none.
 template <class F>
 void dispatch_relu_mask(const Tensor& x, const Tensor& y, F&& f) {
   dispatch_activation(x.dtype(), [&](auto type) {
     using T = decltype(type);
     if (!y) return f(type, NoMask{});
-    if constexpr (std::is_same_v<T, float>) {
-      if (y.dtype() == DType::kU8) return f(type, BitMask{y.data<std::uint8_t>(), mask_row_bytes(x.shape()[1])});
+    if (y.dtype() == DType::kU8) {
+      if constexpr (std::is_same_v<T, float>) {
+        return f(type, BitMask{y.data<std::uint8_t>(), mask_row_bytes(x.shape()[1])});
+      } else {
+        return f(type, WordMask{static_cast<const std::uint16_t*>(y.raw()), x.shape()[1] / kLanes});
+      }
     }
     f(type, OutputMask<T>{y.data<T>(), x.shape()[1]});
   });

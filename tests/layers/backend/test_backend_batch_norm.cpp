@@ -20,9 +20,11 @@ namespace {
 
 constexpr float kEpsilon = 1e-5F;
 
-// One row, fewer rows than a block, blocks with a rest, enough rows for several threads, wide and narrow.
-const Shape kShapes[] = {{1, 3, 1, 1},    {5, 1},         {2, 8, 3, 3}, {2, 17, 5, 3}, {1, 64, 7, 9},
-                         {4, 64, 23, 19}, {3, 3, 71, 67}, {200, 1},     {37, 2048},    {1, 17, 130, 40}};
+// One row, fewer rows than a block, blocks with a rest, enough rows for several threads, wide and narrow; channels of
+// whole vectors that are not whole columns of four.
+const Shape kShapes[] = {{1, 3, 1, 1},    {5, 1},          {2, 8, 3, 3},    {2, 17, 5, 3}, {1, 64, 7, 9},
+                         {4, 64, 23, 19}, {3, 3, 71, 67},  {200, 1},        {37, 2048},    {1, 17, 130, 40},
+                         {1, 16, 29, 31}, {3, 48, 41, 11}, {2, 208, 13, 17}};
 
 struct Parameters {
   Array gamma, beta;
@@ -285,6 +287,8 @@ TEST_CASE("the ReLU mask that a forward returns lets through what its output let
                                              residual_tensor, true, y, &mask});
       CHECK(device.bytes(y) == device.bytes(expected));
       if (dtype == DType::kF32 && channels >= 128) CHECK(mask.bytes() < y.bytes() / 15);
+      // Without AVX512-BF16 the output is the mask.
+      if (dtype == DType::kBF16 && mask.dtype() == DType::kU8) CHECK(mask.bytes() == y.bytes() / 16);
       std::vector<std::vector<std::uint8_t>> results;
       for (const Tensor& way : {expected, mask}) {
         const Tensor dgamma = device.spoiled({channels}), dbeta = device.spoiled({channels});
