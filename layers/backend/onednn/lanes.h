@@ -31,9 +31,9 @@ using LaneBytes = std::uint8_t __attribute__((vector_size(kLanes)));
 CONVOY_INLINE void load(const float* from, Lanes& to) { std::memcpy(&to, from, sizeof(to)); }
 CONVOY_INLINE void store(const Lanes& from, float* to) { std::memcpy(to, &from, sizeof(from)); }
 
-/// Past the caches, for what is not read soon: it need not be fetched to be overwritten. to: aligned to 16 bytes.
-/// end_streams() comes before another thread may read it.
-CONVOY_INLINE void stream(const Lanes& from, float* to) {
+/// Past the caches, for what is not read soon: it need not be fetched to be overwritten. to: aligned to 64 bytes.
+/// end_streams() comes before another thread may read it. With a NativeBFloat16 by one AVX-512 store.
+CONVOY_INLINE void stream(BFloat16, const Lanes& from, float* to) {
 #ifdef __SSE__
   _mm_stream_ps(to, __builtin_shufflevector(from, from, 0, 1, 2, 3));
   _mm_stream_ps(to + 4, __builtin_shufflevector(from, from, 4, 5, 6, 7));
@@ -136,6 +136,9 @@ CONVOY_INLINE void store(const Lanes& from, NativeBFloat16* to) {
   LaneHalves halves;
   asm("vcvtneps2bf16 %1, %0" : "=v"(halves) : "v"(from));
   std::memcpy(static_cast<void*>(to), &halves, sizeof(halves));
+}
+CONVOY_INLINE void stream(NativeBFloat16, const Lanes& from, float* to) {
+  asm("vmovntps %1, %0" : "=m"(*reinterpret_cast<Lanes*>(to)) : "v"(from));
 }
 CONVOY_INLINE void add_pair_products(NativeBFloat16, const std::uint32_t& a, const LaneWords& b, Lanes& sum) {
   const LaneWords pair = LaneWords{} + a;

@@ -90,7 +90,7 @@ CONVOY_INLINE void copy_words(const float* native, std::int64_t native_row, std:
     pair_lanes(rounded[2 * p], rounded[2 * p + 1], words);
     Lanes row;
     std::memcpy(&row, &words, sizeof(row));
-    stream(row, reinterpret_cast<float*>(forward + p * forward_row));
+    stream(Element(), row, reinterpret_cast<float*>(forward + p * forward_row));
   }
   // Rows of words i and i + 8 in one vector: both halves are transposed at once.
   Lanes words[kPairs];
@@ -100,7 +100,8 @@ CONVOY_INLINE void copy_words(const float* native, std::int64_t native_row, std:
   exchange_rows<1, kPairs>(words);
   exchange_rows<2, kPairs>(words);
   exchange_rows<4, kPairs>(words);
-  for (std::int64_t p = 0; p < kPairs; ++p) stream(words[p], reinterpret_cast<float*>(backward + p * backward_row));
+  for (std::int64_t p = 0; p < kPairs; ++p)
+    stream(Element(), words[p], reinterpret_cast<float*>(backward + p * backward_row));
 }
 
 CONVOY_VECTORIZED void copy_tile(const float* native, std::int64_t native_row, std::uint32_t* forward,

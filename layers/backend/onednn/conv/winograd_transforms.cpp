@@ -200,9 +200,10 @@ CONVOY_INLINE void weight_points(const float* weights, std::int64_t step, Lanes*
 }
 
 // Of the weights of rows of panels, [first, last) of those of all panels. The planes are written in their order.
-template <int m>
-CONVOY_VECTORIZED void weight_kernel(const float* weights, std::int64_t first, std::int64_t last, std::int64_t in,
-                                     std::int64_t out, float* points) {
+// Element: BFloat16, or NativeBFloat16 for what stream() makes of it.
+template <int m, class Element>
+CONVOY_INLINE void weight_rows(const float* weights, std::int64_t first, std::int64_t last, std::int64_t in,
+                               std::int64_t out, float* points) {
   constexpr int n = m + 2;
   for (std::int64_t row = first; row < last; ++row) {
     const std::int64_t i = row % in, begin = row / in * kPanelColumns, end = std::min(begin + kPanelColumns, out);
@@ -212,15 +213,27 @@ CONVOY_VECTORIZED void weight_kernel(const float* weights, std::int64_t first, s
       Lanes u[n * n];
       weight_points<m>(weights + i * out + o, in * out, u);
       float* to = points + panel_offset(in, out, i, o);
-      for (int p = 0; p < n * n; ++p) stream(u[p], to + p * winograd_step(in * out));
+      for (int p = 0; p < n * n; ++p) stream(Element(), u[p], to + p * winograd_step(in * out));
     }
   }
 }
 
-// Of blocks of kLanes input channels, whose taps are transposed first.
 template <int m>
-CONVOY_VECTORIZED void transposed_weight_kernel(const float* weights, std::int64_t first, std::int64_t last,
-                                                std::int64_t in, std::int64_t out, float* points) {
+CONVOY_VECTORIZED void weight_kernel(const float* weights, std::int64_t first, std::int64_t last, std::int64_t in,
+                                     std::int64_t out, float* points) {
+  weight_rows<m, BFloat16>(weights, first, last, in, out, points);
+}
+
+template <int m>
+CONVOY_NATIVE_BF16 void weight_kernel_bf16(const float* weights, std::int64_t first, std::int64_t last, std::int64_t in,
+                                           std::int64_t out, float* points) {
+  weight_rows<m, NativeBFloat16>(weights, first, last, in, out, points);
+}
+
+// Of blocks of kLanes input channels, whose taps are transposed first.
+template <int m, class Element>
+CONVOY_INLINE void transposed_weight_rows(const float* weights, std::int64_t first, std::int64_t last, std::int64_t in,
+                                          std::int64_t out, float* points) {
   constexpr int n = m + 2;
   for (std::int64_t i = first * kLanes; i < last * kLanes; i += kLanes) {
     for (std::int64_t o = 0; o < out; o += kLanes) {
@@ -232,10 +245,22 @@ CONVOY_VECTORIZED void transposed_weight_kernel(const float* weights, std::int64
         Lanes u[n * n];
         weight_points<m>(taps + j * kLanes, kLanes * kLanes, u);
         float* to = points + panel_offset(out, in, o + j, i);
-        for (int p = 0; p < n * n; ++p) stream(u[p], to + p * winograd_step(in * out));
+        for (int p = 0; p < n * n; ++p) stream(Element(), u[p], to + p * winograd_step(in * out));
       }
     }
   }
+}
+
+template <int m>
+CONVOY_VECTORIZED void transposed_weight_kernel(const float* weights, std::int64_t first, std::int64_t last,
+                                                std::int64_t in, std::int64_t out, float* points) {
+  transposed_weight_rows<m, BFloat16>(weights, first, last, in, out, points);
+}
+
+template <int m>
+CONVOY_NATIVE_BF16 void transposed_weight_kernel_bf16(const float* weights, std::int64_t first, std::int64_t last,
+                                                      std::int64_t in, std::int64_t out, float* points) {
+  transposed_weight_rows<m, NativeBFloat16>(weights, first, last, in, out, points);
 }
 
 template <int m>
@@ -290,7 +315,8 @@ template void winograd_tile(std::int64_t, const float*, std::int64_t, std::int64
 template void winograd_tile(std::int64_t, const float*, std::int64_t, std::int64_t, const float*, BFloat16* const*);
 
 void winograd_weight(std::int64_t m, const float* weights, std::int64_t in, std::int64_t out, float* points) {
-  const auto kernel = m == 2 ? weight_kernel<2> : weight_kernel<4>;
+  const auto kernel = native_bf16() ? (m == 2 ? weight_kernel_bf16<2> : weight_kernel_bf16<4>)
+                                    : (m == 2 ? weight_kernel<2> : weight_kernel<4>);
   const std::int64_t panels = (out + kPanelColumns - 1) / kPanelColumns;
   parallel_ranges(in * panels, 16, [=](std::int64_t first, std::int64_t last, int) {
     kernel(weights, first, last, in, out, points);
@@ -300,7 +326,8 @@ void winograd_weight(std::int64_t m, const float* weights, std::int64_t in, std:
 
 void winograd_weight_transposed(std::int64_t m, const float* weights, std::int64_t in, std::int64_t out,
                                 float* points) {
-  const auto kernel = m == 2 ? transposed_weight_kernel<2> : transposed_weight_kernel<4>;
+  const auto kernel = native_bf16() ? (m == 2 ? transposed_weight_kernel_bf16<2> : transposed_weight_kernel_bf16<4>)
+                                    : (m == 2 ? transposed_weight_kernel<2> : transposed_weight_kernel<4>);
   parallel_ranges(in / kLanes, 1, [=](std::int64_t first, std::int64_t last, int) {
     kernel(weights, first, last, in, out, points);
     end_streams();
