@@ -55,20 +55,24 @@ CONVOY_NATIVE_BF16 void kernel_bf16(std::int64_t pairs, const std::uint32_t* a, 
 
 }  // namespace
 
+// A cache line of every row at a time: panel by panel, what is written lies in few places.
 CONVOY_VECTORIZED void pair_panels(const BFloat16* const* rows, std::int64_t pairs, std::int64_t first,
                                    std::int64_t last, std::int64_t width, std::uint32_t* panels) {
-  for (std::int64_t k = 0; k < pairs; ++k) {
-    const BFloat16 *even = rows[2 * k], *odd = rows[2 * k + 1];
-    for (std::int64_t panel = first; panel < last; panel += width) {
-      const std::int64_t columns = std::min(width, last - panel);
-      std::uint32_t* to = panels + (panel - first) * pairs + k * columns;
+  constexpr std::int64_t line = kPairColumns;
+  for (std::int64_t column = first; column < last; column += line) {
+    const std::int64_t columns = std::min(line, last - column), step = std::min(width, columns);
+    // From a vector of a row to the next: in the same panel, or in the one behind it.
+    const std::int64_t next = width == kLanes ? kLanes * pairs : kLanes;
+    std::uint32_t* to = panels + (column - first) * pairs;
+    for (std::int64_t k = 0; k < pairs; ++k, to += step) {
+      const BFloat16 *even = rows[2 * k] + column, *odd = rows[2 * k + 1] + column;
       for (std::int64_t c = 0; c < columns; c += kLanes) {
         LaneHalves lower, upper;
         LaneWords words;
-        std::memcpy(&lower, even + panel + c, sizeof(lower));
-        std::memcpy(&upper, odd + panel + c, sizeof(upper));
+        std::memcpy(&lower, even + c, sizeof(lower));
+        std::memcpy(&upper, odd + c, sizeof(upper));
         pair_lanes(lower, upper, words);
-        std::memcpy(to + c, &words, sizeof(words));
+        std::memcpy(to + c / kLanes * next, &words, sizeof(words));
       }
     }
   }

@@ -16,8 +16,9 @@ namespace convoy {
 constexpr std::int64_t kPairRows = 8;
 constexpr std::int64_t kPairColumns = 2 * kLanes;
 
-/// Sets panels of `width` columns, the last of what is left: panel after panel, each [pairs, width] words of the
-/// elements of rows 2k and 2k + 1 in a column. Columns: [first, last) of each of 2 * pairs rows, in whole vectors.
+/// Sets panels of `width` columns, kLanes or kPairColumns, the last of what is left: panel after panel, each [pairs,
+/// width] words of the elements of rows 2k and 2k + 1 in a column. Columns: [first, last) of each of 2 * pairs rows, in
+/// whole vectors.
 void pair_panels(const BFloat16* const* rows, std::int64_t pairs, std::int64_t first, std::int64_t last,
                  std::int64_t width, std::uint32_t* panels);
 
