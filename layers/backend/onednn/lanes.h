@@ -12,7 +12,6 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 #include <utility>
 
 #include "layers/backend/onednn/bfloat16.h"
@@ -147,7 +146,7 @@ CONVOY_INLINE void add_pair_products(NativeBFloat16, const std::uint32_t& a, con
   sum = total;
 }
 CONVOY_INLINE void store_positive(NativeBFloat16, const Lanes& from, std::uint16_t* bits) {
-  const Lanes smallest = Lanes{} + std::numeric_limits<float>::min();
+  const Lanes smallest = Lanes{} + 0x1p-126F;
   asm("vcmpnltps %2, %1, %0" : "=Yk"(*bits) : "v"(from), "v"(smallest));
 }
 CONVOY_INLINE void load(const NativeBFloat16* from, std::uint16_t bits, Lanes& to) {
