@@ -17,7 +17,7 @@ const NativeBFloat16* native(const BFloat16* x) { return static_cast<const Nativ
 NativeBFloat16* native(BFloat16* x) { return static_cast<NativeBFloat16*>(x); }
 
 // Calls sum(first row, rows, first channel, std::integral_constant of vectors) for blocks of rows and their columns. A
-// block stays in the first-level cache, and meanwhile the next one is brought there.
+// block stays in the first-level cache, and meanwhile the next one is brought to the second.
 template <class Sum>
 CONVOY_INLINE void for_columns(std::int64_t rows, std::int64_t channels, Sum sum) {
   const std::int64_t some = std::max<std::int64_t>(kBlockElements / channels, 4);

@@ -124,10 +124,12 @@ constexpr bool kHasNativeBFloat16 = true;
 struct NativeBFloat16 : BFloat16 {};
 #define CONVOY_NATIVE_BF16 __attribute__((target("arch=x86-64-v4"), noinline))
 
+// LaneHalves as they lie in memory.
+using StoredHalves = std::uint16_t __attribute__((vector_size(sizeof(LaneHalves)), may_alias, aligned(2)));
+
 CONVOY_INLINE void load(const NativeBFloat16* from, Lanes& to) {
-  using Operand = std::uint16_t __attribute__((vector_size(sizeof(LaneHalves)), may_alias, aligned(2)));
   LaneWords words;
-  asm("vpmovzxwd %1, %0" : "=v"(words) : "m"(*reinterpret_cast<const Operand*>(from)));
+  asm("vpmovzxwd %1, %0" : "=v"(words) : "m"(*reinterpret_cast<const StoredHalves*>(from)));
   words <<= 16;
   std::memcpy(&to, &words, sizeof(to));
 }
@@ -150,9 +152,8 @@ CONVOY_INLINE void store_positive(NativeBFloat16, const Lanes& from, std::uint16
   asm("vcmpnltps %2, %1, %0" : "=Yk"(*bits) : "v"(from), "v"(smallest));
 }
 CONVOY_INLINE void load(const NativeBFloat16* from, std::uint16_t bits, Lanes& to) {
-  using Operand = std::uint16_t __attribute__((vector_size(sizeof(LaneHalves)), may_alias, aligned(2)));
   LaneWords words;
-  asm("vpmovzxwd %1, %0 %{%2%}%{z%}" : "=v"(words) : "m"(*reinterpret_cast<const Operand*>(from)), "Yk"(bits));
+  asm("vpmovzxwd %1, %0 %{%2%}%{z%}" : "=v"(words) : "m"(*reinterpret_cast<const StoredHalves*>(from)), "Yk"(bits));
   words <<= 16;
   std::memcpy(&to, &words, sizeof(to));
 }

@@ -2,9 +2,8 @@
 //
 // What lets a gradient through a ReLU: where its output is above 0 or NaN. Each kind of mask has pass(), which sets g
 // to what becomes of the gradients dy of `count` channels of a row, from channel `first` on: a multiple of kMaskBlock,
-// and at most kMaskBlock of them. A mask of bits takes a 32nd of the bytes of
-// a float32 output that backward would read else, a 16th of those of a bfloat16 one. Private to
-// layers/backend/onednn.
+// and at most kMaskBlock of them. A mask of bits takes a 32nd of the bytes of a float32 output that backward would read
+// else, a 16th of those of a bfloat16 one. Private to layers/backend/onednn.
 #pragma once
 
 #include <cstdint>
