@@ -10,7 +10,7 @@ namespace convoy {
 
 struct CpuFeatures {
   bool crc32c = false;       ///< CRC-32C: of SSE 4.2, or Arm's CRC32 extension
-  bool avx2 = false;         ///< x86-64
+  bool avx2 = false;         ///< x86-64: those of level 3 (AVX2, FMA, F16C, BMI)
   bool avx512 = false;       ///< x86-64: those of level 4 (F, BW, CD, DQ, VL)
   bool avx512_bf16 = false;  ///< x86-64: AVX512-BF16 besides those
   bool sve = false;          ///< Arm

@@ -14,6 +14,7 @@
 #include "layers/backend/onednn/element.h"
 #include "layers/backend/onednn/onednn_backend.h"
 #include "layers/backend/onednn/relu_mask.h"
+#include "layers/backend/onednn/vectorized.h"
 #include "layers/base/host_loops.h"
 
 namespace convoy {
@@ -147,19 +148,23 @@ CONVOY_VECTORIZED void apply_kernel(const T* x, const float* scale, const float*
 }
 
 // Sets mask [rows, mask_row_bytes(channels)] to where y [rows, channels] is above 0 or NaN.
-CONVOY_VECTORIZED void mask_kernel(const float* y, std::int64_t rows, std::int64_t channels, std::uint8_t* mask) {
+template <class Floats>
+CONVOY_INLINE void mask_kernel(const float* y, std::int64_t rows, std::int64_t channels, std::uint8_t* mask) {
+  constexpr int width = kWidth<Floats>;
   for (std::int64_t row = 0; row < rows; ++row, y += channels) {
-    for (std::int64_t block = 0; block < channels; block += kMaskBlock) {
+    for (std::int64_t block = 0; block < channels; block += kMaskBlock, mask += kLanes) {
       const std::int64_t count = std::min(kMaskBlock, channels - block);
-      LaneWords bits{}, bit = LaneWords{} + 1;
-      for (std::int64_t c = 0; c < count; c += kLanes, bit += bit) {
-        Lanes value;
-        load(y + block + c, value);
-        bits |= value <= 0.0F ? LaneWords{} : bit;
+      for (std::int64_t lane = 0; lane < kLanes; lane += width) {
+        Vector<std::uint32_t, width> bits{}, bit = Vector<std::uint32_t, width>{} + 1;
+        for (std::int64_t c = lane; c < count; c += kLanes, bit += bit) {
+          Floats value;
+          load(y + block + c, value);
+          bits |= value <= 0.0F ? Vector<std::uint32_t, width>{} : bit;
+        }
+        using Bytes = Vector<std::uint8_t, width>;
+        const Bytes packed = __builtin_convertvector(bits, Bytes);
+        std::memcpy(mask + lane, &packed, sizeof(packed));
       }
-      const LaneBytes packed = __builtin_convertvector(bits, LaneBytes);
-      std::memcpy(mask, &packed, sizeof(packed));
-      mask += sizeof(packed);
     }
   }
 }
@@ -189,7 +194,10 @@ void apply_rows(const T* x, const float* scale, const float* shift, const T* res
       const std::int64_t at = row * channels, some = std::min(block, rows - row);
       apply_kernel<T, kResidual, kRelu>(x + at, scale, shift, kResidual ? residual + at : nullptr, some, channels,
                                         y + at);
-      mask_kernel(y + at, some, channels, bits + row * mask_row_bytes(channels));
+      auto* row_bits = bits + row * mask_row_bytes(channels);
+      vectorized([=](auto width) CONVOY_INLINE_LAMBDA {
+        mask_kernel<Vector<float, width>>(y + at, some, channels, row_bits);
+      });
     }
     return;
   }

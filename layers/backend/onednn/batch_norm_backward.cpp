@@ -13,6 +13,7 @@
 #include "layers/backend/onednn/element.h"
 #include "layers/backend/onednn/onednn_backend.h"
 #include "layers/backend/onednn/relu_mask.h"
+#include "layers/backend/onednn/vectorized.h"
 #include "layers/base/host_loops.h"
 
 namespace convoy {
@@ -21,30 +22,30 @@ namespace {
 
 // Calls f(place, first channel, channels, g) for the blocks of rows [first, last), with what the mask lets through of
 // dy there; for kernels that are compiled for several instruction sets, so f is inlined too.
-template <class T, class Mask, class F>
+template <class Floats, class T, class Mask, class F>
 CONVOY_INLINE void for_masked_blocks(const T* dy, Mask mask, std::int64_t first, std::int64_t last,
                                      std::int64_t channels, F f) {
   float g[kMaskBlock];
   for (std::int64_t row = first; row < last; ++row) {
     for (std::int64_t block = 0; block < channels; block += kMaskBlock) {
       const std::int64_t count = std::min(kMaskBlock, channels - block), at = row * channels + block;
-      mask.pass(dy + at, row, block, count, g);
+      mask.template pass<Floats>(dy + at, row, block, count, g);
       f(at, block, count, g);
     }
   }
 }
 
 // Adds to sums [channels] those of g, to products those of g * (x - mean), over rows [first, last).
-template <class T, class Mask>
-CONVOY_VECTORIZED void add_gradients(const T* dy, const T* x, Mask mask, const float* mean, std::int64_t first,
+template <class Floats, class T, class Mask>
+CONVOY_INLINE void add_gradients(const T* dy, const T* x, Mask mask, const float* mean, std::int64_t first,
                                      std::int64_t last, std::int64_t channels, float* sums, float* products) {
   float g0[kMaskBlock], g1[kMaskBlock];
   std::int64_t row = first;
   for (; together(channels) && row + 2 <= last; row += 2) {
     for (std::int64_t block = 0; block < channels; block += kMaskBlock) {
       const std::int64_t count = std::min(kMaskBlock, channels - block), at = row * channels + block;
-      mask.pass(dy + at, row, block, count, g0);
-      mask.pass(dy + at + channels, row + 1, block, count, g1);
+      mask.template pass<Floats>(dy + at, row, block, count, g0);
+      mask.template pass<Floats>(dy + at + channels, row + 1, block, count, g1);
       const T *x0 = x + at, *x1 = x0 + channels;
       CONVOY_INDEPENDENT
       for (std::int64_t c = 0; c < count; ++c) {
@@ -61,7 +62,7 @@ CONVOY_VECTORIZED void add_gradients(const T* dy, const T* x, Mask mask, const f
       products[block + c] += g[c] * (load(x[at + c]) - mean[block + c]);
     }
   };
-  for_masked_blocks(dy, mask, row, last, channels, add_one);
+  for_masked_blocks<Floats>(dy, mask, row, last, channels, add_one);
 }
 
 // Adds the float sums to the double ones and clears them.
@@ -109,8 +110,8 @@ CONVOY_VECTORIZED void set_backward_coefficients(std::int64_t channels, const op
 }
 
 // Sets rows [first, last) of dx.
-template <class T, class Mask>
-CONVOY_VECTORIZED void backward_kernel(const T* dy, const T* x, Mask mask, BackwardCoefficients k, std::int64_t first,
+template <class Floats, class T, class Mask>
+CONVOY_INLINE void backward_kernel(const T* dy, const T* x, Mask mask, BackwardCoefficients k, std::int64_t first,
                                        std::int64_t last, std::int64_t channels, T* dx) {
   const auto set = [=](std::int64_t at, std::int64_t block, std::int64_t count, const float* g)
       __attribute__((always_inline)) {
@@ -121,31 +122,31 @@ CONVOY_VECTORIZED void backward_kernel(const T* dy, const T* x, Mask mask, Backw
       store(value, dx + at + lane);
     }
   };
-  for_masked_blocks(dy, mask, first, last, channels, set);
+  for_masked_blocks<Floats>(dy, mask, first, last, channels, set);
 }
 
 // Adds g to rows [first, last) of dresidual.
-template <class T, class Mask>
-CONVOY_VECTORIZED void residual_kernel(const T* dy, Mask mask, std::int64_t first, std::int64_t last,
+template <class Floats, class T, class Mask>
+CONVOY_INLINE void residual_kernel(const T* dy, Mask mask, std::int64_t first, std::int64_t last,
                                        std::int64_t channels, T* dresidual) {
   const auto add = [=](std::int64_t at, std::int64_t, std::int64_t count, const float* g)
       __attribute__((always_inline)) {
     CONVOY_INDEPENDENT
     for (std::int64_t c = 0; c < count; ++c) store(load(dresidual[at + c]) + g[c], dresidual + at + c);
   };
-  for_masked_blocks(dy, mask, first, last, channels, add);
+  for_masked_blocks<Floats>(dy, mask, first, last, channels, add);
 }
 
 // Sets rows [first, last) of masked to g.
-template <class T, class Mask>
-CONVOY_VECTORIZED void masked_kernel(const T* dy, Mask mask, std::int64_t first, std::int64_t last,
+template <class Floats, class T, class Mask>
+CONVOY_INLINE void masked_kernel(const T* dy, Mask mask, std::int64_t first, std::int64_t last,
                                      std::int64_t channels, T* masked) {
   const auto set = [=](std::int64_t at, std::int64_t, std::int64_t count, const float* g)
       __attribute__((always_inline)) {
     CONVOY_INDEPENDENT
     for (std::int64_t c = 0; c < count; ++c) store(g[c], masked + at + c);
   };
-  for_masked_blocks(dy, mask, first, last, channels, set);
+  for_masked_blocks<Floats>(dy, mask, first, last, channels, set);
 }
 
 // The rows of a bfloat16 mask from `row` on, as batch_norm_bf16.h takes them.
@@ -164,7 +165,9 @@ void sum_gradients(const T* dy, const T* x, Mask mask, const float* mean, std::i
       return add_gradients_bf16(dy + at, x + at, mask_rows(mask, first), mean, last - first, channels, sums, products);
     }
   }
-  add_gradients(dy, x, mask, mean, first, last, channels, sums, products);
+  vectorized([=](auto width) CONVOY_INLINE_LAMBDA {
+    add_gradients<Vector<float, width>>(dy, x, mask, mean, first, last, channels, sums, products);
+  });
 }
 
 template <class T, class Mask>
@@ -176,7 +179,9 @@ void set_gradient(const T* dy, const T* x, Mask mask, const BackwardCoefficients
       return backward_bf16(dy + at, x + at, mask_rows(mask, first), k, last - first, channels, dx + at);
     }
   }
-  backward_kernel(dy, x, mask, k, first, last, channels, dx);
+  vectorized([=](auto width) CONVOY_INLINE_LAMBDA {
+    backward_kernel<Vector<float, width>>(dy, x, mask, k, first, last, channels, dx);
+  });
 }
 
 template <class T, class Mask>
@@ -187,7 +192,9 @@ void sum_residual(const T* dy, Mask mask, std::int64_t first, std::int64_t last,
       return add_residual_bf16(dy + at, mask_rows(mask, first), last - first, channels, dresidual + at);
     }
   }
-  residual_kernel(dy, mask, first, last, channels, dresidual);
+  vectorized([=](auto width) CONVOY_INLINE_LAMBDA {
+    residual_kernel<Vector<float, width>>(dy, mask, first, last, channels, dresidual);
+  });
 }
 
 // The mask of an operation: its own, or the output of its ReLU, computed again.
@@ -235,7 +242,9 @@ void OnednnBackend::run(const ops::BatchNormBackwardReduce& op) {
     const T* gradient = op.dy.data<T>();
     T* masked = op.masked.data<T>();
     parallel_ranges(view.rows, view.grain(), [=](std::int64_t first, std::int64_t last, int) {
-      masked_kernel(gradient, mask, first, last, channels, masked);
+      vectorized([=](auto width) CONVOY_INLINE_LAMBDA {
+        masked_kernel<Vector<float, width>>(gradient, mask, first, last, channels, masked);
+      });
     });
   });
 }

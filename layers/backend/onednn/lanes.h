@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Vectors of float that the compiler maps to what the instruction set has, for kernels whose loops it does not
-// vectorise by itself. They go by reference: how they are passed otherwise depends on the instruction set. Private to
-// layers/backend/onednn.
+// Vectors of float for kernels whose loops the compiler does not vectorise by itself: as wide as a register of the
+// instruction set (vectorized.h), since of wider ones GCC keeps nothing in registers. They go by reference: how they are
+// passed otherwise depends on the instruction set. Private to layers/backend/onednn.
 #pragma once
 
 #ifdef __SSE__
@@ -21,23 +21,49 @@
 
 namespace convoy {
 
-constexpr std::int64_t kLanes = 16;
-using Lanes = float __attribute__((vector_size(kLanes * sizeof(float))));
-using LaneWords = std::uint32_t __attribute__((vector_size(kLanes * sizeof(float))));
-using LaneHalves = std::uint16_t __attribute__((vector_size(kLanes * sizeof(std::uint16_t))));
-using LaneBytes = std::uint8_t __attribute__((vector_size(kLanes)));
+template <class T, int count>
+struct VectorOf {
+  using Type [[gnu::vector_size(count * sizeof(T))]] = T;
+};
+template <class T, int count>
+using Vector = typename VectorOf<T, count>::Type;
+template <class Floats>
+constexpr int kWidth = sizeof(Floats) / sizeof(float);
 
-CONVOY_INLINE void load(const float* from, Lanes& to) { std::memcpy(&to, from, sizeof(to)); }
-CONVOY_INLINE void store(const Lanes& from, float* to) { std::memcpy(to, &from, sizeof(from)); }
+/// The widest vector, and the multiple of channels that memory formats are made of.
+constexpr std::int64_t kLanes = 16;
+using Lanes = Vector<float, kLanes>;
+using LaneWords = Vector<std::uint32_t, kLanes>;
+using LaneHalves = Vector<std::uint16_t, kLanes>;
+using LaneBytes = Vector<std::uint8_t, kLanes>;
+
+// Below, Floats is a Vector of float of any width.
+
+template <class Floats>
+CONVOY_INLINE void load(const float* from, Floats& to) {
+  std::memcpy(&to, from, sizeof(to));
+}
+template <class Floats>
+CONVOY_INLINE void store(const Floats& from, float* to) {
+  std::memcpy(to, &from, sizeof(from));
+}
 
 /// Past the caches, for what is not read soon: it need not be fetched to be overwritten. to: aligned to 64 bytes.
 /// end_streams() comes before another thread may read it. With a NativeBFloat16 by one AVX-512 store.
-CONVOY_INLINE void stream(BFloat16, const Lanes& from, float* to) {
+template <class Floats>
+CONVOY_INLINE void stream(BFloat16, const Floats& from, float* to) {
 #ifdef __SSE__
-  _mm_stream_ps(to, __builtin_shufflevector(from, from, 0, 1, 2, 3));
-  _mm_stream_ps(to + 4, __builtin_shufflevector(from, from, 4, 5, 6, 7));
-  _mm_stream_ps(to + 8, __builtin_shufflevector(from, from, 8, 9, 10, 11));
-  _mm_stream_ps(to + 12, __builtin_shufflevector(from, from, 12, 13, 14, 15));
+  if constexpr (kWidth<Floats> == 4) {
+    _mm_stream_ps(to, from);
+  } else if constexpr (kWidth<Floats> == 8) {
+    _mm_stream_ps(to, __builtin_shufflevector(from, from, 0, 1, 2, 3));
+    _mm_stream_ps(to + 4, __builtin_shufflevector(from, from, 4, 5, 6, 7));
+  } else {
+    _mm_stream_ps(to, __builtin_shufflevector(from, from, 0, 1, 2, 3));
+    _mm_stream_ps(to + 4, __builtin_shufflevector(from, from, 4, 5, 6, 7));
+    _mm_stream_ps(to + 8, __builtin_shufflevector(from, from, 8, 9, 10, 11));
+    _mm_stream_ps(to + 12, __builtin_shufflevector(from, from, 12, 13, 14, 15));
+  }
 #else
   store(from, to);
 #endif
@@ -61,20 +87,25 @@ CONVOY_INLINE void prefetch(const T* from, std::int64_t count) {
   }
 }
 
-CONVOY_INLINE void load(const BFloat16* from, Lanes& to) {
-  LaneHalves halves;
+template <class Floats>
+CONVOY_INLINE void load(const BFloat16* from, Floats& to) {
+  using Words = Vector<std::uint32_t, kWidth<Floats>>;
+  Vector<std::uint16_t, kWidth<Floats>> halves;
   std::memcpy(&halves, from, sizeof(halves));
-  const LaneWords words = __builtin_convertvector(halves, LaneWords) << 16;
+  const Words words = __builtin_convertvector(halves, Words) << 16;
   std::memcpy(&to, &words, sizeof(to));
 }
 
 /// Rounded to nearest even; a NaN stays one.
-CONVOY_INLINE void store(const Lanes& from, BFloat16* to) {
-  LaneWords words;
+template <class Floats>
+CONVOY_INLINE void store(const Floats& from, BFloat16* to) {
+  using Words = Vector<std::uint32_t, kWidth<Floats>>;
+  using Halves = Vector<std::uint16_t, kWidth<Floats>>;
+  Words words;
   std::memcpy(&words, &from, sizeof(words));
-  const LaneWords rounded = (words + 0x7fffU + ((words >> 16) & 1U)) >> 16, quiet = (words >> 16) | 0x40U;
-  const LaneWords nan = (words & 0x7fffffffU) > 0x7f800000U;  // all bits of a lane, or none
-  const LaneHalves halves = __builtin_convertvector((quiet & nan) | (rounded & ~nan), LaneHalves);
+  const Words rounded = (words + 0x7fffU + ((words >> 16) & 1U)) >> 16, quiet = (words >> 16) | 0x40U;
+  const Words nan = (words & 0x7fffffffU) > 0x7f800000U;  // all bits of a lane, or none
+  const Halves halves = __builtin_convertvector((quiet & nan) | (rounded & ~nan), Halves);
   std::memcpy(static_cast<void*>(to), &halves, sizeof(halves));
 }
 
@@ -167,31 +198,40 @@ using NativeBFloat16 = BFloat16;
 [[nodiscard]] inline bool native_bf16() { return kHasNativeBFloat16 && cpu_features().avx512_bf16; }
 
 // A step of transpose(): exchanges the lanes of a that have this bit in their number with those of b that have not.
-template <int bit, int... lane>
-CONVOY_INLINE void exchange_lanes(Lanes& a, Lanes& b, std::integer_sequence<int, lane...>) {
-  const Lanes low = __builtin_shufflevector(a, b, ((lane & bit) == 0 ? lane : int{kLanes} + lane - bit)...);
-  b = __builtin_shufflevector(a, b, ((lane & bit) == 0 ? lane + bit : int{kLanes} + lane)...);
+template <int bit, class Floats, int... lane>
+CONVOY_INLINE void exchange_lanes(Floats& a, Floats& b, std::integer_sequence<int, lane...>) {
+  constexpr int width = kWidth<Floats>;
+  const Floats low = __builtin_shufflevector(a, b, ((lane & bit) == 0 ? lane : width + lane - bit)...);
+  b = __builtin_shufflevector(a, b, ((lane & bit) == 0 ? lane + bit : width + lane)...);
   a = low;
 }
 
-// The same of all pairs of `count` rows whose numbers differ in it.
-template <int bit, int count>
-CONVOY_INLINE void exchange_rows(Lanes* rows) {
+// The same of all pairs of `count` rows whose numbers differ in it; nothing where a row has no such bit.
+template <int bit, int count, class Floats>
+CONVOY_INLINE void exchange_rows(Floats* rows) {
+  if constexpr (bit < kWidth<Floats>) {
 #pragma GCC unroll 16
-  for (int i = 0; i < count; ++i) {
-    if ((i & bit) == 0) exchange_lanes<bit>(rows[i], rows[i + bit], std::make_integer_sequence<int, kLanes>());
+    for (int i = 0; i < count; ++i) {
+      if ((i & bit) == 0) exchange_lanes<bit>(rows[i], rows[i + bit], std::make_integer_sequence<int, kWidth<Floats>>());
+    }
   }
 }
 
-/// Sets `to` [kLanes, kLanes] to the transpose of `from`, whose rows are `step` apart.
+/// Sets `to` [kLanes, kLanes] to the transpose of `from`, whose rows are `step` apart, by squares of a vector's width.
+template <class Floats>
 CONVOY_INLINE void transpose(const float* from, std::int64_t step, float* to) {
-  Lanes rows[kLanes];
-  for (int i = 0; i < kLanes; ++i) load(from + i * step, rows[i]);
-  exchange_rows<1, kLanes>(rows);
-  exchange_rows<2, kLanes>(rows);
-  exchange_rows<4, kLanes>(rows);
-  exchange_rows<8, kLanes>(rows);
-  for (int i = 0; i < kLanes; ++i) store(rows[i], to + i * kLanes);
+  constexpr int width = kWidth<Floats>;
+  for (int row = 0; row < kLanes; row += width) {
+    for (int column = 0; column < kLanes; column += width) {
+      Floats rows[width];
+      for (int i = 0; i < width; ++i) load(from + (row + i) * step + column, rows[i]);
+      exchange_rows<1, width>(rows);
+      exchange_rows<2, width>(rows);
+      exchange_rows<4, width>(rows);
+      exchange_rows<8, width>(rows);
+      for (int i = 0; i < width; ++i) store(rows[i], to + (column + i) * kLanes + row);
+    }
+  }
 }
 
 }  // namespace convoy

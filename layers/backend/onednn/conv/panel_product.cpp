@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A kernel keeps `rows` × `vectors` sums in registers: 12 × 2 of the 32 that AVX-512 has, with two for a row of the
-// panel; 6 × 1 of 16 values each where vectors are of 8 values (16 registers) or of 4 (32 registers, Arm).
+// A kernel keeps the sums of `rows` × `columns` values in registers: 12 × 32 in 24 of the 32 that AVX-512 has, with two
+// for a row of the panel; 6 × 16 in 12 of 16 where vectors are of 8 values, in 24 of 32 where they are of 4 (Arm).
 #include "layers/backend/onednn/conv/panel_product.h"
 
 #include <array>
@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "layers/backend/onednn/lanes.h"
+#include "layers/backend/onednn/vectorized.h"
 #include "layers/base/cpu_features.h"
 
 namespace convoy {
@@ -18,13 +19,13 @@ namespace {
 using Kernel = void (*)(std::int64_t depth, const float* a, std::int64_t a_step, const float* b, std::int64_t b_step,
                         float* c, std::int64_t c_step);
 
-template <int rows, int vectors>
-CONVOY_VECTORIZED void kernel(std::int64_t depth, const float* a, std::int64_t a_step, const float* b,
-                              std::int64_t b_step, float* c, std::int64_t c_step) {
-  Lanes sums[rows][vectors] = {};
+template <int rows, int vectors, class Floats>
+CONVOY_INLINE void multiply(std::int64_t depth, const float* a, std::int64_t a_step, const float* b,
+                            std::int64_t b_step, float* c, std::int64_t c_step) {
+  Floats sums[rows][vectors] = {};
   for (std::int64_t k = 0; k < depth; ++k) {
-    Lanes row[vectors];
-    for (int v = 0; v < vectors; ++v) load(b + k * b_step + v * kLanes, row[v]);
+    Floats row[vectors];
+    for (int v = 0; v < vectors; ++v) load(b + k * b_step + v * kWidth<Floats>, row[v]);
 #pragma GCC unroll 12
     for (int r = 0; r < rows; ++r) {
       const float factor = a[r * a_step + k];
@@ -32,18 +33,26 @@ CONVOY_VECTORIZED void kernel(std::int64_t depth, const float* a, std::int64_t a
     }
   }
   for (int r = 0; r < rows; ++r) {
-    for (int v = 0; v < vectors; ++v) store(sums[r][v], c + r * c_step + v * kLanes);
+    for (int v = 0; v < vectors; ++v) store(sums[r][v], c + r * c_step + v * kWidth<Floats>);
   }
 }
 
-// Those for 1 to kPanelRows rows.
-template <int vectors, std::size_t... r>
-constexpr std::array<Kernel, kPanelRows> kernels(std::index_sequence<r...>) {
-  return {kernel<static_cast<int>(r) + 1, vectors>...};
+template <int rows, int columns>
+void kernel(std::int64_t depth, const float* a, std::int64_t a_step, const float* b, std::int64_t b_step, float* c,
+            std::int64_t c_step) {
+  vectorized([=](auto width) CONVOY_INLINE_LAMBDA {
+    multiply<rows, columns / width, Vector<float, width>>(depth, a, a_step, b, b_step, c, c_step);
+  });
 }
 
-constexpr auto kOfOneVector = kernels<1>(std::make_index_sequence<kPanelRows>());
-constexpr auto kOfTwoVectors = kernels<2>(std::make_index_sequence<kPanelRows>());
+// Those for 1 to kPanelRows rows.
+template <int columns, std::size_t... r>
+constexpr std::array<Kernel, kPanelRows> kernels(std::index_sequence<r...>) {
+  return {kernel<static_cast<int>(r) + 1, columns>...};
+}
+
+constexpr auto kOfHalfPanels = kernels<kLanes>(std::make_index_sequence<kPanelRows>());
+constexpr auto kOfPanels = kernels<kPanelColumns>(std::make_index_sequence<kPanelRows>());
 
 }  // namespace
 
@@ -55,7 +64,7 @@ void panel_product(std::int64_t rows, std::int64_t depth, std::int64_t columns, 
   for (std::int64_t panel = 0; panel < columns; panel += kPanelColumns) {
     const std::int64_t width = std::min(kPanelColumns, columns - panel);
     for (std::int64_t column = 0; column < width; column += most_columns) {
-      const auto& of_width = std::min(most_columns, width - column) == kLanes ? kOfOneVector : kOfTwoVectors;
+      const auto& of_width = std::min(most_columns, width - column) == kLanes ? kOfHalfPanels : kOfPanels;
       for (std::int64_t row = 0; row < rows; row += most_rows) {
         const auto count = static_cast<std::size_t>(std::min(most_rows, rows - row));
         of_width[count - 1](depth, a + row * a_step, a_step, b + panel * depth + column, width,

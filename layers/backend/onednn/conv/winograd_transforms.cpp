@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "layers/backend/onednn/conv/panel_product.h"
+#include "layers/backend/onednn/vectorized.h"
 #include "layers/base/host_loops.h"
 
 namespace convoy {
@@ -23,36 +24,41 @@ struct Axis;
 template <>
 struct Axis<2> {
   // Bᵀ = [1 0 -1 0; 0 1 1 0; 0 -1 1 0; 0 1 0 -1]
-  static CONVOY_INLINE void patch(Lanes* d, int step) {
-    const Lanes d0 = d[0], d1 = d[step], d2 = d[2 * step], d3 = d[3 * step];
+  template <class Floats>
+  static CONVOY_INLINE void patch(Floats* d, int step) {
+    const Floats d0 = d[0], d1 = d[step], d2 = d[2 * step], d3 = d[3 * step];
     d[0] = d0 - d2;
     d[step] = d1 + d2;
     d[2 * step] = d2 - d1;
     d[3 * step] = d1 - d3;
   }
   // A = [1 0; 1 1; 1 -1; 0 -1]
-  static CONVOY_INLINE void gradient(const Lanes* g, Lanes* u, int step) {
+  template <class Floats>
+  static CONVOY_INLINE void gradient(const Floats* g, Floats* u, int step) {
     u[0] = g[0];
     u[step] = g[0] + g[step];
     u[2 * step] = g[0] - g[step];
     u[3 * step] = -g[step];
   }
   // Aᵀ
-  static CONVOY_INLINE void tile(const Lanes* u, Lanes* y, int step) {
+  template <class Floats>
+  static CONVOY_INLINE void tile(const Floats* u, Floats* y, int step) {
     y[0] = u[0] + (u[step] + u[2 * step]);
     y[step] = u[step] - u[2 * step] - u[3 * step];
   }
   // G = [1 0 0; 1/2 1/2 1/2; 1/2 -1/2 1/2; 0 0 1]
-  static CONVOY_INLINE void weight(const Lanes* w, Lanes* u, int step) {
-    const Lanes ends = 0.5F * (w[0] + w[2 * step]), middle = 0.5F * w[step];
+  template <class Floats>
+  static CONVOY_INLINE void weight(const Floats* w, Floats* u, int step) {
+    const Floats ends = 0.5F * (w[0] + w[2 * step]), middle = 0.5F * w[step];
     u[0] = w[0];
     u[step] = ends + middle;
     u[2 * step] = ends - middle;
     u[3 * step] = w[2 * step];
   }
   // Gᵀ
-  static CONVOY_INLINE void taps(const Lanes* u, Lanes* w, int step) {
-    const Lanes ends = 0.5F * (u[step] + u[2 * step]);
+  template <class Floats>
+  static CONVOY_INLINE void taps(const Floats* u, Floats* w, int step) {
+    const Floats ends = 0.5F * (u[step] + u[2 * step]);
     w[0] = u[0] + ends;
     w[step] = 0.5F * (u[step] - u[2 * step]);
     w[2 * step] = ends + u[3 * step];
@@ -62,10 +68,11 @@ struct Axis<2> {
 template <>
 struct Axis<4> {
   // Bᵀ = [4 0 -5 0 1 0; 0 -4 -4 1 1 0; 0 4 -4 -1 1 0; 0 -2 -1 2 1 0; 0 2 -1 -2 1 0; 0 4 0 -5 0 1]
-  static CONVOY_INLINE void patch(Lanes* d, int step) {
-    const Lanes d0 = d[0], d1 = d[step], d2 = d[2 * step], d3 = d[3 * step], d4 = d[4 * step], d5 = d[5 * step];
-    const Lanes even = d4 - 4.0F * d2, odd = d3 - 4.0F * d1;
-    const Lanes even2 = d4 - d2, odd2 = 2.0F * (d3 - d1);
+  template <class Floats>
+  static CONVOY_INLINE void patch(Floats* d, int step) {
+    const Floats d0 = d[0], d1 = d[step], d2 = d[2 * step], d3 = d[3 * step], d4 = d[4 * step], d5 = d[5 * step];
+    const Floats even = d4 - 4.0F * d2, odd = d3 - 4.0F * d1;
+    const Floats even2 = d4 - d2, odd2 = 2.0F * (d3 - d1);
     d[0] = 4.0F * d0 - 5.0F * d2 + d4;
     d[step] = even + odd;
     d[2 * step] = even - odd;
@@ -74,9 +81,10 @@ struct Axis<4> {
     d[5 * step] = 4.0F * d1 - 5.0F * d3 + d5;
   }
   // A = [1 0 0 0; 1 1 1 1; 1 -1 1 -1; 1 2 4 8; 1 -2 4 -8; 0 0 0 1]
-  static CONVOY_INLINE void gradient(const Lanes* g, Lanes* u, int step) {
-    const Lanes even = g[0] + g[2 * step], odd = g[step] + g[3 * step];
-    const Lanes even2 = g[0] + 4.0F * g[2 * step], odd2 = 2.0F * g[step] + 8.0F * g[3 * step];
+  template <class Floats>
+  static CONVOY_INLINE void gradient(const Floats* g, Floats* u, int step) {
+    const Floats even = g[0] + g[2 * step], odd = g[step] + g[3 * step];
+    const Floats even2 = g[0] + 4.0F * g[2 * step], odd2 = 2.0F * g[step] + 8.0F * g[3 * step];
     u[0] = g[0];
     u[step] = even + odd;
     u[2 * step] = even - odd;
@@ -85,18 +93,20 @@ struct Axis<4> {
     u[5 * step] = g[3 * step];
   }
   // Aᵀ
-  static CONVOY_INLINE void tile(const Lanes* u, Lanes* y, int step) {
-    const Lanes sum = u[step] + u[2 * step], difference = u[step] - u[2 * step];
-    const Lanes sum2 = u[3 * step] + u[4 * step], difference2 = u[3 * step] - u[4 * step];
+  template <class Floats>
+  static CONVOY_INLINE void tile(const Floats* u, Floats* y, int step) {
+    const Floats sum = u[step] + u[2 * step], difference = u[step] - u[2 * step];
+    const Floats sum2 = u[3 * step] + u[4 * step], difference2 = u[3 * step] - u[4 * step];
     y[0] = u[0] + sum + sum2;
     y[step] = difference + 2.0F * difference2;
     y[2 * step] = sum + 4.0F * sum2;
     y[3 * step] = difference + 8.0F * difference2 + u[5 * step];
   }
   // G = [1/4 0 0; -1/6 -1/6 -1/6; -1/6 1/6 -1/6; 1/24 1/12 1/6; 1/24 -1/12 1/6; 0 0 1]
-  static CONVOY_INLINE void weight(const Lanes* w, Lanes* u, int step) {
-    const Lanes ends = (-1.0F / 6) * (w[0] + w[2 * step]), middle = (1.0F / 6) * w[step];
-    const Lanes ends2 = (1.0F / 24) * w[0] + (1.0F / 6) * w[2 * step], middle2 = (1.0F / 12) * w[step];
+  template <class Floats>
+  static CONVOY_INLINE void weight(const Floats* w, Floats* u, int step) {
+    const Floats ends = (-1.0F / 6) * (w[0] + w[2 * step]), middle = (1.0F / 6) * w[step];
+    const Floats ends2 = (1.0F / 24) * w[0] + (1.0F / 6) * w[2 * step], middle2 = (1.0F / 12) * w[step];
     u[0] = 0.25F * w[0];
     u[step] = ends - middle;
     u[2 * step] = ends + middle;
@@ -105,21 +115,22 @@ struct Axis<4> {
     u[5 * step] = w[2 * step];
   }
   // Gᵀ
-  static CONVOY_INLINE void taps(const Lanes* u, Lanes* w, int step) {
-    const Lanes sum = (1.0F / 6) * (u[step] + u[2 * step]), difference = (1.0F / 6) * (u[2 * step] - u[step]);
-    const Lanes sum2 = u[3 * step] + u[4 * step], difference2 = u[3 * step] - u[4 * step];
+  template <class Floats>
+  static CONVOY_INLINE void taps(const Floats* u, Floats* w, int step) {
+    const Floats sum = (1.0F / 6) * (u[step] + u[2 * step]), difference = (1.0F / 6) * (u[2 * step] - u[step]);
+    const Floats sum2 = u[3 * step] + u[4 * step], difference2 = u[3 * step] - u[4 * step];
     w[0] = 0.25F * u[0] - sum + (1.0F / 24) * sum2;
     w[step] = difference + (1.0F / 12) * difference2;
     w[2 * step] = (1.0F / 6) * sum2 - sum + u[5 * step];
   }
 };
 
-// Element: how a Pixel is converted, itself or NativeBFloat16.
-template <int m, class Element, class Pixel>
+// Floats: the vectors; Element: how a Pixel is converted, itself or NativeBFloat16.
+template <int m, class Floats, class Element, class Pixel>
 CONVOY_INLINE void patch_rows(const Pixel* const* pixels, std::int64_t channels, std::int64_t step, float* points) {
   constexpr int n = m + 2;
-  for (std::int64_t c = 0; c < channels; c += kLanes) {
-    Lanes d[n * n];
+  for (std::int64_t c = 0; c < channels; c += kWidth<Floats>) {
+    Floats d[n * n];
     for (int i = 0; i < n * n; ++i) load(static_cast<const Element*>(pixels[i]) + c, d[i]);
     for (int j = 0; j < n; ++j) Axis<m>::patch(d + j, n);
     for (int i = 0; i < n; ++i) Axis<m>::patch(d + n * i, 1);
@@ -127,23 +138,11 @@ CONVOY_INLINE void patch_rows(const Pixel* const* pixels, std::int64_t channels,
   }
 }
 
-template <int m, class Pixel>
-CONVOY_VECTORIZED void patch_kernel(const Pixel* const* pixels, std::int64_t channels, std::int64_t step,
-                                    float* points) {
-  patch_rows<m, Pixel>(pixels, channels, step, points);
-}
-
-template <int m>
-CONVOY_NATIVE_BF16 void patch_kernel_bf16(const BFloat16* const* pixels, std::int64_t channels, std::int64_t step,
-                                          float* points) {
-  patch_rows<m, NativeBFloat16>(pixels, channels, step, points);
-}
-
-template <int m, class Element, class Pixel>
+template <int m, class Floats, class Element, class Pixel>
 CONVOY_INLINE void gradient_rows(const Pixel* const* pixels, std::int64_t channels, std::int64_t step, float* points) {
   constexpr int n = m + 2;
-  for (std::int64_t c = 0; c < channels; c += kLanes) {
-    Lanes g[m * m], half[n * m], u[n * n];
+  for (std::int64_t c = 0; c < channels; c += kWidth<Floats>) {
+    Floats g[m * m], half[n * m], u[n * n];
     for (int i = 0; i < m * m; ++i) load(static_cast<const Element*>(pixels[i]) + c, g[i]);
     for (int j = 0; j < m; ++j) Axis<m>::gradient(g + j, half + j, m);
     for (int i = 0; i < n; ++i) Axis<m>::gradient(half + m * i, u + n * i, 1);
@@ -151,49 +150,28 @@ CONVOY_INLINE void gradient_rows(const Pixel* const* pixels, std::int64_t channe
   }
 }
 
-template <int m, class Pixel>
-CONVOY_VECTORIZED void gradient_kernel(const Pixel* const* pixels, std::int64_t channels, std::int64_t step,
-                                       float* points) {
-  gradient_rows<m, Pixel>(pixels, channels, step, points);
-}
-
-template <int m>
-CONVOY_NATIVE_BF16 void gradient_kernel_bf16(const BFloat16* const* pixels, std::int64_t channels, std::int64_t step,
-                                             float* points) {
-  gradient_rows<m, NativeBFloat16>(pixels, channels, step, points);
-}
-
-template <int m, class Element, class Pixel>
+template <int m, class Floats, class Element, class Pixel>
 CONVOY_INLINE void tile_rows(const float* points, std::int64_t step, std::int64_t channels, const float* bias,
                              Pixel* const* pixels) {
   constexpr int n = m + 2;
-  for (std::int64_t c = 0; c < channels; c += kLanes) {
-    Lanes u[n * n], half[m * n], y[m * m], shift{};
+  for (std::int64_t c = 0; c < channels; c += kWidth<Floats>) {
+    Floats u[n * n], half[m * n], y[m * m], shift{};
     if (bias != nullptr) load(bias + c, shift);
     for (int p = 0; p < n * n; ++p) load(points + p * step + c, u[p]);
     for (int j = 0; j < n; ++j) Axis<m>::tile(u + j, half + j, n);
     for (int i = 0; i < m; ++i) Axis<m>::tile(half + n * i, y + m * i, 1);
-    for (int i = 0; i < m * m; ++i) store(y[i] + shift, static_cast<Element*>(pixels[i]) + c);
+    for (int i = 0; i < m * m; ++i) {
+      const Floats value = y[i] + shift;
+      store(value, static_cast<Element*>(pixels[i]) + c);
+    }
   }
 }
 
-template <int m, class Pixel>
-CONVOY_VECTORIZED void tile_kernel(const float* points, std::int64_t step, std::int64_t channels, const float* bias,
-                                   Pixel* const* pixels) {
-  tile_rows<m, Pixel>(points, step, channels, bias, pixels);
-}
-
-template <int m>
-CONVOY_NATIVE_BF16 void tile_kernel_bf16(const float* points, std::int64_t step, std::int64_t channels,
-                                         const float* bias, BFloat16* const* pixels) {
-  tile_rows<m, NativeBFloat16>(points, step, channels, bias, pixels);
-}
-
 // The points of a vector of weights, whose taps are `step` apart.
-template <int m>
-CONVOY_INLINE void weight_points(const float* weights, std::int64_t step, Lanes* u) {
+template <int m, class Floats>
+CONVOY_INLINE void weight_points(const float* weights, std::int64_t step, Floats* u) {
   constexpr int n = m + 2;
-  Lanes w[9], half[n * 3];
+  Floats w[9], half[n * 3];
   for (int tap = 0; tap < 9; ++tap) load(weights + tap * step, w[tap]);
   for (int j = 0; j < 3; ++j) Axis<m>::weight(w + j, half + j, 3);
   for (int i = 0; i < n; ++i) Axis<m>::weight(half + 3 * i, u + n * i, 1);
@@ -201,16 +179,16 @@ CONVOY_INLINE void weight_points(const float* weights, std::int64_t step, Lanes*
 
 // Of the weights of rows of panels, [first, last) of those of all panels. The planes are written in their order.
 // Element: BFloat16, or NativeBFloat16 for what stream() makes of it.
-template <int m, class Element>
+template <int m, class Floats, class Element>
 CONVOY_INLINE void weight_rows(const float* weights, std::int64_t first, std::int64_t last, std::int64_t in,
                                std::int64_t out, float* points) {
   constexpr int n = m + 2;
   for (std::int64_t row = first; row < last; ++row) {
     const std::int64_t i = row % in, begin = row / in * kPanelColumns, end = std::min(begin + kPanelColumns, out);
-    for (std::int64_t o = begin; o < end; o += kLanes) {
+    for (std::int64_t o = begin; o < end; o += kWidth<Floats>) {
       const std::int64_t ahead = std::min(i + kRowsAhead, in - 1);
       for (int tap = 0; tap < 9; ++tap) __builtin_prefetch(weights + (tap * in + ahead) * out + o);
-      Lanes u[n * n];
+      Floats u[n * n];
       weight_points<m>(weights + i * out + o, in * out, u);
       float* to = points + panel_offset(in, out, i, o);
       for (int p = 0; p < n * n; ++p) stream(Element(), u[p], to + p * winograd_step(in * out));
@@ -218,20 +196,8 @@ CONVOY_INLINE void weight_rows(const float* weights, std::int64_t first, std::in
   }
 }
 
-template <int m>
-CONVOY_VECTORIZED void weight_kernel(const float* weights, std::int64_t first, std::int64_t last, std::int64_t in,
-                                     std::int64_t out, float* points) {
-  weight_rows<m, BFloat16>(weights, first, last, in, out, points);
-}
-
-template <int m>
-CONVOY_NATIVE_BF16 void weight_kernel_bf16(const float* weights, std::int64_t first, std::int64_t last, std::int64_t in,
-                                           std::int64_t out, float* points) {
-  weight_rows<m, NativeBFloat16>(weights, first, last, in, out, points);
-}
-
 // Of blocks of kLanes input channels, whose taps are transposed first.
-template <int m, class Element>
+template <int m, class Floats, class Element>
 CONVOY_INLINE void transposed_weight_rows(const float* weights, std::int64_t first, std::int64_t last, std::int64_t in,
                                           std::int64_t out, float* points) {
   constexpr int n = m + 2;
@@ -239,36 +205,26 @@ CONVOY_INLINE void transposed_weight_rows(const float* weights, std::int64_t fir
     for (std::int64_t o = 0; o < out; o += kLanes) {
       float taps[9 * kLanes * kLanes];
       for (int tap = 0; tap < 9; ++tap) {
-        transpose(weights + (tap * in + i) * out + o, out, taps + tap * kLanes * kLanes);
+        transpose<Floats>(weights + (tap * in + i) * out + o, out, taps + tap * kLanes * kLanes);
       }
       for (std::int64_t j = 0; j < kLanes; ++j) {
-        Lanes u[n * n];
-        weight_points<m>(taps + j * kLanes, kLanes * kLanes, u);
-        float* to = points + panel_offset(out, in, o + j, i);
-        for (int p = 0; p < n * n; ++p) stream(Element(), u[p], to + p * winograd_step(in * out));
+        for (std::int64_t lane = 0; lane < kLanes; lane += kWidth<Floats>) {
+          Floats u[n * n];
+          weight_points<m>(taps + j * kLanes + lane, kLanes * kLanes, u);
+          float* to = points + panel_offset(out, in, o + j, i) + lane;
+          for (int p = 0; p < n * n; ++p) stream(Element(), u[p], to + p * winograd_step(in * out));
+        }
       }
     }
   }
 }
 
-template <int m>
-CONVOY_VECTORIZED void transposed_weight_kernel(const float* weights, std::int64_t first, std::int64_t last,
-                                                std::int64_t in, std::int64_t out, float* points) {
-  transposed_weight_rows<m, BFloat16>(weights, first, last, in, out, points);
-}
-
-template <int m>
-CONVOY_NATIVE_BF16 void transposed_weight_kernel_bf16(const float* weights, std::int64_t first, std::int64_t last,
-                                                      std::int64_t in, std::int64_t out, float* points) {
-  transposed_weight_rows<m, NativeBFloat16>(weights, first, last, in, out, points);
-}
-
-template <int m>
-CONVOY_VECTORIZED void weight_gradient_kernel(const float* points, std::int64_t first, std::int64_t last,
-                                              std::int64_t count, float* gradient) {
+template <int m, class Floats>
+CONVOY_INLINE void weight_gradient_rows(const float* points, std::int64_t first, std::int64_t last, std::int64_t count,
+                                        float* gradient) {
   constexpr int n = m + 2;
-  for (std::int64_t c = first; c < last; c += kLanes) {
-    Lanes u[n * n], half[3 * n], w[9];
+  for (std::int64_t c = first; c < last; c += kWidth<Floats>) {
+    Floats u[n * n], half[3 * n], w[9];
     for (int p = 0; p < n * n; ++p) load(points + p * winograd_step(count) + c, u[p]);
     for (int j = 0; j < n; ++j) Axis<m>::taps(u + j, half + j, n);
     for (int i = 0; i < 3; ++i) Axis<m>::taps(half + n * i, w + 3 * i, 1);
@@ -276,35 +232,42 @@ CONVOY_VECTORIZED void weight_gradient_kernel(const float* points, std::int64_t 
   }
 }
 
+// Calls f with the side of the tiles as a constant.
+template <class F>
+void dispatch_side(std::int64_t m, const F& f) {
+  m == 2 ? f(std::integral_constant<int, 2>()) : f(std::integral_constant<int, 4>());
+}
+
 }  // namespace
 
 template <class Pixel>
 void winograd_patch(std::int64_t m, const Pixel* const* pixels, std::int64_t channels, std::int64_t step,
                     float* points) {
-  if constexpr (std::is_same_v<Pixel, BFloat16>) {
-    if (native_bf16()) return (m == 2 ? patch_kernel_bf16<2> : patch_kernel_bf16<4>)(pixels, channels, step, points);
-  }
-  (m == 2 ? patch_kernel<2, Pixel> : patch_kernel<4, Pixel>)(pixels, channels, step, points);
+  dispatch_side(m, [=](auto side) {
+    vectorized_pixels<Pixel>([=](auto width, auto element) CONVOY_INLINE_LAMBDA {
+      patch_rows<side, Vector<float, width>, decltype(element)>(pixels, channels, step, points);
+    });
+  });
 }
 
 template <class Pixel>
 void winograd_gradient(std::int64_t m, const Pixel* const* pixels, std::int64_t channels, std::int64_t step,
                        float* points) {
-  if constexpr (std::is_same_v<Pixel, BFloat16>) {
-    if (native_bf16())
-      return (m == 2 ? gradient_kernel_bf16<2> : gradient_kernel_bf16<4>)(pixels, channels, step, points);
-  }
-  (m == 2 ? gradient_kernel<2, Pixel> : gradient_kernel<4, Pixel>)(pixels, channels, step, points);
+  dispatch_side(m, [=](auto side) {
+    vectorized_pixels<Pixel>([=](auto width, auto element) CONVOY_INLINE_LAMBDA {
+      gradient_rows<side, Vector<float, width>, decltype(element)>(pixels, channels, step, points);
+    });
+  });
 }
 
 template <class Pixel>
 void winograd_tile(std::int64_t m, const float* points, std::int64_t step, std::int64_t channels, const float* bias,
                    Pixel* const* pixels) {
-  if constexpr (std::is_same_v<Pixel, BFloat16>) {
-    if (native_bf16())
-      return (m == 2 ? tile_kernel_bf16<2> : tile_kernel_bf16<4>)(points, step, channels, bias, pixels);
-  }
-  (m == 2 ? tile_kernel<2, Pixel> : tile_kernel<4, Pixel>)(points, step, channels, bias, pixels);
+  dispatch_side(m, [=](auto side) {
+    vectorized_pixels<Pixel>([=](auto width, auto element) CONVOY_INLINE_LAMBDA {
+      tile_rows<side, Vector<float, width>, decltype(element)>(points, step, channels, bias, pixels);
+    });
+  });
 }
 
 template void winograd_patch(std::int64_t, const float* const*, std::int64_t, std::int64_t, float*);
@@ -315,29 +278,36 @@ template void winograd_tile(std::int64_t, const float*, std::int64_t, std::int64
 template void winograd_tile(std::int64_t, const float*, std::int64_t, std::int64_t, const float*, BFloat16* const*);
 
 void winograd_weight(std::int64_t m, const float* weights, std::int64_t in, std::int64_t out, float* points) {
-  const auto kernel = native_bf16() ? (m == 2 ? weight_kernel_bf16<2> : weight_kernel_bf16<4>)
-                                    : (m == 2 ? weight_kernel<2> : weight_kernel<4>);
   const std::int64_t panels = (out + kPanelColumns - 1) / kPanelColumns;
   parallel_ranges(in * panels, 16, [=](std::int64_t first, std::int64_t last, int) {
-    kernel(weights, first, last, in, out, points);
+    dispatch_side(m, [=](auto side) {
+      vectorized_pixels<BFloat16>([=](auto width, auto element) CONVOY_INLINE_LAMBDA {
+        weight_rows<side, Vector<float, width>, decltype(element)>(weights, first, last, in, out, points);
+      });
+    });
     end_streams();
   });
 }
 
 void winograd_weight_transposed(std::int64_t m, const float* weights, std::int64_t in, std::int64_t out,
                                 float* points) {
-  const auto kernel = native_bf16() ? (m == 2 ? transposed_weight_kernel_bf16<2> : transposed_weight_kernel_bf16<4>)
-                                    : (m == 2 ? transposed_weight_kernel<2> : transposed_weight_kernel<4>);
   parallel_ranges(in / kLanes, 1, [=](std::int64_t first, std::int64_t last, int) {
-    kernel(weights, first, last, in, out, points);
+    dispatch_side(m, [=](auto side) {
+      vectorized_pixels<BFloat16>([=](auto width, auto element) CONVOY_INLINE_LAMBDA {
+        transposed_weight_rows<side, Vector<float, width>, decltype(element)>(weights, first, last, in, out, points);
+      });
+    });
     end_streams();
   });
 }
 
 void winograd_weight_gradient(std::int64_t m, const float* points, std::int64_t count, float* gradient) {
-  const auto kernel = m == 2 ? weight_gradient_kernel<2> : weight_gradient_kernel<4>;
   parallel_ranges(count / kLanes, 64, [=](std::int64_t first, std::int64_t last, int) {
-    kernel(points, first * kLanes, last * kLanes, count, gradient);
+    dispatch_side(m, [=](auto side) {
+      vectorized([=](auto width) CONVOY_INLINE_LAMBDA {
+        weight_gradient_rows<side, Vector<float, width>>(points, first * kLanes, last * kLanes, count, gradient);
+      });
+    });
   });
 }
 
