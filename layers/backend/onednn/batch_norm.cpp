@@ -195,9 +195,8 @@ void apply_rows(const T* x, const float* scale, const float* shift, const T* res
       apply_kernel<T, kResidual, kRelu>(x + at, scale, shift, kResidual ? residual + at : nullptr, some, channels,
                                         y + at);
       auto* row_bits = bits + row * mask_row_bytes(channels);
-      vectorized([=](auto width) CONVOY_INLINE_LAMBDA {
-        mask_kernel<Vector<float, width>>(y + at, some, channels, row_bits);
-      });
+      vectorized([=](auto width)
+                     CONVOY_INLINE_LAMBDA { mask_kernel<Vector<float, width>>(y + at, some, channels, row_bits); });
     }
     return;
   }

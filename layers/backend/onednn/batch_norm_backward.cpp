@@ -38,7 +38,7 @@ CONVOY_INLINE void for_masked_blocks(const T* dy, Mask mask, std::int64_t first,
 // Adds to sums [channels] those of g, to products those of g * (x - mean), over rows [first, last).
 template <class Floats, class T, class Mask>
 CONVOY_INLINE void add_gradients(const T* dy, const T* x, Mask mask, const float* mean, std::int64_t first,
-                                     std::int64_t last, std::int64_t channels, float* sums, float* products) {
+                                 std::int64_t last, std::int64_t channels, float* sums, float* products) {
   float g0[kMaskBlock], g1[kMaskBlock];
   std::int64_t row = first;
   for (; together(channels) && row + 2 <= last; row += 2) {
@@ -112,7 +112,7 @@ CONVOY_VECTORIZED void set_backward_coefficients(std::int64_t channels, const op
 // Sets rows [first, last) of dx.
 template <class Floats, class T, class Mask>
 CONVOY_INLINE void backward_kernel(const T* dy, const T* x, Mask mask, BackwardCoefficients k, std::int64_t first,
-                                       std::int64_t last, std::int64_t channels, T* dx) {
+                                   std::int64_t last, std::int64_t channels, T* dx) {
   const auto set = [=](std::int64_t at, std::int64_t block, std::int64_t count, const float* g)
       __attribute__((always_inline)) {
     CONVOY_INDEPENDENT
@@ -127,8 +127,8 @@ CONVOY_INLINE void backward_kernel(const T* dy, const T* x, Mask mask, BackwardC
 
 // Adds g to rows [first, last) of dresidual.
 template <class Floats, class T, class Mask>
-CONVOY_INLINE void residual_kernel(const T* dy, Mask mask, std::int64_t first, std::int64_t last,
-                                       std::int64_t channels, T* dresidual) {
+CONVOY_INLINE void residual_kernel(const T* dy, Mask mask, std::int64_t first, std::int64_t last, std::int64_t channels,
+                                   T* dresidual) {
   const auto add = [=](std::int64_t at, std::int64_t, std::int64_t count, const float* g)
       __attribute__((always_inline)) {
     CONVOY_INDEPENDENT
@@ -139,8 +139,8 @@ CONVOY_INLINE void residual_kernel(const T* dy, Mask mask, std::int64_t first, s
 
 // Sets rows [first, last) of masked to g.
 template <class Floats, class T, class Mask>
-CONVOY_INLINE void masked_kernel(const T* dy, Mask mask, std::int64_t first, std::int64_t last,
-                                     std::int64_t channels, T* masked) {
+CONVOY_INLINE void masked_kernel(const T* dy, Mask mask, std::int64_t first, std::int64_t last, std::int64_t channels,
+                                 T* masked) {
   const auto set = [=](std::int64_t at, std::int64_t, std::int64_t count, const float* g)
       __attribute__((always_inline)) {
     CONVOY_INDEPENDENT

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Vectors of float for kernels whose loops the compiler does not vectorise by itself: as wide as a register of the
-// instruction set (vectorized.h), since of wider ones GCC keeps nothing in registers. They go by reference: how they are
-// passed otherwise depends on the instruction set. Private to layers/backend/onednn.
+// instruction set (vectorized.h), since of wider ones GCC keeps nothing in registers. They go by reference: how they
+// are passed otherwise depends on the instruction set. Private to layers/backend/onednn.
 #pragma once
 
 #ifdef __SSE__
@@ -212,7 +212,8 @@ CONVOY_INLINE void exchange_rows(Floats* rows) {
   if constexpr (bit < kWidth<Floats>) {
 #pragma GCC unroll 16
     for (int i = 0; i < count; ++i) {
-      if ((i & bit) == 0) exchange_lanes<bit>(rows[i], rows[i + bit], std::make_integer_sequence<int, kWidth<Floats>>());
+      if ((i & bit) == 0)
+        exchange_lanes<bit>(rows[i], rows[i + bit], std::make_integer_sequence<int, kWidth<Floats>>());
     }
   }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A kernel keeps the sums of `rows` × `columns` values in registers: 12 × 32 in 24 of the 32 that AVX-512 has, with two
-// for a row of the panel; 6 × 16 in 12 of 16 where vectors are of 8 values, in 24 of 32 where they are of 4 (Arm).
+// A kernel keeps `rows` × `columns` sums in registers: 12 × 32 in 24 of the 32 that AVX-512 has, with two for a row of
+// the panel; 6 × 16 in 12 of 16 where vectors are of 8 values, in 24 of 32 where they are of 4 (Arm).
 #include "layers/backend/onednn/conv/panel_product.h"
 
 #include <array>
@@ -19,11 +19,21 @@ namespace {
 using Kernel = void (*)(std::int64_t depth, const float* a, std::int64_t a_step, const float* b, std::int64_t b_step,
                         float* c, std::int64_t c_step);
 
+// Rows of a panel that are brought from the last-level cache ahead of their use by narrow kernels. On Zen 3 the CPU
+// does not by itself: of 256 channels a product runs at 28 GFLOP/s without them, at 84 with them.
+constexpr std::int64_t kRowsAhead = 64;
+
 template <int rows, int vectors, class Floats>
 CONVOY_INLINE void multiply(std::int64_t depth, const float* a, std::int64_t a_step, const float* b,
                             std::int64_t b_step, float* c, std::int64_t c_step) {
-  Floats sums[rows][vectors] = {};
+  Floats sums[rows][vectors];
+#pragma GCC unroll 12
+  for (int r = 0; r < rows; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) sums[r][v] = Floats{};
+  }
   for (std::int64_t k = 0; k < depth; ++k) {
+    if (kWidth<Floats> < kLanes) __builtin_prefetch(b + (k + kRowsAhead) * b_step);
     Floats row[vectors];
     for (int v = 0; v < vectors; ++v) load(b + k * b_step + v * kWidth<Floats>, row[v]);
 #pragma GCC unroll 12
@@ -32,7 +42,9 @@ CONVOY_INLINE void multiply(std::int64_t depth, const float* a, std::int64_t a_s
       for (int v = 0; v < vectors; ++v) sums[r][v] += factor * row[v];
     }
   }
+#pragma GCC unroll 12
   for (int r = 0; r < rows; ++r) {
+#pragma GCC unroll 4
     for (int v = 0; v < vectors; ++v) store(sums[r][v], c + r * c_step + v * kWidth<Floats>);
   }
 }
@@ -51,25 +63,23 @@ constexpr std::array<Kernel, kPanelRows> kernels(std::index_sequence<r...>) {
   return {kernel<static_cast<int>(r) + 1, columns>...};
 }
 
-constexpr auto kOfHalfPanels = kernels<kLanes>(std::make_index_sequence<kPanelRows>());
-constexpr auto kOfPanels = kernels<kPanelColumns>(std::make_index_sequence<kPanelRows>());
+constexpr auto kOfNarrowPanels = kernels<kNarrowPanel>(std::make_index_sequence<kPanelRows>());
+constexpr auto kOfWidePanels = kernels<kWidePanel>(std::make_index_sequence<kPanelRows>());
 
 }  // namespace
 
-bool wide_panels() { return kVectorizedForCpu && cpu_features().avx512; }
+std::int64_t panel_columns() { return kVectorizedForCpu && cpu_features().avx512 ? kWidePanel : kNarrowPanel; }
 
 void panel_product(std::int64_t rows, std::int64_t depth, std::int64_t columns, const float* a, std::int64_t a_step,
-                   const float* b, float* c, std::int64_t c_step, bool wide) {
-  const std::int64_t most_rows = wide ? kPanelRows : kPanelRows / 2, most_columns = wide ? kPanelColumns : kLanes;
-  for (std::int64_t panel = 0; panel < columns; panel += kPanelColumns) {
-    const std::int64_t width = std::min(kPanelColumns, columns - panel);
-    for (std::int64_t column = 0; column < width; column += most_columns) {
-      const auto& of_width = std::min(most_columns, width - column) == kLanes ? kOfHalfPanels : kOfPanels;
-      for (std::int64_t row = 0; row < rows; row += most_rows) {
-        const auto count = static_cast<std::size_t>(std::min(most_rows, rows - row));
-        of_width[count - 1](depth, a + row * a_step, a_step, b + panel * depth + column, width,
-                            c + row * c_step + panel + column, c_step);
-      }
+                   const float* b, float* c, std::int64_t c_step, std::int64_t panel) {
+  const std::int64_t most_rows = panel == kWidePanel ? kPanelRows : kPanelRows / 2;
+  for (std::int64_t column = 0; column < columns; column += panel) {
+    const std::int64_t width = std::min(panel, columns - column);
+    const auto& of_width = width == kNarrowPanel ? kOfNarrowPanels : kOfWidePanels;
+    for (std::int64_t row = 0; row < rows; row += most_rows) {
+      const auto count = static_cast<std::size_t>(std::min(most_rows, rows - row));
+      of_width[count - 1](depth, a + row * a_step, a_step, b + column * depth, width, c + row * c_step + column,
+                          c_step);
     }
   }
 }

@@ -181,16 +181,16 @@ CONVOY_INLINE void weight_points(const float* weights, std::int64_t step, Floats
 // Element: BFloat16, or NativeBFloat16 for what stream() makes of it.
 template <int m, class Floats, class Element>
 CONVOY_INLINE void weight_rows(const float* weights, std::int64_t first, std::int64_t last, std::int64_t in,
-                               std::int64_t out, float* points) {
+                               std::int64_t out, std::int64_t panel, float* points) {
   constexpr int n = m + 2;
   for (std::int64_t row = first; row < last; ++row) {
-    const std::int64_t i = row % in, begin = row / in * kPanelColumns, end = std::min(begin + kPanelColumns, out);
+    const std::int64_t i = row % in, begin = row / in * panel, end = std::min(begin + panel, out);
     for (std::int64_t o = begin; o < end; o += kWidth<Floats>) {
       const std::int64_t ahead = std::min(i + kRowsAhead, in - 1);
       for (int tap = 0; tap < 9; ++tap) __builtin_prefetch(weights + (tap * in + ahead) * out + o);
       Floats u[n * n];
       weight_points<m>(weights + i * out + o, in * out, u);
-      float* to = points + panel_offset(in, out, i, o);
+      float* to = points + panel_offset(in, out, panel, i, o);
       for (int p = 0; p < n * n; ++p) stream(Element(), u[p], to + p * winograd_step(in * out));
     }
   }
@@ -199,7 +199,7 @@ CONVOY_INLINE void weight_rows(const float* weights, std::int64_t first, std::in
 // Of blocks of kLanes input channels, whose taps are transposed first.
 template <int m, class Floats, class Element>
 CONVOY_INLINE void transposed_weight_rows(const float* weights, std::int64_t first, std::int64_t last, std::int64_t in,
-                                          std::int64_t out, float* points) {
+                                          std::int64_t out, std::int64_t panel, float* points) {
   constexpr int n = m + 2;
   for (std::int64_t i = first * kLanes; i < last * kLanes; i += kLanes) {
     for (std::int64_t o = 0; o < out; o += kLanes) {
@@ -211,7 +211,7 @@ CONVOY_INLINE void transposed_weight_rows(const float* weights, std::int64_t fir
         for (std::int64_t lane = 0; lane < kLanes; lane += kWidth<Floats>) {
           Floats u[n * n];
           weight_points<m>(taps + j * kLanes + lane, kLanes * kLanes, u);
-          float* to = points + panel_offset(out, in, o + j, i) + lane;
+          float* to = points + panel_offset(out, in, panel, o + j, i) + lane;
           for (int p = 0; p < n * n; ++p) stream(Element(), u[p], to + p * winograd_step(in * out));
         }
       }
@@ -278,11 +278,11 @@ template void winograd_tile(std::int64_t, const float*, std::int64_t, std::int64
 template void winograd_tile(std::int64_t, const float*, std::int64_t, std::int64_t, const float*, BFloat16* const*);
 
 void winograd_weight(std::int64_t m, const float* weights, std::int64_t in, std::int64_t out, float* points) {
-  const std::int64_t panels = (out + kPanelColumns - 1) / kPanelColumns;
+  const std::int64_t panel = panel_columns(), panels = (out + panel - 1) / panel;
   parallel_ranges(in * panels, 16, [=](std::int64_t first, std::int64_t last, int) {
     dispatch_side(m, [=](auto side) {
       vectorized_pixels<BFloat16>([=](auto width, auto element) CONVOY_INLINE_LAMBDA {
-        weight_rows<side, Vector<float, width>, decltype(element)>(weights, first, last, in, out, points);
+        weight_rows<side, Vector<float, width>, decltype(element)>(weights, first, last, in, out, panel, points);
       });
     });
     end_streams();
@@ -291,10 +291,12 @@ void winograd_weight(std::int64_t m, const float* weights, std::int64_t in, std:
 
 void winograd_weight_transposed(std::int64_t m, const float* weights, std::int64_t in, std::int64_t out,
                                 float* points) {
+  const std::int64_t panel = panel_columns();
   parallel_ranges(in / kLanes, 1, [=](std::int64_t first, std::int64_t last, int) {
     dispatch_side(m, [=](auto side) {
       vectorized_pixels<BFloat16>([=](auto width, auto element) CONVOY_INLINE_LAMBDA {
-        transposed_weight_rows<side, Vector<float, width>, decltype(element)>(weights, first, last, in, out, points);
+        transposed_weight_rows<side, Vector<float, width>, decltype(element)>(weights, first, last, in, out, panel,
+                                                                              points);
       });
     });
     end_streams();

@@ -19,18 +19,21 @@ float whole(std::int64_t i) { return static_cast<float>(i * 7919 % 13 - 6); }
 }  // namespace
 
 TEST_CASE("panels hold every element of a matrix once, a panel's rows one after the other") {
-  for (const std::int64_t columns : {16, 32, 48, 96}) {
-    constexpr std::int64_t kRows = 5;
-    std::vector<int> seen(static_cast<std::size_t>(kRows * columns));
-    for (std::int64_t row = 0; row < kRows; ++row) {
-      for (std::int64_t column = 0; column < columns; ++column) {
-        ++seen.at(static_cast<std::size_t>(panel_offset(kRows, columns, row, column)));
+  for (const std::int64_t panel : {kNarrowPanel, kWidePanel}) {
+    for (const std::int64_t columns : {16, 32, 48, 96}) {
+      constexpr std::int64_t kRows = 5;
+      std::vector<int> seen(static_cast<std::size_t>(kRows * columns));
+      for (std::int64_t row = 0; row < kRows; ++row) {
+        for (std::int64_t column = 0; column < columns; ++column) {
+          ++seen.at(static_cast<std::size_t>(panel_offset(kRows, columns, panel, row, column)));
+        }
       }
+      CHECK(seen == std::vector<int>(seen.size(), 1));
     }
-    CHECK(seen == std::vector<int>(seen.size(), 1));
   }
-  CHECK(panel_offset(5, 48, 1, 2) == 34);            // 32 values a row
-  CHECK(panel_offset(5, 48, 1, 33) == 5 * 32 + 17);  // 16 in the last panel
+  CHECK(panel_offset(5, 48, 32, 1, 2) == 34);            // 32 values a row
+  CHECK(panel_offset(5, 48, 32, 1, 33) == 5 * 32 + 17);  // 16 in the last panel
+  CHECK(panel_offset(5, 48, 16, 1, 33) == 2 * 5 * 16 + 17);
 }
 
 TEST_CASE("a product over panels is that of the matrices, for any number of rows") {
@@ -43,15 +46,10 @@ TEST_CASE("a product over panels is that of the matrices, for any number of rows
         CAPTURE(rows);
         const std::int64_t a_step = depth + 3, c_step = columns + 16;
         std::vector<float> a(static_cast<std::size_t>(rows * a_step), kUntouched),
-            b(static_cast<std::size_t>(depth * columns)), c(static_cast<std::size_t>(rows * c_step), kUntouched);
+            c(static_cast<std::size_t>(rows * c_step), kUntouched);
         std::vector<float> expected = c;
         for (std::int64_t r = 0; r < rows; ++r) {
           for (std::int64_t k = 0; k < depth; ++k) a[static_cast<std::size_t>(r * a_step + k)] = whole(r * depth + k);
-        }
-        for (std::int64_t k = 0; k < depth; ++k) {
-          for (std::int64_t n = 0; n < columns; ++n) {
-            b[static_cast<std::size_t>(panel_offset(depth, columns, k, n))] = whole(3 + k * columns + n);
-          }
         }
         for (std::int64_t r = 0; r < rows; ++r) {
           for (std::int64_t n = 0; n < columns; ++n) {
@@ -60,9 +58,14 @@ TEST_CASE("a product over panels is that of the matrices, for any number of rows
             expected[static_cast<std::size_t>(r * c_step + n)] = sum;
           }
         }
-        for (const bool wide : {false, true}) {
-          std::vector<float> product = c;
-          panel_product(rows, depth, columns, a.data(), a_step, b.data(), product.data(), c_step, wide);
+        for (const std::int64_t panel : {kNarrowPanel, kWidePanel}) {
+          std::vector<float> b(static_cast<std::size_t>(depth * columns)), product = c;
+          for (std::int64_t k = 0; k < depth; ++k) {
+            for (std::int64_t n = 0; n < columns; ++n) {
+              b[static_cast<std::size_t>(panel_offset(depth, columns, panel, k, n))] = whole(3 + k * columns + n);
+            }
+          }
+          panel_product(rows, depth, columns, a.data(), a_step, b.data(), product.data(), c_step, panel);
           CHECK(product == expected);
         }
       }
