@@ -177,21 +177,29 @@ CONVOY_INLINE void weight_points(const float* weights, std::int64_t step, Floats
   for (int i = 0; i < n; ++i) Axis<m>::weight(half + 3 * i, u + n * i, 1);
 }
 
+// The points of kLanes weights, a whole cache line in each plane: of parts of lines the CPU keeps only some at a time.
+template <int m, class Floats, class Element>
+CONVOY_INLINE void stream_points(const float* weights, std::int64_t tap_step, float* points, std::int64_t point_step) {
+  constexpr int n = m + 2, width = kWidth<Floats>, parts = kLanes / width;
+  Floats u[parts][n * n];
+  for (int part = 0; part < parts; ++part) weight_points<m>(weights + part * width, tap_step, u[part]);
+  for (int p = 0; p < n * n; ++p) {
+    for (int part = 0; part < parts; ++part) stream(Element(), u[part][p], points + p * point_step + part * width);
+  }
+}
+
 // Of the weights of rows of panels, [first, last) of those of all panels. The planes are written in their order.
 // Element: BFloat16, or NativeBFloat16 for what stream() makes of it.
 template <int m, class Floats, class Element>
 CONVOY_INLINE void weight_rows(const float* weights, std::int64_t first, std::int64_t last, std::int64_t in,
                                std::int64_t out, std::int64_t panel, float* points) {
-  constexpr int n = m + 2;
   for (std::int64_t row = first; row < last; ++row) {
     const std::int64_t i = row % in, begin = row / in * panel, end = std::min(begin + panel, out);
-    for (std::int64_t o = begin; o < end; o += kWidth<Floats>) {
+    for (std::int64_t o = begin; o < end; o += kLanes) {
       const std::int64_t ahead = std::min(i + kRowsAhead, in - 1);
       for (int tap = 0; tap < 9; ++tap) __builtin_prefetch(weights + (tap * in + ahead) * out + o);
-      Floats u[n * n];
-      weight_points<m>(weights + i * out + o, in * out, u);
-      float* to = points + panel_offset(in, out, panel, i, o);
-      for (int p = 0; p < n * n; ++p) stream(Element(), u[p], to + p * winograd_step(in * out));
+      stream_points<m, Floats, Element>(weights + i * out + o, in * out, points + panel_offset(in, out, panel, i, o),
+                                        winograd_step(in * out));
     }
   }
 }
@@ -200,7 +208,6 @@ CONVOY_INLINE void weight_rows(const float* weights, std::int64_t first, std::in
 template <int m, class Floats, class Element>
 CONVOY_INLINE void transposed_weight_rows(const float* weights, std::int64_t first, std::int64_t last, std::int64_t in,
                                           std::int64_t out, std::int64_t panel, float* points) {
-  constexpr int n = m + 2;
   for (std::int64_t i = first * kLanes; i < last * kLanes; i += kLanes) {
     for (std::int64_t o = 0; o < out; o += kLanes) {
       float taps[9 * kLanes * kLanes];
@@ -208,12 +215,8 @@ CONVOY_INLINE void transposed_weight_rows(const float* weights, std::int64_t fir
         transpose<Floats>(weights + (tap * in + i) * out + o, out, taps + tap * kLanes * kLanes);
       }
       for (std::int64_t j = 0; j < kLanes; ++j) {
-        for (std::int64_t lane = 0; lane < kLanes; lane += kWidth<Floats>) {
-          Floats u[n * n];
-          weight_points<m>(taps + j * kLanes + lane, kLanes * kLanes, u);
-          float* to = points + panel_offset(out, in, panel, o + j, i) + lane;
-          for (int p = 0; p < n * n; ++p) stream(Element(), u[p], to + p * winograd_step(in * out));
-        }
+        stream_points<m, Floats, Element>(taps + j * kLanes, kLanes * kLanes,
+                                          points + panel_offset(out, in, panel, o + j, i), winograd_step(in * out));
       }
     }
   }
