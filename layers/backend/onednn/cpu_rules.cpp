@@ -2,6 +2,7 @@
 #include "layers/backend/onednn/cpu_rules.h"
 
 #include "layers/backend/onednn/onednn_state.h"
+#include "layers/base/cpu_features.h"
 
 namespace convoy {
 
@@ -33,9 +34,15 @@ constexpr CpuKind kSlowBf16{"x86-64 with AVX512-BF16 of Intel",
                             "an Intel Xeon of the fifth generation",
                             {.winograd = true, .pointwise_gemm = true, .im2col = true}};
 constexpr CpuKind kNoBf16{"no bfloat16 instructions", "", {.winograd = true, .pointwise_gemm = true, .im2col = true}};
+constexpr CpuKind kAvx2{"x86-64 with AVX2, without AVX-512",
+                        "an AMD EPYC (Zen 3)",
+                        {.winograd = true, .pointwise_gemm = true, .im2col = true, .pixel_gradient_f32 = true}};
 
 const CpuKind& find_kind() {
   if (has_matrix_units()) return kMatrixUnits;
+#ifdef __x86_64__
+  if (!cpu_features().avx512) return kAvx2;
+#endif
   if (!has_bf16()) return kNoBf16;
 #ifdef __x86_64__
   if (__builtin_cpu_is("amd") != 0) return kFastBf16;

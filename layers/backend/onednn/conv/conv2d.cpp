@@ -79,10 +79,17 @@ bool suits_bf16_im2col(const Conv2dSpec& s, DType compute) {
          (s.kernel == 1 || s.in_channels >= 128);
 }
 
+// Whether the weight gradient goes by products over pixels in place of those over columns, or of oneDNN's.
+bool gradient_by_pixels(const OnednnState& state, const Conv2dSpec& s, DType compute) {
+  if (compute == DType::kF32) return state.rules.pixel_gradient_f32 && has_pixel_gradient(s);
+  return state.rules.pixel_gradient && native_bf16();
+}
+
 // On matrix units oneDNN 2.6's own gradients reach a fifth of a matrix product's speed, 3.13's a half. By AVX512-BF16
 // its weight gradients reach from a half (3x3 windows of stride 2 over 512 channels, on Zen 4: 12.3 ms against 6.3) to
 // nine tenths (1x1).
 bool gradient_by_im2col(const OnednnState& state, const Conv2dSpec& s, DType compute) {
+  if (compute == DType::kF32 && gradient_by_pixels(state, s, compute)) return true;
   return all_by_im2col(state, s, compute) || (state.rules.im2col_bf16_weight && suits_bf16_im2col(s, compute));
 }
 
@@ -137,12 +144,10 @@ std::unique_ptr<WeightGradient> make_backward_weight(OnednnState& state, const C
                                                      DType compute, std::int64_t winograd, bool bias) {
   if (!bias && winograd > 0) return make_winograd_gradient(state, spec, x, winograd);
   const bool im2col = !bias && gradient_by_im2col(state, spec, compute);
-  if (im2col && compute == DType::kBF16 && state.rules.pixel_gradient && native_bf16()) {
-    return make_pixel_gradient(spec, x);  // the same sums without columns in memory
-  }
   const Shape part = part_of(state, spec, x);
-  auto gradient = im2col ? make_im2col_gradient(state, spec, part, compute)
-                         : make_direct_gradient(state, spec, part, compute, bias);
+  auto gradient = im2col && gradient_by_pixels(state, spec, compute) ? make_pixel_gradient(spec, part, compute)
+                  : im2col                                           ? make_im2col_gradient(state, spec, part, compute)
+                           : make_direct_gradient(state, spec, part, compute, bias);
   return in_parts(state, std::move(gradient), part[0]);
 }
 

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "layers/backend/onednn/conv/pixel_gradient.h"
 #include "layers/backend/onednn/conv/pointwise_conv2d.h"
 #include "layers/backend/onednn/conv/threaded_rows.h"
 #include "layers/backend/onednn/conv/upcast.h"
@@ -114,6 +115,29 @@ std::unique_ptr<Direction> make_direction(OnednnState& state, std::int64_t rows,
   return std::make_unique<ThreadedRows>(state, std::move(parts), weights, from, to);
 }
 
+std::unique_ptr<WeightGradient> library_gradient(OnednnState& state, std::int64_t rows, std::int64_t in,
+                                                 std::int64_t out, bool bias) {
+  const LinearShapes s = linear_shapes(rows, in, out, state.products);
+  const memory::desc bias_md = bias ? s.bias_f32 : memory::desc();
+  const auto hint = dnnl_compat::inner_product_forward(state.engine, s.src, s.weights, bias_md, s.dst, s.attributes);
+  const auto pd = dnnl_compat::inner_product_backward_weights(state.engine, s.src, s.weights_f32, bias_md, s.dst, hint,
+                                                              s.attributes);
+  std::vector<std::pair<int, memory::desc>> arguments{
+      {DNNL_ARG_SRC, s.src}, {DNNL_ARG_DIFF_WEIGHTS, pd.diff_weights_desc()}, {DNNL_ARG_DIFF_DST, s.dst}};
+  if (bias) arguments.emplace_back(DNNL_ARG_DIFF_BIAS, s.bias_f32);
+  auto bound = bind_primitive(state, dnnl::inner_product_backward_weights(pd), pd.scratchpad_desc(), arguments);
+  return std::make_unique<PrimitiveGradient>(std::move(bound), pd.diff_weights_desc());
+}
+
+std::unique_ptr<WeightGradient> make_gradient(OnednnState& state, std::int64_t rows, std::int64_t in, std::int64_t out,
+                                              bool bias) {
+  const Tag format = row_product_format(rows, in, out, state.products);
+  if (!bias && format != Tag::any && state.rules.pixel_gradient_f32 && has_pixel_gradient({in, out, 1, 1, 0})) {
+    return make_row_gradient(rows, in, out, format == Tag::ba);
+  }
+  return library_gradient(state, rows, in, out, bias);
+}
+
 // Whether the rows of a product may be divided between threads: where its weight has the same format whatever their
 // number.
 bool divides_rows(std::int64_t rows, const Shape& weight, DType compute) {
@@ -177,17 +201,7 @@ void OnednnBackend::run(const ops::LinearBackwardWeight& op) {
   auto& gradient = plan_for(*state_, batch, op.w, bias).backward_weight;
   if (!gradient) {
     const std::int64_t rows = images_of_part(*state_, op.x.shape(), op.dy.shape());
-    const LinearShapes s = linear_shapes(rows, op.x.shape()[1], op.dy.shape()[1], state_->products);
-    const memory::desc bias_md = bias ? s.bias_f32 : memory::desc();
-    const auto hint =
-        dnnl_compat::inner_product_forward(state_->engine, s.src, s.weights, bias_md, s.dst, s.attributes);
-    const auto pd = dnnl_compat::inner_product_backward_weights(state_->engine, s.src, s.weights_f32, bias_md, s.dst,
-                                                                hint, s.attributes);
-    std::vector<std::pair<int, memory::desc>> arguments{
-        {DNNL_ARG_SRC, s.src}, {DNNL_ARG_DIFF_WEIGHTS, pd.diff_weights_desc()}, {DNNL_ARG_DIFF_DST, s.dst}};
-    if (bias) arguments.emplace_back(DNNL_ARG_DIFF_BIAS, s.bias_f32);
-    auto bound = bind_primitive(*state_, dnnl::inner_product_backward_weights(pd), pd.scratchpad_desc(), arguments);
-    gradient = in_parts(*state_, std::make_unique<PrimitiveGradient>(std::move(bound), pd.diff_weights_desc()), rows);
+    gradient = in_parts(*state_, make_gradient(*state_, rows, op.x.shape()[1], op.dy.shape()[1], bias), rows);
   }
   run_backward_weight(*state_, *this, *gradient, op.x, op.dy, layout_of(op.w), op.dw, op.dbias, op.accumulate);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Some pixels at a time: their channels are put into panels, pixels in pairs, whose products stay in the cache.
-// Meanwhile memory brings the next pixels. What a tap sees beyond the edges is left out.
+// Some pixels at a time: their channels are put into panels, those of bfloat16 in pairs of pixels, whose products stay
+// in the cache. Meanwhile memory brings the next pixels. What a tap sees beyond the edges is left out.
 #include "layers/backend/onednn/conv/pixel_gradient.h"
 
 #include <omp.h>
@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "layers/backend/onednn/conv/im2col_gemm.h"
+#include "layers/backend/onednn/conv/outer_product.h"
 #include "layers/backend/onednn/conv/pair_product.h"
 #include "layers/backend/onednn/lanes.h"
 #include "layers/base/error.h"
@@ -21,21 +22,62 @@ namespace convoy {
 
 namespace {
 
-constexpr std::int64_t kMaxIn = 256;  // channels in panels at a time
-constexpr std::int64_t kMaxOut = 512;
-constexpr std::int64_t kMinPixels = 256, kMaxPixels = 512;  // at a time
-constexpr std::int64_t kPanelBytes = 384 << 10;             // of them, beside dw in the second-level cache
+constexpr std::int64_t kMostPixels = 512;  // of any kind of panels
+
+// How bfloat16 channels are put into panels and multiplied. The sizes are for second-level caches of 1 MiB and more.
+struct PairPanels {
+  using Pixel = BFloat16;
+  using Word = std::uint32_t;                                                // of a channel of kPixels pixels
+  static constexpr std::int64_t kPixels = 2;                                 // that go together
+  static constexpr std::int64_t kMaxIn = 256, kMaxOut = 512;                 // channels in panels at a time
+  static constexpr std::int64_t kMinPixels = 256, kMaxPixels = kMostPixels;  // at a time
+  static constexpr std::int64_t kPanelBytes = 384 << 10;                     // of them, beside dw in the cache
+  static constexpr std::int64_t kRows = kPairRows, kColumns = kPairColumns;  // of a product
+  static constexpr std::int64_t kPart = 1 << 20;  // rows and columns of dw to which all pixels are added at a time: all
+
+  static void fill(const Pixel* const* pixels, std::int64_t count, std::int64_t first, std::int64_t last,
+                   std::int64_t width, Word* panels) {
+    pair_panels(pixels, count, first, last, width, panels);
+  }
+  static void multiply(std::int64_t count, const Word* a, const Word* b, std::int64_t columns, bool add, float* c,
+                       std::int64_t c_step) {
+    pair_product(count, a, kLanes, b, columns, add, c, c_step);
+  }
+};
+
+// The same of float32, for those of 512 KiB.
+struct FloatPanels {
+  using Pixel = float;
+  using Word = float;
+  static constexpr std::int64_t kPixels = 1;
+  static constexpr std::int64_t kMaxIn = 128, kMaxOut = 512;
+  static constexpr std::int64_t kMinPixels = 128, kMaxPixels = 192;
+  static constexpr std::int64_t kPanelBytes = 256 << 10;
+  static constexpr std::int64_t kRows = kLanes, kColumns = kLanes;
+  static constexpr std::int64_t kPart = 512;
+
+  static void fill(const Pixel* const* pixels, std::int64_t count, std::int64_t first, std::int64_t last,
+                   std::int64_t /*width*/, Word* panels) {
+    column_panels(pixels, count, first, last, panels);
+  }
+  static void multiply(std::int64_t count, const Word* a, const Word* b, std::int64_t /*columns*/, bool add, float* c,
+                       std::int64_t c_step) {
+    outer_product(count, a, b, add, c, c_step);
+  }
+};
 
 // Where pixels of x and dy lie that meet at a tap.
+template <class Pixel>
 struct PixelBlock {
   std::int64_t count = 0;
-  std::array<const BFloat16*, kMaxPixels + 1> x, dy;  // and a pixel of zeros after an odd number
+  std::array<const Pixel*, kMostPixels + 1> x, dy;  // and a pixel of zeros after an odd number
 };
 
 // The pixels of a tap (row, column) in their order.
+template <class Pixel>
 class TapPixels {
  public:
-  TapPixels(const Im2colShape& s, std::int64_t tap, const BFloat16* x, const BFloat16* dy)
+  TapPixels(const Im2colShape& s, std::int64_t tap, const Pixel* x, const Pixel* dy)
       : s_(s),
         x_(x),
         dy_(dy),
@@ -49,7 +91,7 @@ class TapPixels {
   }
 
   // Sets the next `most` ones; none at the end.
-  void next(std::int64_t most, const BFloat16* zeros, PixelBlock& block) {
+  void next(std::int64_t most, const Pixel* zeros, PixelBlock<Pixel>& block) {
     block.count = 0;
     while (block.count < most && image_ < s_.images) {
       const std::int64_t h = row_ * s_.stride - s_.padding + tap_row_,
@@ -79,7 +121,7 @@ class TapPixels {
   }
 
   const Im2colShape& s_;
-  const BFloat16 *x_, *dy_;
+  const Pixel *x_, *dy_;
   Range rows_, columns_;
   std::int64_t tap_row_, tap_column_, image_ = 0, row_, column_;
 };
@@ -91,61 +133,72 @@ struct GradientPart {
 
 // That of a thread: of as many parts as there are threads, so that the largest is small, and where that is so in two
 // ways, that the channels of a part are few.
-GradientPart part_of(std::int64_t rows, std::int64_t columns, std::int64_t thread, std::int64_t threads) {
-  const std::int64_t blocks = rows / kLanes, panels = (columns + kPairColumns - 1) / kPairColumns;
+GradientPart part_of(std::int64_t rows, std::int64_t columns, std::int64_t panel, std::int64_t thread,
+                     std::int64_t threads) {
+  const std::int64_t blocks = rows / kLanes, panels = (columns + panel - 1) / panel;
   const auto costs = [&](std::int64_t across) {
     const std::int64_t down = threads / across;
     const std::int64_t high = (blocks + down - 1) / down, wide = (panels + across - 1) / across;
-    return std::pair(high * wide, high * kLanes + wide * kPairColumns);
+    return std::pair(high * wide, high * kLanes + wide * panel);
   };
   std::int64_t across = 1;
   for (std::int64_t each = 2; each <= threads; ++each) {
     if (threads % each == 0 && costs(each) < costs(across)) across = each;
   }
   const std::int64_t down = threads / across, i = thread / across, j = thread % across;
-  return {blocks * i / down * kLanes, blocks * (i + 1) / down * kLanes, panels * j / across * kPairColumns,
-          std::min(panels * (j + 1) / across * kPairColumns, columns)};
+  return {blocks * i / down * kLanes, blocks * (i + 1) / down * kLanes, panels * j / across * panel,
+          std::min(panels * (j + 1) / across * panel, columns)};
 }
 
+template <class Panels>
 class PixelGradient final : public WeightGradient {
  public:
   PixelGradient(const Conv2dSpec& spec, const Shape& x) : WeightGradient(im2col_weights(spec)), shapes_(spec, x) {
-    const std::int64_t channels = std::min(shapes_.in, kMaxIn) + std::min(shapes_.out, kMaxOut);
-    pixels_ = std::clamp(kPanelBytes / (2 * channels), kMinPixels, kMaxPixels) / 2 * 2;
-    panel_words_ = pixels_ / 2 * channels;
+    const std::int64_t channels = std::min(shapes_.in, Panels::kMaxIn) + std::min(shapes_.out, Panels::kMaxOut);
+    const std::int64_t pixel_bytes = channels * std::int64_t{sizeof(Pixel)};
+    pixels_ = std::clamp(Panels::kPanelBytes / pixel_bytes, Panels::kMinPixels, Panels::kMaxPixels) / 2 * 2;
+    panel_words_ = pixels_ / Panels::kPixels * channels;
   }
 
   void run(OnednnState&, Backend& backend, const Tensor& x, const Tensor& dy, const Tensor& dw,
            const Tensor& dbias) override {
     if (dbias) fail("a product over pixels gives no gradient of a bias");
     const std::int64_t threads = omp_get_max_threads();
-    Tensor zeros = backend.tensor({std::max(shapes_.in, shapes_.out)}, DType::kBF16);
+    Tensor zeros = backend.tensor({std::max(shapes_.in, shapes_.out)}, x.dtype());
     backend.zero(zeros);
     const Tensor scratch = backend.tensor({threads, panel_words_}, DType::kF32);
     parallel_ranges(threads, 1, [&](std::int64_t first, std::int64_t last, int) {
       for (std::int64_t thread = first; thread < last; ++thread) {
-        auto* panels = reinterpret_cast<std::uint32_t*>(scratch.data<float>()) + thread * panel_words_;
-        const Pixels pixels{x.data<BFloat16>(), dy.data<BFloat16>(), zeros.data<BFloat16>()};
-        GradientPart part = part_of(shapes_.depth(), shapes_.out, thread, threads);
-        while (part.row < part.last_row && part.column < part.last_column) {  // the rows of one tap at a time
-          const std::int64_t tap = part.row / shapes_.in, end = std::min(part.last_row, (tap + 1) * shapes_.in);
-          run_tap(pixels, tap, {part.row - tap * shapes_.in, end - tap * shapes_.in, part.column, part.last_column},
-                  panels, dw.data<float>() + tap * shapes_.in * shapes_.out);
-          part.row = end;
+        auto* panels = reinterpret_cast<Word*>(scratch.data<float>()) + thread * panel_words_;
+        const Pixels pixels{x.data<Pixel>(), dy.data<Pixel>(), zeros.data<Pixel>()};
+        GradientPart part = part_of(shapes_.depth(), shapes_.out, Panels::kColumns, thread, threads);
+        while (part.row < part.last_row && part.column < part.last_column) {  // some rows of one tap at a time
+          const std::int64_t tap = part.row / shapes_.in, row = part.row - tap * shapes_.in;
+          const std::int64_t end = std::min({part.last_row - tap * shapes_.in, shapes_.in, row + Panels::kPart});
+          for (std::int64_t column = part.column; column < part.last_column; column += Panels::kPart) {
+            run_tap(pixels, tap, {row, end, column, std::min(column + Panels::kPart, part.last_column)}, panels,
+                    dw.data<float>() + tap * shapes_.in * shapes_.out);
+          }
+          part.row = tap * shapes_.in + end;
         }
       }
     });
   }
 
  private:
+  using Pixel = typename Panels::Pixel;
+  using Word = typename Panels::Word;
+  using Block = PixelBlock<Pixel>;
+  static_assert(sizeof(Word) == sizeof(float));
+
   struct Pixels {
-    const BFloat16 *x, *dy, *zeros;
+    const Pixel *x, *dy, *zeros;
   };
 
   // Sets this part of the tap's dw [in, out].
-  void run_tap(const Pixels& data, std::int64_t tap, const GradientPart& part, std::uint32_t* panels, float* dw) const {
-    TapPixels pixels(shapes_, tap, data.x, data.dy);
-    std::array<PixelBlock, 2> blocks;
+  void run_tap(const Pixels& data, std::int64_t tap, const GradientPart& part, Word* panels, float* dw) const {
+    TapPixels<Pixel> pixels(shapes_, tap, data.x, data.dy);
+    std::array<Block, 2> blocks;
     pixels.next(pixels_, data.zeros, blocks[0]);
     if (blocks[0].count == 0) {
       for (std::int64_t row = part.row; row < part.last_row; ++row) {
@@ -158,30 +211,30 @@ class PixelGradient final : public WeightGradient {
     }
   }
 
-  void add_block(const PixelBlock& block, const PixelBlock& next, const GradientPart& part, bool add,
-                 std::uint32_t* panels, float* dw) const {
-    const std::int64_t pairs = (block.count + 1) / 2;
-    const std::int64_t kernels =
-        (part.last_row - part.row) / kPairRows * ((part.last_column - part.column + kPairColumns - 1) / kPairColumns);
-    std::uint32_t* in_panels = panels + pixels_ / 2 * std::min(shapes_.out, kMaxOut);
+  void add_block(const Block& block, const Block& next, const GradientPart& part, bool add, Word* panels,
+                 float* dw) const {
+    const std::int64_t count = (block.count + Panels::kPixels - 1) / Panels::kPixels;
+    const std::int64_t kernels = (part.last_row - part.row) / Panels::kRows *
+                                 ((part.last_column - part.column + Panels::kColumns - 1) / Panels::kColumns);
+    Word* in_panels = panels + pixels_ / Panels::kPixels * std::min(shapes_.out, Panels::kMaxOut);
     std::int64_t done = 0;  // kernels
-    for (std::int64_t column = part.column; column < part.last_column; column += kMaxOut) {
-      const std::int64_t last_column = std::min(column + kMaxOut, part.last_column);
-      pair_panels(block.dy.data(), pairs, column, last_column, kPairColumns, panels);
-      for (std::int64_t row = part.row; row < part.last_row; row += kMaxIn) {
-        const std::int64_t last_row = std::min(row + kMaxIn, part.last_row);
-        pair_panels(block.x.data(), pairs, row, last_row, kLanes, in_panels);
-        for (std::int64_t c = column; c < last_column; c += kPairColumns) {
-          const std::int64_t width = std::min(kPairColumns, last_column - c);
-          for (std::int64_t r = row; r < last_row; r += kPairRows, ++done) {
-            const std::int64_t below = std::min(r + kPairRows, last_row - kPairRows);
-            for (std::int64_t i = below; i < below + kPairRows; ++i) {
+    for (std::int64_t column = part.column; column < part.last_column; column += Panels::kMaxOut) {
+      const std::int64_t last_column = std::min(column + Panels::kMaxOut, part.last_column);
+      Panels::fill(block.dy.data(), count, column, last_column, Panels::kColumns, panels);
+      for (std::int64_t row = part.row; row < part.last_row; row += Panels::kMaxIn) {
+        const std::int64_t last_row = std::min(row + Panels::kMaxIn, part.last_row);
+        Panels::fill(block.x.data(), count, row, last_row, kLanes, in_panels);
+        for (std::int64_t c = column; c < last_column; c += Panels::kColumns) {
+          const std::int64_t width = std::min(Panels::kColumns, last_column - c);
+          for (std::int64_t r = row; r < last_row; r += Panels::kRows, ++done) {
+            const std::int64_t below = std::min(r + Panels::kRows, last_row - Panels::kRows);
+            for (std::int64_t i = below; i < below + Panels::kRows; ++i) {
               prefetch<Access::kWrite, CacheLevel::kFirst>(dw + i * shapes_.out + c, width);
             }
             prefetch_pixels(next, part, next.count * done / kernels, next.count * (done + 1) / kernels);
-            const std::uint32_t* a = in_panels + (r - row) / kLanes * kLanes * pairs + (r - row) % kLanes;
-            const std::uint32_t* b = panels + (c - column) * pairs;
-            pair_product(pairs, a, kLanes, b, width, add, dw + r * shapes_.out + c, shapes_.out);
+            const Word* a = in_panels + (r - row) / kLanes * kLanes * count + (r - row) % kLanes;
+            const Word* b = panels + (c - column) * count;
+            Panels::multiply(count, a, b, width, add, dw + r * shapes_.out + c, shapes_.out);
           }
         }
       }
@@ -189,8 +242,7 @@ class PixelGradient final : public WeightGradient {
   }
 
   // The channels of pixels [first, last) of a block.
-  static void prefetch_pixels(const PixelBlock& block, const GradientPart& part, std::int64_t first,
-                              std::int64_t last) {
+  static void prefetch_pixels(const Block& block, const GradientPart& part, std::int64_t first, std::int64_t last) {
     for (auto i = static_cast<std::size_t>(first); i < static_cast<std::size_t>(last); ++i) {
       prefetch<Access::kRead, CacheLevel::kSecond>(block.x[i] + part.row, part.last_row - part.row);
       prefetch<Access::kRead, CacheLevel::kSecond>(block.dy[i] + part.column, part.last_column - part.column);
@@ -201,10 +253,43 @@ class PixelGradient final : public WeightGradient {
   std::int64_t pixels_, panel_words_;  // pixels at a time, and what all panels of a thread have
 };
 
+// A linear layer is a window of one pixel over images of one.
+Conv2dSpec row_spec(std::int64_t in, std::int64_t out) { return {in, out, 1, 1, 0}; }
+
+// dw [in, out], or dw [out, in] as the one of x for dy.
+class RowGradient final : public WeightGradient {
+ public:
+  RowGradient(std::int64_t rows, std::int64_t in, std::int64_t out, bool by_inputs)
+      : WeightGradient({{out, in},
+                        dnnl::memory::data_type::f32,
+                        by_inputs ? dnnl::memory::format_tag::ba : dnnl::memory::format_tag::ab}),
+        by_inputs_(by_inputs),
+        gradient_(by_inputs ? row_spec(in, out) : row_spec(out, in), Shape{rows, by_inputs ? in : out, 1, 1}) {}
+
+  void run(OnednnState& state, Backend& backend, const Tensor& x, const Tensor& dy, const Tensor& dw,
+           const Tensor& dbias) override {
+    gradient_.run(state, backend, by_inputs_ ? x : dy, by_inputs_ ? dy : x, dw, dbias);
+  }
+
+ private:
+  bool by_inputs_;
+  PixelGradient<FloatPanels> gradient_;
+};
+
 }  // namespace
 
-std::unique_ptr<WeightGradient> make_pixel_gradient(const Conv2dSpec& spec, const Shape& x) {
-  return std::make_unique<PixelGradient>(spec, x);
+bool has_pixel_gradient(const Conv2dSpec& s) {
+  return s.is_plain() && s.in_channels % kLanes == 0 && s.out_channels % kLanes == 0;
+}
+
+std::unique_ptr<WeightGradient> make_pixel_gradient(const Conv2dSpec& spec, const Shape& x, DType dtype) {
+  if (dtype == DType::kBF16) return std::make_unique<PixelGradient<PairPanels>>(spec, x);
+  return std::make_unique<PixelGradient<FloatPanels>>(spec, x);
+}
+
+std::unique_ptr<WeightGradient> make_row_gradient(std::int64_t rows, std::int64_t in, std::int64_t out,
+                                                  bool by_inputs) {
+  return std::make_unique<RowGradient>(rows, in, out, by_inputs);
 }
 
 }  // namespace convoy
