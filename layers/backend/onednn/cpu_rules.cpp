@@ -34,9 +34,10 @@ constexpr CpuKind kSlowBf16{"x86-64 with AVX512-BF16 of Intel",
                             "an Intel Xeon of the fifth generation",
                             {.winograd = true, .pointwise_gemm = true, .im2col = true}};
 constexpr CpuKind kNoBf16{"no bfloat16 instructions", "", {.winograd = true, .pointwise_gemm = true, .im2col = true}};
-constexpr CpuKind kAvx2{"x86-64 with AVX2, without AVX-512",
-                        "an AMD EPYC (Zen 3)",
-                        {.winograd = true, .pointwise_gemm = true, .im2col = true, .pixel_gradient_f32 = true}};
+constexpr CpuKind kAvx2{
+    "x86-64 with AVX2, without AVX-512",
+    "an AMD EPYC (Zen 3)",
+    {.winograd = true, .pointwise_gemm = true, .own_rows = true, .im2col = true, .pixel_gradient_f32 = true}};
 
 const CpuKind& find_kind() {
   if (has_matrix_units()) return kMatrixUnits;

@@ -13,6 +13,7 @@
 
 #include "layers/backend/onednn/conv/pixel_gradient.h"
 #include "layers/backend/onednn/conv/pointwise_conv2d.h"
+#include "layers/backend/onednn/conv/row_product.h"
 #include "layers/backend/onednn/conv/threaded_rows.h"
 #include "layers/backend/onednn/conv/upcast.h"
 #include "layers/backend/onednn/dnnl_compat.h"
@@ -144,6 +145,12 @@ bool divides_rows(std::int64_t rows, const Shape& weight, DType compute) {
   return row_product_format(rows, weight[1], weight[0], compute) != Tag::any;
 }
 
+// Whether these rows go through own products, whose weight has such a format, too. format: that of the weight.
+bool own_rows(const OnednnState& state, std::int64_t rows, const Shape& weight, const memory::desc& format) {
+  return state.rules.own_rows && divides_rows(rows, weight, state.products) &&
+         has_own_row_product(weight[1], weight[0]) && dnnl_compat::blocking_of(format).blocks.empty();
+}
+
 }  // namespace
 
 std::unique_ptr<WeightLayout> OnednnBackend::linear_layout(std::int64_t in_features, std::int64_t out_features,
@@ -172,8 +179,12 @@ void OnednnBackend::run(const ops::LinearForward& op) {
     const auto make = [&](std::int64_t some) {
       return forward_product(*state_, some, weight, layout_of(op.w).compute, op.bias != nullptr);
     };
-    const bool divides = divides_rows(rows, weight, state_->products);
-    forward = in_parts(*state_, make_direction(*state_, rows, divides, make, DNNL_ARG_SRC, DNNL_ARG_DST), rows);
+    const memory::desc& format = layout_of(op.w).compute;
+    forward = own_rows(*state_, rows, weight, format)
+                  ? make_own_row_product(format, false)
+                  : make_direction(*state_, rows, divides_rows(rows, weight, state_->products), make, DNNL_ARG_SRC,
+                                   DNNL_ARG_DST);
+    forward = in_parts(*state_, std::move(forward), rows);
   }
   forward->run(*state_, *this, op.x, op.w.compute.raw(), op.bias != nullptr ? op.bias->master.raw() : nullptr, op.y);
   if (op.relu) run(ops::ReluForward{op.y, op.y});
@@ -187,9 +198,12 @@ void OnednnBackend::run(const ops::LinearBackwardInput& op) {
   if (!backward) {
     const std::int64_t rows = images_of_part(*state_, op.dx.shape(), op.dy.shape());
     const auto make = [&](std::int64_t some) { return backward_product(*state_, some, weight); };
-    const bool divides = divides_rows(rows, weight, state_->products);
-    backward =
-        in_parts(*state_, make_direction(*state_, rows, divides, make, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_SRC), rows);
+    const memory::desc format = linear_shapes(rows, weight[1], weight[0], state_->products).weights;
+    backward = own_rows(*state_, rows, weight, format)
+                   ? make_own_row_product(format, true)
+                   : make_direction(*state_, rows, divides_rows(rows, weight, state_->products), make,
+                                    DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_SRC);
+    backward = in_parts(*state_, std::move(backward), rows);
   }
   run_backward_input(*state_, *this, *backward, op.dy, op.w, op.dx);
 }

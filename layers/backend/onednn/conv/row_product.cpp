@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layers/backend/onednn/conv/row_product.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "layers/backend/onednn/conv/outer_product.h"
+#include "layers/backend/onednn/conv/panel_product.h"
+#include "layers/backend/onednn/lanes.h"
+#include "layers/backend/onednn/onednn_state.h"
+#include "layers/backend/onednn/vectorized.h"
+#include "layers/base/host_loops.h"
+
+namespace convoy {
+
+namespace {
+
+constexpr std::int64_t kBlockBytes = 192 << 10;    // of rows that go through all panels at a time
+constexpr std::int64_t kMinRows = 4 * kPanelRows;  // of them, so that panels are worth reading
+
+// A matrix [depth, columns] that lies row by row or, where `transposed`, column by column.
+struct Matrix {
+  const float* data;
+  std::int64_t depth, columns;
+  bool transposed;
+};
+
+// Sets the panels of its columns [first, last).
+void fill_panels(const Matrix& m, std::int64_t first, std::int64_t last, float* panels) {
+  if (!m.transposed) {
+    std::vector<const float*> rows(static_cast<std::size_t>(m.depth));
+    for (std::int64_t k = 0; k < m.depth; ++k) rows[static_cast<std::size_t>(k)] = m.data + k * m.columns;
+    return column_panels(rows.data(), m.depth, first, last, panels + first * m.depth);
+  }
+  vectorized([=](auto width) CONVOY_INLINE_LAMBDA {
+    for (std::int64_t column = first; column < last; column += kLanes) {
+      for (std::int64_t k = 0; k < m.depth; k += kLanes) {
+        transpose<Vector<float, width>>(m.data + column * m.depth + k, m.depth, panels + column * m.depth + k * kLanes);
+      }
+    }
+  });
+}
+
+CONVOY_VECTORIZED void add_bias(const float* bias, std::int64_t rows, std::int64_t columns, float* y) {
+  for (std::int64_t row = 0; row < rows; ++row, y += columns) {
+    CONVOY_INDEPENDENT
+    for (std::int64_t c = 0; c < columns; ++c) y[c] += bias[c];
+  }
+}
+
+class RowProduct final : public Direction {
+ public:
+  RowProduct(const dnnl::memory::desc& weights, bool transposed) : Direction(weights), transposed_(transposed) {}
+
+  void run(OnednnState&, Backend& backend, const Tensor& from, void* weight, void* bias, const Tensor& to) override {
+    const std::int64_t rows = from.shape()[0], depth = from.shape().sample_size(), columns = to.shape().sample_size();
+    const Matrix matrix{static_cast<const float*>(weight), depth, columns, transposed_};
+    const Tensor scratch = backend.tensor({depth * columns}, DType::kF32);
+    auto* panels = scratch.data<float>();
+    parallel_ranges(columns / kNarrowPanel, 1, [&](std::int64_t first, std::int64_t last, int) {
+      fill_panels(matrix, first * kNarrowPanel, last * kNarrowPanel, panels);
+    });
+    const auto* x = from.data<float>();
+    auto* y = to.data<float>();
+    const std::int64_t most = kBlockBytes / (depth * std::int64_t{sizeof(float)});
+    const std::int64_t block = std::max(most / kPanelRows * kPanelRows, kMinRows);
+    parallel_ranges(rows, kMinRows, [=](std::int64_t first, std::int64_t last, int) {
+      for (std::int64_t row = first; row < last; row += block) {
+        const std::int64_t some = std::min(block, last - row);
+        panel_product(some, depth, columns, x + row * depth, depth, panels, y + row * columns, columns, kNarrowPanel);
+        if (bias != nullptr) add_bias(static_cast<const float*>(bias), some, columns, y + row * columns);
+      }
+    });
+  }
+
+ private:
+  bool transposed_;
+};
+
+}  // namespace
+
+bool has_own_row_product(std::int64_t in, std::int64_t out) {
+  return in % kNarrowPanel == 0 && out % kNarrowPanel == 0;
+}
+
+std::unique_ptr<Direction> make_own_row_product(const dnnl::memory::desc& weights, bool backward) {
+  const bool by_outputs = dnnl_compat::blocking_of(weights).strides[1] == 1;  // a row of `in` elements for each output
+  return std::make_unique<RowProduct>(weights, by_outputs != backward);
+}
+
+}  // namespace convoy
