@@ -8,8 +8,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 
+#include "layers/backend/onednn/conv/row_product.h"
 #include "layers/backend/onednn/element.h"
 #include "layers/backend/onednn/onednn_state.h"
 #include "layers/base/host_loops.h"
@@ -46,7 +48,7 @@ std::int64_t seen_by(std::int64_t at, std::int64_t tap, const Im2colShape& s, st
 
 class Col2imBackward final : public Direction {
  public:
-  /// product: the columns of a group of images.
+  /// product: the columns of a group of images; none for own products of float32.
   Col2imBackward(BoundPrimitive product, const memory::desc& weights, const Im2colShape& shapes)
       : Direction(weights), product_(std::move(product)), shapes_(shapes) {}
 
@@ -58,11 +60,16 @@ class Col2imBackward final : public Direction {
     const auto bytes = static_cast<std::int64_t>(dtype_size(dx.dtype()));
     auto* from = static_cast<std::byte*>(dy.raw());
     auto* to = static_cast<std::byte*>(dx.raw());
+    std::optional<RowPanels> panels;
+    if (!product_.primitive) panels.emplace(backend, static_cast<const float*>(weight), s.out, s.depth(), true);
     for (std::int64_t image = 0; image < s.images; image += group) {
-      run_primitive(state, backend, product_,
-                    {{DNNL_ARG_SRC, from + image * s.pixels() * s.out * bytes},
-                     {DNNL_ARG_WEIGHTS, weight},
-                     {DNNL_ARG_DST, columns.raw()}});
+      std::byte* pixels = from + image * s.pixels() * s.out * bytes;
+      if (panels) {
+        panels->multiply(group * s.pixels(), reinterpret_cast<const float*>(pixels), nullptr, columns.data<float>());
+      } else {
+        run_primitive(state, backend, product_,
+                      {{DNNL_ARG_SRC, pixels}, {DNNL_ARG_WEIGHTS, weight}, {DNNL_ARG_DST, columns.raw()}});
+      }
       sum_columns(s, columns.data<float>(), group, dx.dtype(), to + image * s.height * s.width * s.in * bytes);
     }
   }
@@ -83,7 +90,9 @@ std::unique_ptr<Direction> make_col2im_backward(OnednnState& state, const Conv2d
   const memory::desc dy({rows, s.out}, type, Tag::ab), weight({s.out, s.depth()}, type, native ? Tag::ba : Tag::ab),
       columns({rows, s.depth()}, memory::data_type::f32, Tag::ab);
   const memory::desc weights({s.out, s.in, s.kernel, s.kernel}, type, native ? Tag::hwio : Tag::ohwi);
-  return std::make_unique<Col2imBackward>(bind_product(state, dy, weight, columns, false), weights, s);
+  const bool own = native && state.rules.own_rows && has_own_row_product(s.in, s.out);
+  auto product = own ? BoundPrimitive() : bind_product(state, dy, weight, columns, false);
+  return std::make_unique<Col2imBackward>(std::move(product), weights, s);
 }
 
 void sum_columns(const Im2colShape& s, const float* columns, std::int64_t images, DType dtype, void* dx) {

@@ -12,6 +12,7 @@
 #include "layers/backend/onednn/conv/im2col_gemm.h"
 #include "layers/backend/onednn/conv/pixel_gradient.h"
 #include "layers/backend/onednn/conv/pointwise_conv2d.h"
+#include "layers/backend/onednn/conv/row_product.h"
 #include "layers/backend/onednn/conv/transposed_conv2d.h"
 #include "layers/backend/onednn/conv/upcast.h"
 #include "layers/backend/onednn/conv/winograd.h"
@@ -66,10 +67,11 @@ std::int64_t winograd_of(const OnednnState& state, const Conv2dSpec& spec, const
 }
 
 // All directions, in float32: oneDNN 2.6's strided kernels to 512 channels and more lose (ResNet-50's at 8x8 and a
-// batch of 16: forward 31 ms against 14, weight gradient 44 against 16), those to 256 win.
+// batch of 16: forward 31 ms against 14, weight gradient 44 against 16), those to 256 win, but not over own products.
 bool all_by_im2col(const OnednnState& state, const Conv2dSpec& s, DType compute) {
+  const bool own = state.rules.own_rows && has_own_row_product(s.in_channels, s.out_channels);
   return compute == DType::kF32 && state.rules.im2col && s.is_plain() && s.kernel != 1 && s.stride != 1 &&
-         s.in_channels >= 64 && s.out_channels >= 512;
+         s.in_channels >= 64 && (own || s.out_channels >= 512);
 }
 
 // bfloat16 convolutions that im2col is for: of whole tiles of channels, and a tap of few channels is not worth

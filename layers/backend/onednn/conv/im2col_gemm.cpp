@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 
+#include "layers/backend/onednn/conv/row_product.h"
 #include "layers/backend/onednn/onednn_state.h"
 #include "layers/base/error.h"
 #include "layers/base/host_loops.h"
@@ -48,6 +49,7 @@ class Im2colForward final : public Direction {
  public:
   Im2colForward(OnednnState& state, const Conv2dSpec& spec, const Shape& x)
       : Direction(im2col_weights(spec)), shapes_(spec, x), group_(shapes_.group_of(sizeof(float))) {
+    if (state.rules.own_rows && has_own_row_product(shapes_.in, shapes_.out)) return;
     const std::int64_t rows = group_ * shapes_.pixels();
     const auto type = memory::data_type::f32;
     const memory::desc columns({rows, shapes_.depth()}, type, Tag::ab),
@@ -58,6 +60,13 @@ class Im2colForward final : public Direction {
   void run(OnednnState& state, Backend& backend, const Tensor& x, void* weight, void* bias, const Tensor& y) override {
     if (bias != nullptr) fail("a product over columns adds no bias");
     auto* output = y.data<float>();
+    if (!product_.primitive) {
+      const RowPanels panels(backend, static_cast<const float*>(weight), shapes_.depth(), shapes_.out, false);
+      return for_each_group(backend, shapes_, group_, x, [&](std::byte* columns, std::int64_t from) {
+        panels.multiply(group_ * shapes_.pixels(), reinterpret_cast<const float*>(columns), nullptr,
+                        output + from * shapes_.out);
+      });
+    }
     for_each_group(backend, shapes_, group_, x, [&](std::byte* columns, std::int64_t from) {
       run_primitive(state, backend, product_,
                     {{DNNL_ARG_SRC, columns}, {DNNL_ARG_WEIGHTS, weight}, {DNNL_ARG_DST, output + from * shapes_.out}});
@@ -66,8 +75,8 @@ class Im2colForward final : public Direction {
 
  private:
   Im2colShape shapes_;
-  std::int64_t group_;  // images whose columns are there at a time; divides their number
-  BoundPrimitive product_;
+  std::int64_t group_;      // images whose columns are there at a time; divides their number
+  BoundPrimitive product_;  // none where the products are own ones
 };
 
 class Im2colGradient final : public WeightGradient {

@@ -54,24 +54,9 @@ class RowProduct final : public Direction {
   RowProduct(const dnnl::memory::desc& weights, bool transposed) : Direction(weights), transposed_(transposed) {}
 
   void run(OnednnState&, Backend& backend, const Tensor& from, void* weight, void* bias, const Tensor& to) override {
-    const std::int64_t rows = from.shape()[0], depth = from.shape().sample_size(), columns = to.shape().sample_size();
-    const Matrix matrix{static_cast<const float*>(weight), depth, columns, transposed_};
-    const Tensor scratch = backend.tensor({depth * columns}, DType::kF32);
-    auto* panels = scratch.data<float>();
-    parallel_ranges(columns / kNarrowPanel, 1, [&](std::int64_t first, std::int64_t last, int) {
-      fill_panels(matrix, first * kNarrowPanel, last * kNarrowPanel, panels);
-    });
-    const auto* x = from.data<float>();
-    auto* y = to.data<float>();
-    const std::int64_t most = kBlockBytes / (depth * std::int64_t{sizeof(float)});
-    const std::int64_t block = std::max(most / kPanelRows * kPanelRows, kMinRows);
-    parallel_ranges(rows, kMinRows, [=](std::int64_t first, std::int64_t last, int) {
-      for (std::int64_t row = first; row < last; row += block) {
-        const std::int64_t some = std::min(block, last - row);
-        panel_product(some, depth, columns, x + row * depth, depth, panels, y + row * columns, columns, kNarrowPanel);
-        if (bias != nullptr) add_bias(static_cast<const float*>(bias), some, columns, y + row * columns);
-      }
-    });
+    const RowPanels panels(backend, static_cast<const float*>(weight), from.shape().sample_size(),
+                           to.shape().sample_size(), transposed_);
+    panels.multiply(from.shape()[0], from.data<float>(), static_cast<const float*>(bias), to.data<float>());
   }
 
  private:
@@ -79,6 +64,29 @@ class RowProduct final : public Direction {
 };
 
 }  // namespace
+
+RowPanels::RowPanels(Backend& backend, const float* matrix, std::int64_t depth, std::int64_t columns, bool transposed)
+    : depth_(depth), columns_(columns), panels_(backend.tensor({depth * columns}, DType::kF32)) {
+  const Matrix from{matrix, depth, columns, transposed};
+  auto* panels = panels_.data<float>();
+  parallel_ranges(columns / kNarrowPanel, 1, [=](std::int64_t first, std::int64_t last, int) {
+    fill_panels(from, first * kNarrowPanel, last * kNarrowPanel, panels);
+  });
+}
+
+void RowPanels::multiply(std::int64_t rows, const float* x, const float* bias, float* y) const {
+  const std::int64_t depth = depth_, columns = columns_;
+  const auto* panels = panels_.data<float>();
+  const std::int64_t most = kBlockBytes / (depth * std::int64_t{sizeof(float)});
+  const std::int64_t block = std::max(most / kPanelRows * kPanelRows, kMinRows);
+  parallel_ranges(rows, kMinRows, [=](std::int64_t first, std::int64_t last, int) {
+    for (std::int64_t row = first; row < last; row += block) {
+      const std::int64_t some = std::min(block, last - row);
+      panel_product(some, depth, columns, x + row * depth, depth, panels, y + row * columns, columns, kNarrowPanel);
+      if (bias != nullptr) add_bias(bias, some, columns, y + row * columns);
+    }
+  });
+}
 
 bool has_own_row_product(std::int64_t in, std::int64_t out) {
   return in % kNarrowPanel == 0 && out % kNarrowPanel == 0;

@@ -12,6 +12,20 @@
 
 namespace convoy {
 
+/// A matrix [depth, columns] in panels of panel_product.h, of whole vectors in both.
+class RowPanels {
+ public:
+  /// matrix: it lies row by row or, where `transposed`, column by column. The panels come from the backend's pool.
+  RowPanels(Backend& backend, const float* matrix, std::int64_t depth, std::int64_t columns, bool transposed);
+  /// Sets y [rows, columns] to x [rows, depth] times the matrix, and adds bias [columns] unless it is null, over all
+  /// threads. The bits do not depend on their number.
+  void multiply(std::int64_t rows, const float* x, const float* bias, float* y) const;
+
+ private:
+  std::int64_t depth_, columns_;
+  Tensor panels_;
+};
+
 /// Whether there is one of these numbers of features.
 [[nodiscard]] bool has_own_row_product(std::int64_t in, std::int64_t out);
 
