@@ -2,7 +2,7 @@
 #include "layers/backend/onednn/conv/row_product.h"
 
 #include <algorithm>
-#include <utility>
+#include <cstddef>
 #include <vector>
 
 #include "layers/backend/onednn/conv/outer_product.h"
