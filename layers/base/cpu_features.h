@@ -32,4 +32,6 @@ constexpr bool kVectorizedForCpu = false;
 #else
 constexpr bool kVectorizedForCpu = true;
 #define CONVOY_VECTORIZED __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default"), noinline))
+#define CONVOY_FOR_AVX512 __attribute__((target("arch=x86-64-v4"), noinline))  // where cpu_features() say so
+#define CONVOY_FOR_AVX2 __attribute__((target("arch=x86-64-v3"), noinline))
 #endif

@@ -41,9 +41,7 @@ constexpr CpuKind kAvx2{
 
 const CpuKind& find_kind() {
   if (has_matrix_units()) return kMatrixUnits;
-#ifdef __x86_64__
-  if (!cpu_features().avx512) return kAvx2;
-#endif
+  if (cpu_features().avx2 && !cpu_features().avx512) return kAvx2;
   if (!has_bf16()) return kNoBf16;
 #ifdef __x86_64__
   if (__builtin_cpu_is("amd") != 0) return kFastBf16;

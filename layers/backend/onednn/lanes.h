@@ -35,7 +35,6 @@ constexpr std::int64_t kLanes = 16;
 using Lanes = Vector<float, kLanes>;
 using LaneWords = Vector<std::uint32_t, kLanes>;
 using LaneHalves = Vector<std::uint16_t, kLanes>;
-using LaneBytes = Vector<std::uint8_t, kLanes>;
 
 // Below, Floats is a Vector of float of any width.
 

@@ -17,13 +17,13 @@ namespace convoy {
 template <int count>
 using VectorWidth = std::integral_constant<int, count>;
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#ifdef CONVOY_FOR_AVX512
 template <class F>
-__attribute__((target("arch=x86-64-v4"), noinline)) void run_avx512(const F& f) {
+CONVOY_FOR_AVX512 void run_avx512(const F& f) {
   f(VectorWidth<16>());
 }
 template <class F>
-__attribute__((target("arch=x86-64-v3"), noinline)) void run_avx2(const F& f) {
+CONVOY_FOR_AVX2 void run_avx2(const F& f) {
   f(VectorWidth<8>());
 }
 #endif
@@ -32,9 +32,9 @@ __attribute__((target("arch=x86-64-v3"), noinline)) void run_avx2(const F& f) {
 /// CONVOY_INLINE_LAMBDA that calls inlined functions only.
 template <class F>
 void vectorized(const F& f) {
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-  if (kVectorizedForCpu && cpu_features().avx512) return run_avx512(f);
-  if (kVectorizedForCpu && cpu_features().avx2) return run_avx2(f);
+#ifdef CONVOY_FOR_AVX512
+  if (cpu_features().avx512) return run_avx512(f);
+  if (cpu_features().avx2) return run_avx2(f);
 #endif
   f(VectorWidth<4>());
 }

@@ -90,7 +90,7 @@ std::unique_ptr<Direction> make_col2im_backward(OnednnState& state, const Conv2d
   const memory::desc dy({rows, s.out}, type, Tag::ab), weight({s.out, s.depth()}, type, native ? Tag::ba : Tag::ab),
       columns({rows, s.depth()}, memory::data_type::f32, Tag::ab);
   const memory::desc weights({s.out, s.in, s.kernel, s.kernel}, type, native ? Tag::hwio : Tag::ohwi);
-  const bool own = native && state.rules.own_rows && has_own_row_product(s.in, s.out);
+  const bool own = native && by_own_rows(state, s.in, s.out);
   auto product = own ? BoundPrimitive() : bind_product(state, dy, weight, columns, false);
   return std::make_unique<Col2imBackward>(std::move(product), weights, s);
 }

@@ -69,7 +69,7 @@ std::int64_t winograd_of(const OnednnState& state, const Conv2dSpec& spec, const
 // All directions, in float32: oneDNN 2.6's strided kernels to 512 channels and more lose (ResNet-50's at 8x8 and a
 // batch of 16: forward 31 ms against 14, weight gradient 44 against 16), those to 256 win, but not over own products.
 bool all_by_im2col(const OnednnState& state, const Conv2dSpec& s, DType compute) {
-  const bool own = state.rules.own_rows && has_own_row_product(s.in_channels, s.out_channels);
+  const bool own = by_own_rows(state, s.in_channels, s.out_channels);
   return compute == DType::kF32 && state.rules.im2col && s.is_plain() && s.kernel != 1 && s.stride != 1 &&
          s.in_channels >= 64 && (own || s.out_channels >= 512);
 }
@@ -142,15 +142,18 @@ std::unique_ptr<Direction> make_backward_input(OnednnState& state, const Conv2dS
   return in_parts(state, make_library_backward_input(state, spec, part, compute), part[0]);
 }
 
+std::unique_ptr<WeightGradient> make_gradient(OnednnState& state, const Conv2dSpec& spec, const Shape& x, DType compute,
+                                              bool bias) {
+  if (bias || !gradient_by_im2col(state, spec, compute)) return make_direct_gradient(state, spec, x, compute, bias);
+  if (gradient_by_pixels(state, spec, compute)) return make_pixel_gradient(spec, x, compute);
+  return make_im2col_gradient(state, spec, x, compute);
+}
+
 std::unique_ptr<WeightGradient> make_backward_weight(OnednnState& state, const Conv2dSpec& spec, const Shape& x,
                                                      DType compute, std::int64_t winograd, bool bias) {
   if (!bias && winograd > 0) return make_winograd_gradient(state, spec, x, winograd);
-  const bool im2col = !bias && gradient_by_im2col(state, spec, compute);
   const Shape part = part_of(state, spec, x);
-  auto gradient = im2col && gradient_by_pixels(state, spec, compute) ? make_pixel_gradient(spec, part, compute)
-                  : im2col                                           ? make_im2col_gradient(state, spec, part, compute)
-                           : make_direct_gradient(state, spec, part, compute, bias);
-  return in_parts(state, std::move(gradient), part[0]);
+  return in_parts(state, make_gradient(state, spec, part, compute, bias), part[0]);
 }
 
 // The gradient of the pixels of dx that a strided window of one pixel looks at.

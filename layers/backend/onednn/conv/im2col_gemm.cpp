@@ -49,7 +49,7 @@ class Im2colForward final : public Direction {
  public:
   Im2colForward(OnednnState& state, const Conv2dSpec& spec, const Shape& x)
       : Direction(im2col_weights(spec)), shapes_(spec, x), group_(shapes_.group_of(sizeof(float))) {
-    if (state.rules.own_rows && has_own_row_product(shapes_.in, shapes_.out)) return;
+    if (by_own_rows(state, shapes_.in, shapes_.out)) return;
     const std::int64_t rows = group_ * shapes_.pixels();
     const auto type = memory::data_type::f32;
     const memory::desc columns({rows, shapes_.depth()}, type, Tag::ab),

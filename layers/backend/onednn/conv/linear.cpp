@@ -147,8 +147,8 @@ bool divides_rows(std::int64_t rows, const Shape& weight, DType compute) {
 
 // Whether these rows go through own products, whose weight has such a format, too. format: that of the weight.
 bool own_rows(const OnednnState& state, std::int64_t rows, const Shape& weight, const memory::desc& format) {
-  return state.rules.own_rows && divides_rows(rows, weight, state.products) &&
-         has_own_row_product(weight[1], weight[0]) && dnnl_compat::blocking_of(format).blocks.empty();
+  return by_own_rows(state, weight[1], weight[0]) && divides_rows(rows, weight, state.products) &&
+         dnnl_compat::blocking_of(format).blocks.empty();
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "layers/backend/onednn/conv/register_tile.h"
 #include "layers/backend/onednn/lanes.h"
 #include "layers/backend/onednn/vectorized.h"
 
@@ -16,35 +17,7 @@ namespace {
 template <int rows, class Floats>
 CONVOY_INLINE void add_products(std::int64_t depth, const float* a, const float* b, bool add, float* c,
                                 std::int64_t c_step) {
-  constexpr int width = kWidth<Floats>, vectors = kLanes / width;
-  Floats sums[rows][vectors];
-#pragma GCC unroll 16
-  for (int r = 0; r < rows; ++r) {
-#pragma GCC unroll 4
-    for (int v = 0; v < vectors; ++v) sums[r][v] = Floats{};
-  }
-  for (std::int64_t k = 0; k < depth; ++k) {
-    Floats row[vectors];
-#pragma GCC unroll 4
-    for (int v = 0; v < vectors; ++v) load(b + k * kLanes + v * width, row[v]);
-#pragma GCC unroll 16
-    for (int r = 0; r < rows; ++r) {
-      const float factor = a[k * kLanes + r];
-#pragma GCC unroll 4
-      for (int v = 0; v < vectors; ++v) sums[r][v] += factor * row[v];
-    }
-  }
-#pragma GCC unroll 16
-  for (int r = 0; r < rows; ++r) {
-#pragma GCC unroll 4
-    for (int v = 0; v < vectors; ++v) {
-      float* to = c + r * c_step + v * width;
-      Floats before{};
-      if (add) load(to, before);
-      const Floats sum = before + sums[r][v];
-      store(sum, to);
-    }
-  }
+  multiply_tile<rows, kLanes / kWidth<Floats>, Floats>(depth, a, 1, kLanes, b, kLanes, 0, add, c, c_step);
 }
 
 }  // namespace

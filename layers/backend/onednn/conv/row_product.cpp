@@ -92,6 +92,10 @@ bool has_own_row_product(std::int64_t in, std::int64_t out) {
   return in % kNarrowPanel == 0 && out % kNarrowPanel == 0;
 }
 
+bool by_own_rows(const OnednnState& state, std::int64_t in, std::int64_t out) {
+  return state.rules.own_rows && has_own_row_product(in, out);
+}
+
 std::unique_ptr<Direction> make_own_row_product(const dnnl::memory::desc& weights, bool backward) {
   const bool by_outputs = dnnl_compat::blocking_of(weights).strides[1] == 1;  // a row of `in` elements for each output
   return std::make_unique<RowProduct>(weights, by_outputs != backward);

@@ -29,6 +29,9 @@ class RowPanels {
 /// Whether there is one of these numbers of features.
 [[nodiscard]] bool has_own_row_product(std::int64_t in, std::int64_t out);
 
+/// Whether this CPU takes it in place of oneDNN's.
+[[nodiscard]] bool by_own_rows(const OnednnState& state, std::int64_t in, std::int64_t out);
+
 /// y [rows, out] of x [rows, in] and a weight [out, in], or where `backward` dx of dy; weights: its format, without
 /// blocks. Its bits do not depend on the number of threads.
 std::unique_ptr<Direction> make_own_row_product(const dnnl::memory::desc& weights, bool backward);
