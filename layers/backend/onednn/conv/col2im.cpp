@@ -61,7 +61,9 @@ class Col2imBackward final : public Direction {
     auto* from = static_cast<std::byte*>(dy.raw());
     auto* to = static_cast<std::byte*>(dx.raw());
     std::optional<RowPanels> panels;
-    if (!product_.primitive) panels.emplace(backend, static_cast<const float*>(weight), s.out, s.depth(), true);
+    if (!product_.primitive) {
+      panels.emplace(backend, RowMatrix{static_cast<const float*>(weight), s.out, s.depth(), true});
+    }
     for (std::int64_t image = 0; image < s.images; image += group) {
       std::byte* pixels = from + image * s.pixels() * s.out * bytes;
       if (panels) {

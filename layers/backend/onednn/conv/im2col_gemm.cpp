@@ -61,7 +61,7 @@ class Im2colForward final : public Direction {
     if (bias != nullptr) fail("a product over columns adds no bias");
     auto* output = y.data<float>();
     if (!product_.primitive) {
-      const RowPanels panels(backend, static_cast<const float*>(weight), shapes_.depth(), shapes_.out, false);
+      const RowPanels panels(backend, {static_cast<const float*>(weight), shapes_.depth(), shapes_.out, false});
       return for_each_group(backend, shapes_, group_, x, [&](std::byte* columns, std::int64_t from) {
         panels.multiply(group_ * shapes_.pixels(), reinterpret_cast<const float*>(columns), nullptr,
                         output + from * shapes_.out);

@@ -17,33 +17,30 @@ namespace convoy {
 namespace {
 
 constexpr std::int64_t kBlockBytes = 192 << 10;    // of rows that go through all panels at a time
+constexpr std::int64_t kPanelsBytes = 4 << 20;     // of a weight in panels at a time, so that it may be a large one
 constexpr std::int64_t kMinRows = 4 * kPanelRows;  // of them, so that panels are worth reading
 
-// A matrix [depth, columns] that lies row by row or, where `transposed`, column by column.
-struct Matrix {
-  const float* data;
-  std::int64_t depth, columns;
-  bool transposed;
-};
-
-// Sets the panels of its columns [first, last).
-void fill_panels(const Matrix& m, std::int64_t first, std::int64_t last, float* panels) {
+// Sets the panels of columns [first, last), in whole vectors.
+void fill_panels(const RowMatrix& m, std::int64_t first, std::int64_t last, float* panels) {
   if (!m.transposed) {
     std::vector<const float*> rows(static_cast<std::size_t>(m.depth));
     for (std::int64_t k = 0; k < m.depth; ++k) rows[static_cast<std::size_t>(k)] = m.data + k * m.columns;
-    return column_panels(rows.data(), m.depth, first, last, panels + first * m.depth);
+    return column_panels(rows.data(), m.depth, first, last, panels);
   }
   vectorized([=](auto width) CONVOY_INLINE_LAMBDA {
-    for (std::int64_t column = first; column < last; column += kLanes) {
+    float* panel = panels;
+    for (std::int64_t column = first; column < last; column += kLanes, panel += m.depth * kLanes) {
       for (std::int64_t k = 0; k < m.depth; k += kLanes) {
-        transpose<Vector<float, width>>(m.data + column * m.depth + k, m.depth, panels + column * m.depth + k * kLanes);
+        transpose<Vector<float, width>>(m.data + column * m.depth + k, m.depth, panel + k * kLanes);
       }
     }
   });
 }
 
-CONVOY_VECTORIZED void add_bias(const float* bias, std::int64_t rows, std::int64_t columns, float* y) {
-  for (std::int64_t row = 0; row < rows; ++row, y += columns) {
+// y: rows are y_step apart.
+CONVOY_VECTORIZED void add_bias(const float* bias, std::int64_t rows, std::int64_t columns, float* y,
+                                std::int64_t y_step) {
+  for (std::int64_t row = 0; row < rows; ++row, y += y_step) {
     CONVOY_INDEPENDENT
     for (std::int64_t c = 0; c < columns; ++c) y[c] += bias[c];
   }
@@ -54,9 +51,14 @@ class RowProduct final : public Direction {
   RowProduct(const dnnl::memory::desc& weights, bool transposed) : Direction(weights), transposed_(transposed) {}
 
   void run(OnednnState&, Backend& backend, const Tensor& from, void* weight, void* bias, const Tensor& to) override {
-    const RowPanels panels(backend, static_cast<const float*>(weight), from.shape().sample_size(),
-                           to.shape().sample_size(), transposed_);
-    panels.multiply(from.shape()[0], from.data<float>(), static_cast<const float*>(bias), to.data<float>());
+    const RowMatrix matrix{static_cast<const float*>(weight), from.shape().sample_size(), to.shape().sample_size(),
+                           transposed_};
+    const std::int64_t most = kPanelsBytes / (matrix.depth * std::int64_t{sizeof(float)});
+    const std::int64_t some = std::max(most / kNarrowPanel, std::int64_t{1}) * kNarrowPanel;
+    for (std::int64_t first = 0; first < matrix.columns; first += some) {
+      const RowPanels panels(backend, matrix, first, std::min(first + some, matrix.columns));
+      panels.multiply(from.shape()[0], from.data<float>(), static_cast<const float*>(bias), to.data<float>());
+    }
   }
 
  private:
@@ -65,25 +67,30 @@ class RowProduct final : public Direction {
 
 }  // namespace
 
-RowPanels::RowPanels(Backend& backend, const float* matrix, std::int64_t depth, std::int64_t columns, bool transposed)
-    : depth_(depth), columns_(columns), panels_(backend.tensor({depth * columns}, DType::kF32)) {
-  const Matrix from{matrix, depth, columns, transposed};
+RowPanels::RowPanels(Backend& backend, const RowMatrix& matrix, std::int64_t first, std::int64_t last)
+    : matrix_(matrix),
+      first_(first),
+      last_(last),
+      panels_(backend.tensor({matrix.depth * (last - first)}, DType::kF32)) {
   auto* panels = panels_.data<float>();
-  parallel_ranges(columns / kNarrowPanel, 1, [=](std::int64_t first, std::int64_t last, int) {
-    fill_panels(from, first * kNarrowPanel, last * kNarrowPanel, panels);
+  parallel_ranges((last - first) / kNarrowPanel, 1, [=](std::int64_t from, std::int64_t to, int) {
+    fill_panels(matrix, first + from * kNarrowPanel, first + to * kNarrowPanel,
+                panels + from * kNarrowPanel * matrix.depth);
   });
 }
 
 void RowPanels::multiply(std::int64_t rows, const float* x, const float* bias, float* y) const {
-  const std::int64_t depth = depth_, columns = columns_;
+  const std::int64_t depth = matrix_.depth, y_step = matrix_.columns, columns = last_ - first_;
   const auto* panels = panels_.data<float>();
+  const float* bias_here = bias == nullptr ? nullptr : bias + first_;
+  float* y_here = y + first_;
   const std::int64_t most = kBlockBytes / (depth * std::int64_t{sizeof(float)});
   const std::int64_t block = std::max(most / kPanelRows * kPanelRows, kMinRows);
   parallel_ranges(rows, kMinRows, [=](std::int64_t first, std::int64_t last, int) {
     for (std::int64_t row = first; row < last; row += block) {
       const std::int64_t some = std::min(block, last - row);
-      panel_product(some, depth, columns, x + row * depth, depth, panels, y + row * columns, columns, kNarrowPanel);
-      if (bias != nullptr) add_bias(bias, some, columns, y + row * columns);
+      panel_product(some, depth, columns, x + row * depth, depth, panels, y_here + row * y_step, y_step, kNarrowPanel);
+      if (bias_here != nullptr) add_bias(bias_here, some, columns, y_here + row * y_step, y_step);
     }
   });
 }

@@ -12,17 +12,26 @@
 
 namespace convoy {
 
-/// A matrix [depth, columns] in panels of panel_product.h, of whole vectors in both.
+/// A matrix [depth, columns] that lies row by row or, where `transposed`, column by column.
+struct RowMatrix {
+  const float* data;
+  std::int64_t depth, columns;
+  bool transposed;
+};
+
+/// Columns of such a matrix in panels of panel_product.h, of whole vectors in both.
 class RowPanels {
  public:
-  /// matrix: it lies row by row or, where `transposed`, column by column. The panels come from the backend's pool.
-  RowPanels(Backend& backend, const float* matrix, std::int64_t depth, std::int64_t columns, bool transposed);
-  /// Sets y [rows, columns] to x [rows, depth] times the matrix, and adds bias [columns] unless it is null, over all
-  /// threads. The bits do not depend on their number.
+  /// Columns [first, last) of the matrix. The panels come from the backend's pool.
+  RowPanels(Backend& backend, const RowMatrix& matrix, std::int64_t first, std::int64_t last);
+  RowPanels(Backend& backend, const RowMatrix& matrix) : RowPanels(backend, matrix, 0, matrix.columns) {}
+  /// Sets these columns of y [rows, columns] to x [rows, depth] times the matrix, and adds bias [columns] unless it is
+  /// null, over all threads. The bits do not depend on their number, nor on which columns are together.
   void multiply(std::int64_t rows, const float* x, const float* bias, float* y) const;
 
  private:
-  std::int64_t depth_, columns_;
+  RowMatrix matrix_;
+  std::int64_t first_, last_;
   Tensor panels_;
 };
 

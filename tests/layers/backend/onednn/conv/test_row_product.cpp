@@ -31,37 +31,41 @@ Array product(const Array& x, std::int64_t in, std::int64_t out, const Array& bi
   return y;
 }
 
+using Tag = dnnl::memory::format_tag;
+
+void check_both_directions(std::int64_t rows, std::int64_t in, std::int64_t out, Tag tag, int threads) {
+  CAPTURE(rows);
+  CAPTURE(in);
+  CAPTURE(tag == Tag::ba);
+  CAPTURE(threads);
+  REQUIRE(has_own_row_product(in, out));
+  Device device(threads);
+  OnednnState state;
+  const dnnl::memory::desc format({out, in}, dnnl::memory::data_type::f32, tag);
+  Array w = whole({out, in}, 1), x = whole({rows, in}, 2), dy = whole({rows, out}, 3), bias = whole({out}, 4);
+  const auto weight = [&](std::int64_t i, std::int64_t o) {
+    return w.values[static_cast<std::size_t>(tag == Tag::ab ? o * in + i : i * out + o)];
+  };
+  const Tensor weights = device.put(w), biases = device.put(bias), y = device.spoiled({rows, out}),
+               dx = device.spoiled({rows, in});
+  const auto forward = make_own_row_product(format, false);
+  forward->run(state, device.backend, device.put(x), weights.raw(), nullptr, y);
+  CHECK(device.get(y).values == product(x, in, out, {}, weight).values);
+  forward->run(state, device.backend, device.put(x), weights.raw(), biases.raw(), y);
+  CHECK(device.get(y).values == product(x, in, out, bias, weight).values);
+  make_own_row_product(format, true)->run(state, device.backend, device.put(dy), weights.raw(), nullptr, dx);
+  CHECK(device.get(dx).values ==
+        product(dy, out, in, {}, [&](std::int64_t o, std::int64_t i) { return weight(i, o); }).values);
+}
+
 }  // namespace
 
 TEST_CASE("own products of rows of whole numbers are exact, with any number of threads") {
-  using Tag = dnnl::memory::format_tag;
-  constexpr std::int64_t kIn = 48, kOut = 80;
-  for (const std::int64_t rows : {1, 127, 128, 500, 1300}) {
-    for (const Tag tag : {Tag::ab, Tag::ba}) {
-      for (const int threads : {1, 2, 3}) {
-        CAPTURE(rows);
-        CAPTURE(tag == Tag::ba);
-        CAPTURE(threads);
-        REQUIRE(has_own_row_product(kIn, kOut));
-        Device device(threads);
-        OnednnState state;
-        const dnnl::memory::desc format({kOut, kIn}, dnnl::memory::data_type::f32, tag);
-        Array w = whole({kOut, kIn}, 1), x = whole({rows, kIn}, 2), dy = whole({rows, kOut}, 3),
-              bias = whole({kOut}, 4);
-        const auto weight = [&](std::int64_t i, std::int64_t o) {
-          return w.values[static_cast<std::size_t>(tag == Tag::ab ? o * kIn + i : i * kOut + o)];
-        };
-        const Tensor weights = device.put(w), biases = device.put(bias), y = device.spoiled({rows, kOut}),
-                     dx = device.spoiled({rows, kIn});
-        const auto forward = make_own_row_product(format, false);
-        forward->run(state, device.backend, device.put(x), weights.raw(), nullptr, y);
-        CHECK(device.get(y).values == product(x, kIn, kOut, {}, weight).values);
-        forward->run(state, device.backend, device.put(x), weights.raw(), biases.raw(), y);
-        CHECK(device.get(y).values == product(x, kIn, kOut, bias, weight).values);
-        make_own_row_product(format, true)->run(state, device.backend, device.put(dy), weights.raw(), nullptr, dx);
-        CHECK(device.get(dx).values ==
-              product(dy, kOut, kIn, {}, [&](std::int64_t o, std::int64_t i) { return weight(i, o); }).values);
-      }
+  for (const Tag tag : {Tag::ab, Tag::ba}) {
+    for (const int threads : {1, 2, 3}) {
+      for (const std::int64_t rows : {1, 127, 128, 500, 1300}) check_both_directions(rows, 48, 80, tag, threads);
     }
+    check_both_directions(5, 512, 2080, tag,
+                          2);  // a weight of more than 4 MiB, some columns of which are taken at a time
   }
 }
