@@ -158,8 +158,11 @@ def test_plan_lists_layouts_of_data_parallelism():
         assert {layout["stages"] for layout in json.load(file)["layouts"]} == {1}
 
 
-def test_no_rank_holds_the_whole_head():
-    """Of weight and momentum (gradients are in shared memory) a quarter; of the outputs a quarter for all rows: as much."""
+@pytest.mark.parametrize("instructions", ["ALL", "AVX2"])
+def test_no_rank_holds_the_whole_head(instructions, monkeypatch):
+    """Of weight and momentum (gradients are in shared memory) a quarter; of the outputs a quarter for all rows: as much.
+    Where oneDNN has no AVX-512, the weight has a second format, for input gradients."""
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", instructions)
     folder = Folder("memory", config({"name": "mlp", "hidden": [128], "classes": 40000}))
     code = folder.run(4, "bench", "run.toml", "--steps", "1", "--warmup", "1", "--json", "bench.json",
                       "--sweep", "parallel.shard_head=false,true")
@@ -167,8 +170,11 @@ def test_no_rank_holds_the_whole_head():
     with open(folder.file("bench.json")) as file:
         whole, sharded = (max(result["backend_memory_bytes"]) for result in json.load(file)["results"])
     head = 4 * 128 * 40000
-    assert 2 * head < whole < 2.3 * head
-    assert sharded < 2 * head / 4 + (whole - 2 * head) + (1 << 20)  # one MiB for what the pool rounds up
+    copies = whole // head
+    assert copies in (2, 3)
+    rest = whole - copies * head
+    assert rest < 0.3 * head
+    assert sharded < copies * head / 4 + rest + (1 << 20)  # one MiB for what the pool rounds up
 
 
 def test_checkpoints_verify():
