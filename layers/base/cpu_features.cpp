@@ -3,6 +3,8 @@
 // x86-64: CPUID, by the compiler's built-in functions. Arm: the kernel's list (getauxval(3), AT_HWCAP).
 #include "layers/base/cpu_features.h"
 
+#include <cstdlib>
+
 #ifdef __aarch64__
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
@@ -23,6 +25,9 @@ CpuFeatures find_features() {
                     __builtin_cpu_supports("avx512cd") != 0 && __builtin_cpu_supports("avx512dq") != 0 &&
                     __builtin_cpu_supports("avx512vl") != 0;
   features.avx512_bf16 = features.avx512 && __builtin_cpu_supports("avx512bf16") != 0;
+  for (const char* name : {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"}) {
+    if (const char* level = std::getenv(name); level != nullptr) return limited(features, level);
+  }
 #elif defined(__aarch64__)
   const unsigned long first = getauxval(AT_HWCAP), second = getauxval(AT_HWCAP2);
   features.crc32c = (first & HWCAP_CRC32) != 0;
@@ -36,6 +41,14 @@ CpuFeatures find_features() {
 
 const CpuFeatures& cpu_features() {
   static const CpuFeatures features = find_features();
+  return features;
+}
+
+CpuFeatures limited(CpuFeatures features, std::string_view level) {
+  const bool avx2 = level != "SSE41" && level != "AVX", avx512 = avx2 && !level.starts_with("AVX2");
+  features.avx2 = features.avx2 && avx2;
+  features.avx512 = features.avx512 && avx512;
+  features.avx512_bf16 = features.avx512_bf16 && avx512 && level != "AVX512_CORE" && level != "AVX512_CORE_VNNI";
   return features;
 }
 

@@ -46,6 +46,22 @@ TEST_CASE("the features of this CPU are those that the kernel lists") {
 #endif
 }
 
+TEST_CASE("a level of x86-64 leaves out what is beyond it") {
+  const CpuFeatures all{.crc32c = true, .avx2 = true, .avx512 = true, .avx512_bf16 = true};
+  const auto count = [&](const char* level) {
+    const CpuFeatures left = limited(all, level);
+    CHECK(left.crc32c);
+    return int{left.avx2} + int{left.avx512} + int{left.avx512_bf16};
+  };
+  for (const char* level : {"SSE41", "AVX"}) CHECK(count(level) == 0);
+  for (const char* level : {"AVX2", "AVX2_VNNI", "AVX2_VNNI_2"}) CHECK(count(level) == 1);
+  for (const char* level : {"AVX512_CORE", "AVX512_CORE_VNNI"}) CHECK(count(level) == 2);
+  for (const char* level : {"AVX512_CORE_BF16", "AVX512_CORE_AMX", "AVX10_1_512", "ALL", "DEFAULT", ""}) {
+    CHECK(count(level) == 3);
+  }
+  CHECK_FALSE(limited({.avx512 = true}, "ALL").avx2);
+}
+
 TEST_CASE("the instructions of Arm by name") {
   CHECK(arm_instructions({}) == "NEON");
   CHECK(arm_instructions({.bf16 = true}) == "NEON with BF16");
