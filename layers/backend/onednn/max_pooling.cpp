@@ -5,112 +5,109 @@
 // every pixel is written once, by one thread, whatever the windows' overlap.
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 
 #include "layers/backend/onednn/element.h"
-#include "layers/backend/onednn/lanes.h"
 #include "layers/backend/onednn/onednn_backend.h"
 #include "layers/backend/onednn/pool_geometry.h"
-#include "layers/backend/onednn/vectorized.h"
 #include "layers/base/host_loops.h"
 
 namespace convoy {
 
 namespace {
 
-// Calls f(VectorWidth<w>(), c) for the channels [c, c + w): as many whole vectors of `width` as there are, then
-// narrower ones.
-template <int width, class F>
-CONVOY_INLINE void for_channels(std::int64_t channels, F f) {
-  std::int64_t c = 0;
-  for (; c + width <= channels; c += width) f(VectorWidth<width>(), c);
-  for (; c + 4 <= channels; c += 4) f(VectorWidth<4>(), c);
-  for (; c < channels; ++c) f(VectorWidth<1>(), c);
-}
-
-template <int width>
-using Places = Vector<std::int32_t, width>;  // as wide as the values, so that one mask serves both
-
-// Sets channels [c, c + width) of one output to the largest values of its window, and their places: the first of those
-// that are equal, but the last NaN. top, left: where the window begins, which may be outside the image.
-template <int width, class T>
-CONVOY_INLINE void max_of_window(const T* image, const PoolGeometry& g, std::int64_t top, std::int64_t left,
-                                 std::int64_t c, T* y, std::uint8_t* argmax) {
-  const std::int64_t first_row = std::max<std::int64_t>(0, top), end_row = std::min(g.height, top + g.kernel.height);
-  const std::int64_t first_column = std::max<std::int64_t>(0, left),
-                     end_column = std::min(g.width, left + g.kernel.width);
-  const auto place_of = [&](std::int64_t row, std::int64_t column) CONVOY_INLINE_LAMBDA {
-    return static_cast<std::int32_t>((row - top) * g.kernel.width + column - left);
-  };
-  auto best = Vector<float, width>{} - std::numeric_limits<float>::infinity();
-  auto places = Places<width>{} + place_of(first_row, first_column);
-  for (std::int64_t row = first_row; row < end_row; ++row) {
-    for (std::int64_t column = first_column; column < end_column; ++column) {
-      Vector<float, width> value;
-      load(image + (row * g.width + column) * g.channels + c, value);
-      const Places<width> take = (value > best) | (value != value), here = Places<width>{} + place_of(row, column);
-      best = take ? value : best;
-      places = take ? here : places;
-    }
-  }
-  store(best, y + c);
-  const auto bytes = __builtin_convertvector(places, Vector<std::uint8_t, width>);
-  std::memcpy(argmax + c, &bytes, sizeof(bytes));
+// Where up to kPoolChunk float sums or maxima are gathered: in the result itself where that is float, else in `buffer`.
+inline float* gathered(float* result, float*) { return result; }
+inline float* gathered(BFloat16*, float* buffer) { return buffer; }
+inline void finish(const float*, std::int64_t, float*) {}
+inline void finish(const float* values, std::int64_t count, BFloat16* result) {
+  CONVOY_INDEPENDENT
+  for (std::int64_t i = 0; i < count; ++i) store(values[i], result + i);
 }
 
 // One row of outputs. image [height, width, channels]; y, argmax [out_width, channels].
 template <class T>
-void max_pool_row(const T* image, const PoolGeometry& g, std::int64_t out_row, T* y, std::uint8_t* argmax) {
-  vectorized([=, &g](auto width) CONVOY_INLINE_LAMBDA {
-    for (std::int64_t out = 0; out < g.out_width; ++out) {
-      const auto set = [=, &g](auto some, std::int64_t c) CONVOY_INLINE_LAMBDA {
-        max_of_window<some>(image, g, out_row * g.stride.height - g.padding.height,
-                            out * g.stride.width - g.padding.width, c, y + out * g.channels, argmax + out * g.channels);
-      };
-      for_channels<width>(g.channels, set);
-    }
-  });
-}
-
-// Sets channels [c, c + width) of a pixel's gradient. dy, argmax [out_height, out_width, channels] of the image.
-template <int width, class T>
-CONVOY_INLINE void gather_gradient(const T* dy, const std::uint8_t* argmax, const PoolGeometry& g, std::int64_t row,
-                                   std::int64_t column, std::int64_t c, T* dx) {
-  const std::int64_t first_row = first_window(row, g.kernel.height, g.stride.height, g.padding.height);
-  const std::int64_t last_row = std::min(g.out_height - 1, (row + g.padding.height) / g.stride.height);
-  const std::int64_t first_column = first_window(column, g.kernel.width, g.stride.width, g.padding.width);
-  const std::int64_t last_column = std::min(g.out_width - 1, (column + g.padding.width) / g.stride.width);
-  auto sum = -Vector<float, width>{};                                  // to which -0 can be added
-  if (first_row > last_row || first_column > last_column) sum = -sum;  // between the windows
-  for (std::int64_t out_row = first_row; out_row <= last_row; ++out_row) {
-    for (std::int64_t out = first_column; out <= last_column; ++out) {
-      const std::int64_t at = (out_row * g.out_width + out) * g.channels + c;
-      const auto place =
-          static_cast<std::int32_t>((row + g.padding.height - out_row * g.stride.height) * g.kernel.width + column +
-                                    g.padding.width - out * g.stride.width);
-      Vector<float, width> gradient;
-      load(dy + at, gradient);
-      Vector<std::uint8_t, width> bytes;
-      std::memcpy(&bytes, argmax + at, sizeof(bytes));
-      const Places<width> chosen = __builtin_convertvector(bytes, Places<width>) == place;
-      sum += chosen ? gradient : Vector<float, width>{};
+CONVOY_VECTORIZED void max_pool_row(const T* image, PoolGeometry g, std::int64_t out_row, T* y, std::uint8_t* argmax) {
+  const std::int64_t top = out_row * g.stride.height - g.padding.height;
+  const std::int64_t first_row = std::max<std::int64_t>(0, top), end_row = std::min(g.height, top + g.kernel.height);
+  float buffer[kPoolChunk];
+  std::int32_t places[kPoolChunk];  // as wide as the values, so that one vector mask serves both
+  for (std::int64_t out = 0; out < g.out_width; ++out, y += g.channels, argmax += g.channels) {
+    const std::int64_t left = out * g.stride.width - g.padding.width;
+    const std::int64_t first_column = std::max<std::int64_t>(0, left),
+                       end_column = std::min(g.width, left + g.kernel.width);
+    for (std::int64_t c = 0; c < g.channels; c += kPoolChunk) {
+      const std::int64_t count = std::min(kPoolChunk, g.channels - c);
+      const auto first_place = static_cast<std::int32_t>((first_row - top) * g.kernel.width + first_column - left);
+      float* best = gathered(y + c, buffer);
+      CONVOY_INDEPENDENT
+      for (std::int64_t i = 0; i < count; ++i) {
+        best[i] = -std::numeric_limits<float>::infinity();
+        places[i] = first_place;
+      }
+      for (std::int64_t row = first_row; row < end_row; ++row) {
+        for (std::int64_t column = first_column; column < end_column; ++column) {
+          const T* pixel = image + (row * g.width + column) * g.channels + c;
+          const auto place = static_cast<std::int32_t>((row - top) * g.kernel.width + column - left);
+          CONVOY_INDEPENDENT
+          for (std::int64_t i = 0; i < count; ++i) {
+            const float value = load(pixel[i]), held = best[i];
+            const bool take = static_cast<int>(value > held) | static_cast<int>(value != value);  // greater, or NaN
+            best[i] = take ? value : held;
+            places[i] = take ? place : places[i];
+          }
+        }
+      }
+      finish(best, count, y + c);
+      CONVOY_INDEPENDENT
+      for (std::int64_t i = 0; i < count; ++i) argmax[c + i] = static_cast<std::uint8_t>(places[i]);
     }
   }
-  store(sum, dx + c);
 }
 
-// One row of input gradients. dx [width, channels].
+// dy where the window's choice is `place`, 0 elsewhere: sums [channels] is set to that, or it is added.
+template <bool kAdd, class T>
+inline void gather(const T* dy, const std::uint8_t* argmax, std::int32_t place, std::int64_t channels, float* sums) {
+  CONVOY_INDEPENDENT
+  for (std::int64_t c = 0; c < channels; ++c) {
+    const float g = load(dy[c]);
+    const float chosen = argmax[c] == place ? g : 0.0F;
+    sums[c] = kAdd ? sums[c] + chosen : chosen;
+  }
+}
+
+// One row of input gradients. dy, argmax [out_height, out_width, channels] of the image; dx [width, channels].
 template <class T>
-void max_pool_backward_row(const T* dy, const std::uint8_t* argmax, const PoolGeometry& g, std::int64_t row, T* dx) {
-  vectorized([=, &g](auto width) CONVOY_INLINE_LAMBDA {
-    for (std::int64_t column = 0; column < g.width; ++column) {
-      const auto set = [=, &g](auto some, std::int64_t c) CONVOY_INLINE_LAMBDA {
-        gather_gradient<some>(dy, argmax, g, row, column, c, dx + column * g.channels);
-      };
-      for_channels<width>(g.channels, set);
+CONVOY_VECTORIZED void max_pool_backward_row(const T* dy, const std::uint8_t* argmax, PoolGeometry g, std::int64_t row,
+                                             T* dx) {
+  const std::int64_t first_row = first_window(row, g.kernel.height, g.stride.height, g.padding.height);
+  const std::int64_t last_row = std::min(g.out_height - 1, (row + g.padding.height) / g.stride.height);
+  float buffer[kPoolChunk];
+  for (std::int64_t column = 0; column < g.width; ++column, dx += g.channels) {
+    const std::int64_t first_column = first_window(column, g.kernel.width, g.stride.width, g.padding.width);
+    const std::int64_t last_column = std::min(g.out_width - 1, (column + g.padding.width) / g.stride.width);
+    for (std::int64_t c = 0; c < g.channels; c += kPoolChunk) {
+      const std::int64_t count = std::min(kPoolChunk, g.channels - c);
+      float* sums = gathered(dx + c, buffer);
+      bool fresh = true;
+      for (std::int64_t out_row = first_row; out_row <= last_row; ++out_row) {
+        for (std::int64_t out = first_column; out <= last_column; ++out) {
+          const std::int64_t at = (out_row * g.out_width + out) * g.channels + c;
+          const auto place =
+              static_cast<std::int32_t>((row + g.padding.height - out_row * g.stride.height) * g.kernel.width + column +
+                                        g.padding.width - out * g.stride.width);
+          if (fresh) {
+            gather<false>(dy + at, argmax + at, place, count, sums);
+          } else {
+            gather<true>(dy + at, argmax + at, place, count, sums);
+          }
+          fresh = false;
+        }
+      }
+      if (fresh) std::fill_n(sums, count, 0.0F);  // between the windows
+      finish(sums, count, dx + c);
     }
-  });
+  }
 }
 
 }  // namespace
