@@ -13,6 +13,7 @@
 #include "layers/backend/onednn/conv/pixel_gradient.h"
 #include "layers/backend/onednn/conv/pointwise_conv2d.h"
 #include "layers/backend/onednn/conv/row_product.h"
+#include "layers/backend/onednn/conv/row_product_bf16.h"
 #include "layers/backend/onednn/conv/transposed_conv2d.h"
 #include "layers/backend/onednn/conv/upcast.h"
 #include "layers/backend/onednn/conv/winograd.h"
@@ -99,6 +100,11 @@ bool input_by_col2im(const OnednnState& state, const Conv2dSpec& s, DType comput
   return all_by_im2col(state, s, compute) || (state.rules.im2col_bf16_input && suits_bf16_im2col(s, compute));
 }
 
+// Forward and input gradients of windows of one pixel.
+bool by_own_rows_bf16(const OnednnState& state, const Conv2dSpec& s, DType compute) {
+  return compute == DType::kBF16 && state.rules.own_rows_bf16 && native_bf16() && has_row_product_bf16(s);
+}
+
 // The input gradient goes as a convolution of dy, whose weight is turned.
 bool by_transposed(const OnednnState& state, const Conv2dSpec& s, DType compute) {
   return input_by_col2im(state, s, compute) && has_transposed_conv2d(s);
@@ -112,12 +118,14 @@ bool wrong_pointwise_gradient(const Conv2dSpec& s, DType compute) {
 
 // The input gradient is computed for those pixels alone, without the stride.
 bool by_pixels(const OnednnState& state, const Conv2dSpec& s, DType compute, bool rows) {
-  return over_packed_pixels(s, rows) || (skips_pixels(s) && by_transposed(state, without_stride(s), compute));
+  if (over_packed_pixels(s, rows) || (skips_pixels(s) && by_own_rows_bf16(state, s, compute))) return true;
+  return skips_pixels(s) && by_transposed(state, without_stride(s), compute);
 }
 
 std::unique_ptr<Direction> make_forward(OnednnState& state, const Conv2dSpec& spec, const Shape& x, DType compute,
                                         const OnednnWeightLayout& layout, bool bias) {
   if (layout.winograd > 0) return make_winograd(spec, x, layout.winograd, false);
+  if (by_own_rows_bf16(state, spec, compute)) return make_row_product_bf16(spec, false);
   const Shape part = part_of(state, spec, x);
   auto forward = !bias && all_by_im2col(state, spec, compute)
                      ? make_im2col_forward(state, spec, part)
@@ -127,6 +135,7 @@ std::unique_ptr<Direction> make_forward(OnednnState& state, const Conv2dSpec& sp
 
 std::unique_ptr<Direction> make_library_backward_input(OnednnState& state, const Conv2dSpec& spec, const Shape& dx,
                                                        DType compute) {
+  if (by_own_rows_bf16(state, spec, compute)) return make_row_product_bf16(spec, true);
   if (by_transposed(state, spec, compute)) return make_transposed_conv2d(state, spec, dx, compute);
   if (input_by_col2im(state, spec, compute) || wrong_pointwise_gradient(spec, compute)) {
     return make_col2im_backward(state, spec, dx, compute);
@@ -189,7 +198,9 @@ std::unique_ptr<WeightLayout> OnednnBackend::conv2d_layout(const Conv2dSpec& spe
   const memory::desc native = gradient_by_im2col(*state_, spec, compute)
                                   ? im2col_weights(spec)
                                   : direct_gradient_format(*state_, spec, input, compute);
-  const memory::desc forward = direct_forward_format(*state_, spec, input, compute, native);
+  const memory::desc forward = by_own_rows_bf16(*state_, spec, compute)
+                                   ? make_row_product_bf16(spec, false)->weights()
+                                   : direct_forward_format(*state_, spec, input, compute, native);
   const Conv2dSpec dense = by_pixels(*state_, spec, compute, false) ? without_stride(spec) : spec;
   const Shape dx = dense.stride == spec.stride ? input : pixels_shape(spec, input);
   const memory::desc backward = make_library_backward_input(*state_, dense, dx, compute)->weights();
