@@ -28,6 +28,7 @@ constexpr CpuKind kFastBf16{"x86-64 with AVX512-BF16 of AMD",
                              .im2col = true,
                              .im2col_bf16_weight = true,
                              .pixel_gradient = true,
+                             .pixel_gradient_f32 = true,
                              .im2col_bf16_input = false}};
 // Intel's instruction takes four times as long as a float32 multiply-add and does twice as much. It counts where the
 // matrix units are hidden, as on many virtual machines: 94 GFLOP/s beside 190 on a core of the fifth generation.
@@ -35,10 +36,14 @@ constexpr CpuKind kSlowBf16{"x86-64 with AVX512-BF16 of Intel",
                             "an Intel Xeon of the fifth generation",
                             {.winograd = true, .pointwise_gemm = true, .im2col = true}};
 constexpr CpuKind kNoBf16{"no bfloat16 instructions", "", {.winograd = true, .pointwise_gemm = true, .im2col = true}};
-constexpr CpuKind kAvx2{
-    "x86-64 with AVX2, without AVX-512",
-    "an AMD EPYC (Zen 3)",
-    {.winograd = true, .pointwise_gemm = true, .own_rows = true, .im2col = true, .pixel_gradient_f32 = true}};
+constexpr CpuKind kAvx2{"x86-64 with AVX2, without AVX-512",
+                        "an AMD EPYC (Zen 3)",
+                        {.winograd = true,
+                         .pointwise_gemm = true,
+                         .own_rows = true,
+                         .im2col = true,
+                         .pixel_gradient_f32 = true,
+                         .row_gradient_f32 = true}};
 
 const CpuKind& find_kind() {
   if (has_matrix_units()) return kMatrixUnits;

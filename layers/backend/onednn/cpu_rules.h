@@ -19,7 +19,8 @@ struct CpuRules {
   bool im2col = false;              ///< large strided float32 windows by im2col (conv/im2col_gemm.h)
   bool im2col_bf16_weight = false;  ///< weight gradients of bfloat16 convolutions by im2col
   bool pixel_gradient = false;      ///< those by own products in place of im2col (conv/pixel_gradient.h)
-  bool pixel_gradient_f32 = false;  ///< weight gradients of float32 convolutions and linear layers by such products
+  bool pixel_gradient_f32 = false;  ///< weight gradients of float32 windows of more than a pixel by such products
+  bool row_gradient_f32 = false;    ///< those of 1×1 windows and linear layers
   bool im2col_bf16_input = false;   ///< their input gradients by col2im, or transposed (conv/transposed_conv2d.h)
 };
 
@@ -27,7 +28,7 @@ struct CpuRule {
   std::string_view name, what;
   bool CpuRules::*choice;
 };
-inline constexpr std::array<CpuRule, 11> kCpuRules{{
+inline constexpr std::array<CpuRule, 12> kCpuRules{{
     {"bf16_products", "products of bf16 activations in bf16", &CpuRules::bf16_products},
     {"winograd", "fp32 3x3 by Winograd", &CpuRules::winograd},
     {"winograd_bf16", "bf16 3x3 by Winograd, in fp32", &CpuRules::winograd_bf16},
@@ -37,7 +38,8 @@ inline constexpr std::array<CpuRule, 11> kCpuRules{{
     {"im2col", "fp32 strided 3x3 by im2col", &CpuRules::im2col},
     {"im2col_bf16_weight", "bf16 weight gradients by im2col", &CpuRules::im2col_bf16_weight},
     {"pixel_gradient", "bf16 weight gradients by own products over pixels", &CpuRules::pixel_gradient},
-    {"pixel_gradient_f32", "fp32 weight gradients by own products over pixels", &CpuRules::pixel_gradient_f32},
+    {"pixel_gradient_f32", "fp32 weight gradients of windows by own products", &CpuRules::pixel_gradient_f32},
+    {"row_gradient_f32", "fp32 1x1 and linear weight gradients by own products", &CpuRules::row_gradient_f32},
     {"im2col_bf16_input", "bf16 input gradients by col2im", &CpuRules::im2col_bf16_input},
 }};
 

@@ -84,7 +84,10 @@ bool suits_bf16_im2col(const Conv2dSpec& s, DType compute) {
 
 // Whether the weight gradient goes by products over pixels in place of those over columns, or of oneDNN's.
 bool gradient_by_pixels(const OnednnState& state, const Conv2dSpec& s, DType compute) {
-  if (compute == DType::kF32) return state.rules.pixel_gradient_f32 && has_pixel_gradient(s);
+  if (compute == DType::kF32) {
+    const bool wanted = s.kernel == 1 ? state.rules.row_gradient_f32 : state.rules.pixel_gradient_f32;
+    return wanted && has_pixel_gradient(s);
+  }
   return state.rules.pixel_gradient && native_bf16();
 }
 

@@ -133,7 +133,7 @@ std::unique_ptr<WeightGradient> library_gradient(OnednnState& state, std::int64_
 std::unique_ptr<WeightGradient> make_gradient(OnednnState& state, std::int64_t rows, std::int64_t in, std::int64_t out,
                                               bool bias) {
   const Tag format = row_product_format(rows, in, out, state.products);
-  if (!bias && format != Tag::any && state.rules.pixel_gradient_f32 && has_pixel_gradient({in, out, 1, 1, 0})) {
+  if (!bias && format != Tag::any && state.rules.row_gradient_f32 && has_pixel_gradient({in, out, 1, 1, 0})) {
     return make_row_gradient(rows, in, out, format == Tag::ba);
   }
   return library_gradient(state, rows, in, out, bias);
