@@ -11,6 +11,7 @@
 
 #include "layers/backend/onednn/batch_norm_bf16.h"
 #include "layers/backend/onednn/batch_norm_rows.h"
+#include "layers/backend/onednn/batch_norm_sums.h"
 #include "layers/backend/onednn/element.h"
 #include "layers/backend/onednn/onednn_backend.h"
 #include "layers/backend/onednn/relu_mask.h"
@@ -23,39 +24,12 @@ namespace {
 
 constexpr std::int64_t kPivotRows = 32;
 
-// Adds to sums and squares [channels] those of x - pivot over x [rows, channels].
-template <class T>
-CONVOY_VECTORIZED void add_moments(const T* x, std::int64_t rows, std::int64_t channels, const float* pivot,
-                                   float* sums, float* squares) {
-  std::int64_t row = 0;
-  for (; together(channels) && row + 4 <= rows; row += 4, x += 4 * channels) {
-    const T *x1 = x + channels, *x2 = x1 + channels, *x3 = x2 + channels;
-    CONVOY_INDEPENDENT
-    for (std::int64_t c = 0; c < channels; ++c) {
-      const float p = pivot[c];
-      const float d0 = load(x[c]) - p, d1 = load(x1[c]) - p, d2 = load(x2[c]) - p, d3 = load(x3[c]) - p;
-      sums[c] += (d0 + d1) + (d2 + d3);
-      squares[c] += (d0 * d0 + d1 * d1) + (d2 * d2 + d3 * d3);
-    }
-  }
-  for (; row < rows; ++row, x += channels) {
-    CONVOY_INDEPENDENT
-    for (std::int64_t c = 0; c < channels; ++c) {
-      const float d = load(x[c]) - pivot[c];
-      sums[c] += d;
-      squares[c] += d * d;
-    }
-  }
-}
-
-// The kernel above, or that of batch_norm_bf16.h.
 template <class T>
 void sum_moments(const T* x, std::int64_t rows, std::int64_t channels, const float* pivot, float* sums,
                  float* squares) {
-  if constexpr (std::is_same_v<T, BFloat16>) {
-    if (has_bf16_rows(channels)) return add_moments_bf16(x, rows, channels, pivot, sums, squares);
-  }
-  add_moments(x, rows, channels, pivot, sums, squares);
+  vectorized_pixels<T>([=](auto width, auto pixel) CONVOY_INLINE_LAMBDA {
+    add_moments<width>(static_cast<const decltype(pixel)*>(x), 0, rows, channels, pivot, sums, squares);
+  });
 }
 
 // Merges a block of `rows` rows, known by its sums around pivot, into mean and m2 (the sum of squares around mean) of

@@ -10,6 +10,7 @@
 
 #include "layers/backend/onednn/batch_norm_bf16.h"
 #include "layers/backend/onednn/batch_norm_rows.h"
+#include "layers/backend/onednn/batch_norm_sums.h"
 #include "layers/backend/onednn/element.h"
 #include "layers/backend/onednn/onednn_backend.h"
 #include "layers/backend/onednn/relu_mask.h"
@@ -33,36 +34,6 @@ CONVOY_INLINE void for_masked_blocks(const T* dy, Mask mask, std::int64_t first,
       f(at, block, count, g);
     }
   }
-}
-
-// Adds to sums [channels] those of g, to products those of g * (x - mean), over rows [first, last).
-template <class Floats, class T, class Mask>
-CONVOY_INLINE void add_gradients(const T* dy, const T* x, Mask mask, const float* mean, std::int64_t first,
-                                 std::int64_t last, std::int64_t channels, float* sums, float* products) {
-  float g0[kMaskBlock], g1[kMaskBlock];
-  std::int64_t row = first;
-  for (; together(channels) && row + 2 <= last; row += 2) {
-    for (std::int64_t block = 0; block < channels; block += kMaskBlock) {
-      const std::int64_t count = std::min(kMaskBlock, channels - block), at = row * channels + block;
-      mask.template pass<Floats>(dy + at, row, block, count, g0);
-      mask.template pass<Floats>(dy + at + channels, row + 1, block, count, g1);
-      const T *x0 = x + at, *x1 = x0 + channels;
-      CONVOY_INDEPENDENT
-      for (std::int64_t c = 0; c < count; ++c) {
-        sums[block + c] += g0[c] + g1[c];
-        products[block + c] += g0[c] * (load(x0[c]) - mean[block + c]) + g1[c] * (load(x1[c]) - mean[block + c]);
-      }
-    }
-  }
-  const auto add_one = [=](std::int64_t at, std::int64_t block, std::int64_t count, const float* g)
-      __attribute__((always_inline)) {
-    CONVOY_INDEPENDENT
-    for (std::int64_t c = 0; c < count; ++c) {
-      sums[block + c] += g[c];
-      products[block + c] += g[c] * (load(x[at + c]) - mean[block + c]);
-    }
-  };
-  for_masked_blocks<Floats>(dy, mask, row, last, channels, add_one);
 }
 
 // Adds the float sums to the double ones and clears them.
@@ -159,14 +130,10 @@ Bf16Mask mask_rows(const WordMask& mask, std::int64_t row) { return {.bits = mas
 template <class T, class Mask>
 void sum_gradients(const T* dy, const T* x, Mask mask, const float* mean, std::int64_t first, std::int64_t last,
                    std::int64_t channels, float* sums, float* products) {
-  if constexpr (std::is_same_v<T, BFloat16>) {
-    const std::int64_t at = first * channels;
-    if (has_bf16_rows(channels)) {
-      return add_gradients_bf16(dy + at, x + at, mask_rows(mask, first), mean, last - first, channels, sums, products);
-    }
-  }
-  vectorized([=](auto width) CONVOY_INLINE_LAMBDA {
-    add_gradients<Vector<float, width>>(dy, x, mask, mean, first, last, channels, sums, products);
+  vectorized_pixels<T>([=](auto width, auto pixel) CONVOY_INLINE_LAMBDA {
+    using Pixel = decltype(pixel);
+    add_gradients<width>(static_cast<const Pixel*>(dy), static_cast<const Pixel*>(x), mask, mean, first, last, channels,
+                         sums, products);
   });
 }
 

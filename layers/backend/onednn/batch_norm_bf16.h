@@ -14,10 +14,6 @@ namespace convoy {
 /// Whether the CPU has what these loops need, and rows of `channels` are of whole vectors.
 [[nodiscard]] bool has_bf16_rows(std::int64_t channels);
 
-/// Adds to sums and squares [channels] those of x - pivot over x [rows, channels].
-void add_moments_bf16(const BFloat16* x, std::int64_t rows, std::int64_t channels, const float* pivot, float* sums,
-                      float* squares);
-
 /// Sets y [rows, channels] to x * scale + shift, + residual unless that is null, through ReLU where `relu`; then bits
 /// [rows, channels / kLanes], unless that is null, to where y is above 0 or NaN.
 void apply_bf16(const BFloat16* x, const float* scale, const float* shift, const BFloat16* residual, bool relu,
@@ -30,10 +26,6 @@ struct Bf16Mask {
 };
 
 // For g, which is what the mask lets through of dy [rows, channels]:
-
-/// Adds to sums [channels] those of g, to products those of g * (x - mean).
-void add_gradients_bf16(const BFloat16* dy, const BFloat16* x, const Bf16Mask& mask, const float* mean,
-                        std::int64_t rows, std::int64_t channels, float* sums, float* products);
 
 /// Sets dx to scale * g + slope * (x - mean) + shift.
 void backward_bf16(const BFloat16* dy, const BFloat16* x, const Bf16Mask& mask, const BackwardCoefficients& k,

@@ -20,10 +20,6 @@ inline constexpr std::int64_t kBlockRows<BFloat16> = 128;
 /// Distance between two threads' or two arrays' parts in a shared buffer: no cache line belongs to two of them.
 inline std::int64_t padded(std::int64_t channels) { return (channels + 15) / 16 * 16; }
 
-/// Whether the summing kernels take several rows at once, which saves stores: narrow rows lie side by side, very wide
-/// ones are whole pages apart. Those between go one by one, in the order in which the processor reads memory ahead.
-inline bool together(std::int64_t channels) { return channels <= 64 || channels >= 1024; }
-
 /// What the backward pass needs of each channel: dx = scale * g + slope * (x - mean) + shift.
 struct BackwardCoefficients {
   const float *scale, *slope, *shift, *mean;

@@ -2,9 +2,10 @@
 //
 // What lets a gradient through a ReLU: where its output is above 0 or NaN. Each kind of mask has pass(), which sets g
 // to what becomes of the gradients dy of `count` channels of a row, from channel `first` on: a multiple of kMaskBlock,
-// and at most kMaskBlock of them. A mask of bits takes a 32nd of the bytes of a float32 output that backward would read
-// else, a 16th of those of a bfloat16 one. Floats: the vectors of the kernel (vectorized.h). Private to
-// layers/backend/onednn.
+// and at most kMaskBlock of them; and load_masked(), the same for
+// `count` vectors of channels from `first` on, a multiple of all their channels or of their width. A mask of
+// bits takes a 32nd of the bytes of a float32 output that backward would read else, a 16th of those of a bfloat16 one.
+// Floats: the vectors of the kernel (vectorized.h). Private to layers/backend/onednn.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +31,11 @@ struct NoMask {
     CONVOY_INDEPENDENT
     for (std::int64_t c = 0; c < count; ++c) g[c] = load(dy[c]);
   }
+  template <int count, class Floats, class Pixel>
+  CONVOY_INLINE void load_masked(const Pixel* dy, std::int64_t, std::int64_t, Floats* g) const {
+#pragma GCC unroll 4
+    for (int v = 0; v < count; ++v) load(dy + v * kWidth<Floats>, g[v]);
+  }
 };
 
 template <class T>
@@ -41,6 +47,17 @@ struct OutputMask {
     const T* output = y + row * channels + first;
     CONVOY_INDEPENDENT
     for (std::int64_t c = 0; c < count; ++c) g[c] = load(output[c]) <= 0.0F ? 0.0F : load(dy[c]);
+  }
+  template <int count, class Floats, class Pixel>
+  CONVOY_INLINE void load_masked(const Pixel* dy, std::int64_t row, std::int64_t first, Floats* g) const {
+    const auto* outputs = static_cast<const Pixel*>(y + row * channels + first);
+#pragma GCC unroll 4
+    for (int v = 0; v < count; ++v) {
+      Floats output, gradient;
+      load(outputs + v * kWidth<Floats>, output);
+      load(dy + v * kWidth<Floats>, gradient);
+      g[v] = output <= 0.0F ? Floats{} : gradient;
+    }
   }
 };
 
@@ -63,6 +80,27 @@ struct BitMask {
       }
     }
   }
+  template <int count, class Floats>
+  CONVOY_INLINE void load_masked(const float* dy, std::int64_t row, std::int64_t first, Floats* g) const {
+    using Words = Vector<std::uint32_t, kWidth<Floats>>;
+    constexpr int per_lanes = kLanes / kWidth<Floats>, loads = per_lanes < count ? per_lanes : count;
+    const std::int64_t in_block = first % kMaskBlock;
+    const std::uint8_t* from = bytes + row * row_bytes + (first - in_block) / 8 + in_block % kLanes;
+    Words bits[loads];
+#pragma GCC unroll 4
+    for (int i = 0; i < loads; ++i) {
+      Vector<std::uint8_t, kWidth<Floats>> packed;
+      std::memcpy(&packed, from + i * kWidth<Floats>, sizeof(packed));
+      bits[i] = __builtin_convertvector(packed, Words);
+    }
+#pragma GCC unroll 4
+    for (int v = 0; v < count; ++v) {
+      const Words bit = Words{} + (1U << (in_block / kLanes + v / per_lanes));
+      Floats gradient;
+      load(dy + v * kWidth<Floats>, gradient);
+      g[v] = (bits[v % loads] & bit) != 0 ? gradient : Floats{};
+    }
+  }
 };
 
 /// Bits of bfloat16 activations: a word of 16 bits for each vector of a row.
@@ -76,6 +114,23 @@ struct WordMask {
       Lanes passed{};
       load(dy + c, words[row * row_words + (first + c) / kLanes], passed);
       store(passed, g + c);
+    }
+  }
+  template <int count, class Floats, class Pixel>
+  CONVOY_INLINE void load_masked(const Pixel* dy, std::int64_t row, std::int64_t first, Floats* g) const {
+#pragma GCC unroll 4
+    for (int v = 0; v < count; ++v, dy += kWidth<Floats>, first += kWidth<Floats>) {
+      const std::uint16_t word = words[row * row_words + first / kLanes];
+      if constexpr (kWidth<Floats> == kLanes) {
+        load(dy, word, g[v]);
+      } else {
+        Floats gradient;
+        load(dy, gradient);
+        g[v] = Floats{};
+        for (int lane = 0; lane < kWidth<Floats>; ++lane) {
+          if ((word >> (first % kLanes + lane) & 1) != 0) g[v][lane] = gradient[lane];
+        }
+      }
     }
   }
 };
