@@ -56,11 +56,8 @@ std::vector<Choice> timed_choices() {
         {kBackwardInput, 1024, 256, 1, 1, 8}}},
       {&CpuRules::im2col,
        DType::kF32,
-       {{kForward, 512, 512, 3, 2, 8},
-        {kForward, 128, 128, 3, 2, 32},
-        {kBackwardInput, 512, 512, 3, 2, 8},
-        {kBackwardInput, 128, 128, 3, 2, 32},
-        {kBackwardWeight, 512, 512, 3, 2, 8}}},
+       {{kForward, 512, 512, 3, 2, 8}, {kBackwardInput, 512, 512, 3, 2, 8}, {kBackwardWeight, 512, 512, 3, 2, 8}},
+       &CpuRules::pixel_gradient_f32},
       {&CpuRules::pixel_gradient_f32,
        DType::kF32,
        {{kBackwardWeight, 512, 512, 3, 2, 8}, {kBackwardWeight, 128, 128, 3, 2, 32}}},
@@ -78,7 +75,8 @@ std::vector<Choice> timed_choices() {
         {kBackwardWeight, 512, 512, 3, 1, 4}}},
       {&CpuRules::im2col_bf16_input,
        DType::kBF16,
-       {{kBackwardInput, 1024, 256, 1, 1, 8}, {kBackwardInput, 512, 512, 3, 2, 8}}}};
+       {{kBackwardInput, 1024, 256, 1, 1, 8}, {kBackwardInput, 512, 512, 3, 2, 8}},
+       &CpuRules::own_rows_bf16}};
 }
 
 ConvolutionCall call_of(const TimedLayer& layer) {

@@ -3,6 +3,8 @@
 // x86-64: CPUID, by the compiler's built-in functions. Arm: the kernel's list (getauxval(3), AT_HWCAP).
 #include "layers/base/cpu_features.h"
 
+#include <algorithm>
+#include <cctype>
 #include <cstdlib>
 
 #ifdef __aarch64__
@@ -26,7 +28,8 @@ CpuFeatures find_features() {
                     __builtin_cpu_supports("avx512vl") != 0;
   features.avx512_bf16 = features.avx512 && __builtin_cpu_supports("avx512bf16") != 0;
   for (const char* name : {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"}) {
-    if (const char* level = std::getenv(name); level != nullptr) return limited(features, level);
+    const char* level = std::getenv(name);
+    if (level != nullptr && *level != '\0') return limited(features, level);
   }
 #elif defined(__aarch64__)
   const unsigned long first = getauxval(AT_HWCAP), second = getauxval(AT_HWCAP2);
@@ -44,7 +47,8 @@ const CpuFeatures& cpu_features() {
   return features;
 }
 
-CpuFeatures limited(CpuFeatures features, std::string_view level) {
+CpuFeatures limited(CpuFeatures features, std::string level) {
+  std::transform(level.begin(), level.end(), level.begin(), [](unsigned char c) { return std::toupper(c); });
   const bool avx2 = level != "SSE41" && level != "AVX", avx512 = avx2 && !level.starts_with("AVX2");
   features.avx2 = features.avx2 && avx2;
   features.avx512 = features.avx512 && avx512;

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 
 namespace convoy {
 
@@ -17,11 +16,12 @@ struct CpuFeatures {
   bool sve = false;          ///< Arm
   bool bf16 = false;         ///< Arm: products of bfloat16 numbers
 };
-/// Without those that ONEDNN_MAX_CPU_ISA leaves out.
+/// Without those that ONEDNN_MAX_CPU_ISA leaves out. Functions of CONVOY_VECTORIZED follow the CPU alone.
 [[nodiscard]] const CpuFeatures& cpu_features();
 
-/// Without what is beyond this level of x86-64, a value of ONEDNN_MAX_CPU_ISA (SSE41, AVX, AVX2, AVX512_CORE, ...).
-[[nodiscard]] CpuFeatures limited(CpuFeatures features, std::string_view level);
+/// Without what is beyond this level of x86-64, a value of ONEDNN_MAX_CPU_ISA (SSE41, AVX, AVX2, AVX512_CORE, ...) in
+/// any case of letters.
+[[nodiscard]] CpuFeatures limited(CpuFeatures features, std::string level);
 
 /// Of an Arm CPU with these: "NEON", "NEON with BF16", "SVE", "SVE with BF16".
 [[nodiscard]] std::string arm_instructions(const CpuFeatures& features);

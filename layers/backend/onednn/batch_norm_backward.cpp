@@ -125,8 +125,6 @@ Bf16Mask mask_rows(const NoMask&, std::int64_t) { return {}; }
 Bf16Mask mask_rows(const OutputMask<BFloat16>& mask, std::int64_t row) { return {.y = mask.y + row * mask.channels}; }
 Bf16Mask mask_rows(const WordMask& mask, std::int64_t row) { return {.bits = mask.words + row * mask.row_words}; }
 
-// The kernels above, or those of batch_norm_bf16.h.
-
 template <class T, class Mask>
 void sum_gradients(const T* dy, const T* x, Mask mask, const float* mean, std::int64_t first, std::int64_t last,
                    std::int64_t channels, float* sums, float* products) {
@@ -136,6 +134,8 @@ void sum_gradients(const T* dy, const T* x, Mask mask, const float* mean, std::i
                          sums, products);
   });
 }
+
+// The kernels above, or those of batch_norm_bf16.h.
 
 template <class T, class Mask>
 void set_gradient(const T* dy, const T* x, Mask mask, const BackwardCoefficients& k, std::int64_t first,

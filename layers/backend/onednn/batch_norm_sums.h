@@ -17,8 +17,8 @@ constexpr int kSumVectors = 4;                     // of channels at a time
 constexpr std::int64_t kSumBlockBytes = 16 << 10;  // of rows that are summed before those behind them
 
 // Calls sum(first row, last row, first channel, VectorWidth of a vector, VectorWidth of how many) for blocks of the
-// rows [first, last) and their channels. A block stays in the first-level cache, and meanwhile the next one is brought
-// to the second.
+// rows [first, last) and their channels. A block of up to 1024 channels stays in the first-level cache, and meanwhile
+// the next one is brought to the second.
 template <int width, class Pixel, class Sum>
 CONVOY_INLINE void for_columns(std::int64_t first, std::int64_t last, std::int64_t channels, Sum sum) {
   const std::int64_t some = std::max(kSumBlockBytes / (channels * std::int64_t{sizeof(Pixel)}), std::int64_t{4});
@@ -29,11 +29,14 @@ CONVOY_INLINE void for_columns(std::int64_t first, std::int64_t last, std::int64
       sum(row, end, c, VectorWidth<width>(), VectorWidth<kSumVectors>());
     }
     for (; c + width <= channels; c += width) sum(row, end, c, VectorWidth<width>(), VectorWidth<1>());
+    if constexpr (width > 4) {
+      for (; c + 4 <= channels; c += 4) sum(row, end, c, VectorWidth<4>(), VectorWidth<1>());
+    }
     for (; c < channels; ++c) sum(row, end, c, VectorWidth<1>(), VectorWidth<1>());
   }
 }
 
-// Where the block behind rows [first, last) begins, of which the columns from c on bring their share.
+// Where in the block behind rows [first, last) that share begins which the columns from c on prefetch.
 CONVOY_INLINE std::int64_t share_of_next(std::int64_t first, std::int64_t last, std::int64_t channels, std::int64_t c) {
   return last * channels + (last - first) * c;
 }

@@ -21,7 +21,7 @@ struct CpuRules {
   bool pixel_gradient = false;      ///< those by own products in place of im2col (conv/pixel_gradient.h)
   bool pixel_gradient_f32 = false;  ///< weight gradients of float32 windows of more than a pixel by such products
   bool row_gradient_f32 = false;    ///< those of 1×1 windows and linear layers
-  bool im2col_bf16_input = false;   ///< their input gradients by col2im, or transposed (conv/transposed_conv2d.h)
+  bool im2col_bf16_input = false;   ///< bfloat16 input gradients by col2im, or transposed (conv/transposed_conv2d.h)
 };
 
 struct CpuRule {

@@ -2,10 +2,9 @@
 //
 // What lets a gradient through a ReLU: where its output is above 0 or NaN. Each kind of mask has pass(), which sets g
 // to what becomes of the gradients dy of `count` channels of a row, from channel `first` on: a multiple of kMaskBlock,
-// and at most kMaskBlock of them; and load_masked(), the same for
-// `count` vectors of channels from `first` on, a multiple of all their channels or of their width. A mask of
-// bits takes a 32nd of the bytes of a float32 output that backward would read else, a 16th of those of a bfloat16 one.
-// Floats: the vectors of the kernel (vectorized.h). Private to layers/backend/onednn.
+// and at most kMaskBlock of them; and load_masked(), the same for `count` vectors: `first` is a multiple of all their
+// channels. A mask of bits takes a 32nd of the bytes of a float32 output that backward would read else, a 16th of those
+// of a bfloat16 one. Floats: the vectors of the kernel (vectorized.h). Private to layers/backend/onednn.
 #pragma once
 
 #include <cstdint>
@@ -123,7 +122,7 @@ struct WordMask {
       const std::uint16_t word = words[row * row_words + first / kLanes];
       if constexpr (kWidth<Floats> == kLanes) {
         load(dy, word, g[v]);
-      } else {
+      } else {  // compiled, but such masks are there with AVX512-BF16 only
         Floats gradient;
         load(dy, gradient);
         g[v] = Floats{};

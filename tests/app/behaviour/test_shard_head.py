@@ -10,7 +10,7 @@ import json
 
 import pytest
 
-from behaviour import MLP, SMALL_NET, USAGE, Folder, close_series, config, error_lines, h5py
+from behaviour import ENVIRONMENT, MLP, SMALL_NET, USAGE, Folder, close_series, config, error_lines, h5py
 
 STEPS = 8
 CHANGES = {
@@ -162,7 +162,7 @@ def test_plan_lists_layouts_of_data_parallelism():
 def test_no_rank_holds_the_whole_head(instructions, monkeypatch):
     """Of weight and momentum (gradients are in shared memory) a quarter; of the outputs a quarter for all rows: as much.
     Where oneDNN has no AVX-512, the weight has a second format, for input gradients."""
-    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", instructions)
+    monkeypatch.setitem(ENVIRONMENT, "ONEDNN_MAX_CPU_ISA", instructions)
     folder = Folder("memory", config({"name": "mlp", "hidden": [128], "classes": 40000}))
     code = folder.run(4, "bench", "run.toml", "--steps", "1", "--warmup", "1", "--json", "bench.json",
                       "--sweep", "parallel.shard_head=false,true")

@@ -29,7 +29,7 @@ namespace {
 constexpr int kUpdates = 3;
 constexpr int kConvolutions = 16;
 
-// Convolutions of 83,000 weights each, with batch norms, and a linear layer at the end.
+// Convolutions of 83,000 weights each but for the first, with batch norms, and a linear layer at the end.
 std::vector<Unit> many_layers() {
   std::vector<LayerOptions> layers;
   for (int i = 0; i < kConvolutions; ++i) {
@@ -112,7 +112,7 @@ TEST_CASE("shards have the bits of the whole, and their share of the state") {
   sgd.weight_decay = 1e-3;
   for (const int count : {2, 3, 8}) {
     CAPTURE(count);
-    // LARS and LAMB update layers as a whole.
+    // LARS and LAMB update layers as a whole, each a fifteenth of this network.
     const double by_layers = 1 + 1.01 * count / (kConvolutions - 1);
     for (const auto& [choice, largest] : {std::pair{OptimizerChoice(sgd), 1.0},
                                           {OptimizerChoice(AdamwOptions{.weight_decay = 1e-2}), 1.0},

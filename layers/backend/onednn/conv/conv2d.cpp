@@ -103,7 +103,7 @@ bool input_by_col2im(const OnednnState& state, const Conv2dSpec& s, DType comput
   return all_by_im2col(state, s, compute) || (state.rules.im2col_bf16_input && suits_bf16_im2col(s, compute));
 }
 
-// Forward and input gradients of windows of one pixel.
+// Whether forward and input gradient of a window of one pixel go by own products, in bfloat16.
 bool by_own_rows_bf16(const OnednnState& state, const Conv2dSpec& s, DType compute) {
   return compute == DType::kBF16 && state.rules.own_rows_bf16 && native_bf16() && has_row_product_bf16(s);
 }

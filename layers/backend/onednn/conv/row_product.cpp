@@ -20,13 +20,9 @@ constexpr std::int64_t kBlockBytes = 192 << 10;    // of rows that go through al
 constexpr std::int64_t kPanelsBytes = 4 << 20;     // of a weight in panels at a time, so that it may be a large one
 constexpr std::int64_t kMinRows = 4 * kPanelRows;  // of them, so that panels are worth reading
 
-// Sets the panels of columns [first, last), in whole vectors.
-void fill_panels(const RowMatrix& m, std::int64_t first, std::int64_t last, float* panels) {
-  if (!m.transposed) {
-    std::vector<const float*> rows(static_cast<std::size_t>(m.depth));
-    for (std::int64_t k = 0; k < m.depth; ++k) rows[static_cast<std::size_t>(k)] = m.data + k * m.columns;
-    return column_panels(rows.data(), m.depth, first, last, panels);
-  }
+// Sets the panels of columns [first, last), in whole vectors. rows: of a matrix that lies row by row.
+void fill_panels(const RowMatrix& m, const float* const* rows, std::int64_t first, std::int64_t last, float* panels) {
+  if (!m.transposed) return column_panels(rows, m.depth, first, last, panels);
   vectorized([=](auto width) CONVOY_INLINE_LAMBDA {
     float* panel = panels;
     for (std::int64_t column = first; column < last; column += kLanes, panel += m.depth * kLanes) {
@@ -72,9 +68,13 @@ RowPanels::RowPanels(Backend& backend, const RowMatrix& matrix, std::int64_t fir
       first_(first),
       last_(last),
       panels_(backend.tensor({matrix.depth * (last - first)}, DType::kF32)) {
+  std::vector<const float*> rows;
+  for (std::int64_t k = 0; !matrix.transposed && k < matrix.depth; ++k) {
+    rows.push_back(matrix.data + k * matrix.columns);
+  }
   auto* panels = panels_.data<float>();
-  parallel_ranges((last - first) / kNarrowPanel, 1, [=](std::int64_t from, std::int64_t to, int) {
-    fill_panels(matrix, first + from * kNarrowPanel, first + to * kNarrowPanel,
+  parallel_ranges((last - first) / kNarrowPanel, 1, [=, &rows](std::int64_t from, std::int64_t to, int) {
+    fill_panels(matrix, rows.data(), first + from * kNarrowPanel, first + to * kNarrowPanel,
                 panels + from * kNarrowPanel * matrix.depth);
   });
 }

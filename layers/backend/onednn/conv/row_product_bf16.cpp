@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A kernel keeps kRows x kPanels vectors of sums in registers: 24 of the 32 of AVX-512. Rows that stay in a core's
-// second-level cache go through all panels; meanwhile the next rows are brought to it, and what is written to the
-// first-level cache: oneDNN's kernels do neither.
+// second-level cache go through all panels. Meanwhile prefetches bring the next rows to that cache, and the lines to be
+// written to the first-level one; oneDNN's kernels do neither.
 #include "layers/backend/onednn/conv/row_product_bf16.h"
+
+#include <omp.h>
 
 #include <algorithm>
 #include <array>
@@ -11,7 +13,6 @@
 #include <cstdint>
 #include <cstring>
 #include <utility>
-#include <vector>
 
 #include "layers/backend/onednn/conv/im2col_gemm.h"
 #include "layers/backend/onednn/lanes.h"
@@ -21,14 +22,14 @@ namespace convoy {
 
 namespace {
 
-constexpr std::int64_t kRows = 6, kPanels = 4;
+constexpr std::int64_t kRows = 6, kPanels = 4, kColumns = kPanels * kLanes;
 constexpr std::int64_t kBlockBytes = 192 << 10;  // of rows that go through all panels at a time
-constexpr std::int64_t kMinRows = 8 * kRows;     // of them, so that panels are worth reading
+constexpr std::int64_t kMinRows = 8 * kRows;  // of them, so that panels are worth reading: else threads share columns
 
-// Sets c [rows, panels * kLanes] to a b + bias: a [rows, pairs] of words, b in panels [pairs, kLanes] of words.
-// bias: null, or of these columns.
+// Sets c [rows, panels * kLanes] to a b + bias: a [rows, 2 * pairs], b in panels [pairs, kLanes] of words. bias: null,
+// or of these columns.
 template <int rows, int panels, class Element>
-CONVOY_INLINE void multiply(std::int64_t pairs, const std::uint32_t* a, const std::uint32_t* b, const float* bias,
+CONVOY_INLINE void multiply(std::int64_t pairs, const BFloat16* a, const std::uint32_t* b, const float* bias,
                             Element* c, std::int64_t c_step) {
   Lanes sums[rows][panels] = {};
 #pragma GCC unroll 6
@@ -39,8 +40,10 @@ CONVOY_INLINE void multiply(std::int64_t pairs, const std::uint32_t* a, const st
     for (int p = 0; p < panels; ++p) std::memcpy(&row[p], b + (p * pairs + k) * kLanes, sizeof(row[p]));
 #pragma GCC unroll 6
     for (int r = 0; r < rows; ++r) {
+      std::uint32_t pair;
+      std::memcpy(&pair, a + 2 * (r * pairs + k), sizeof(pair));
 #pragma GCC unroll 4
-      for (int p = 0; p < panels; ++p) add_pair_products(Element(), a[r * pairs + k], row[p], sums[r][p]);
+      for (int p = 0; p < panels; ++p) add_pair_products(Element(), pair, row[p], sums[r][p]);
     }
   }
 #pragma GCC unroll 6
@@ -57,18 +60,18 @@ CONVOY_INLINE void multiply(std::int64_t pairs, const std::uint32_t* a, const st
   }
 }
 
-using Kernel = void (*)(std::int64_t pairs, const std::uint32_t* a, const std::uint32_t* b, const float* bias,
-                        BFloat16* c, std::int64_t c_step);
+using Kernel = void (*)(std::int64_t pairs, const BFloat16* a, const std::uint32_t* b, const float* bias, BFloat16* c,
+                        std::int64_t c_step);
 
 template <int rows, int panels>
-CONVOY_VECTORIZED void kernel(std::int64_t pairs, const std::uint32_t* a, const std::uint32_t* b, const float* bias,
+CONVOY_VECTORIZED void kernel(std::int64_t pairs, const BFloat16* a, const std::uint32_t* b, const float* bias,
                               BFloat16* c, std::int64_t c_step) {
   multiply<rows, panels>(pairs, a, b, bias, c, c_step);
 }
 
 template <int rows, int panels>
-CONVOY_NATIVE_BF16 void native_kernel(std::int64_t pairs, const std::uint32_t* a, const std::uint32_t* b,
-                                      const float* bias, BFloat16* c, std::int64_t c_step) {
+CONVOY_NATIVE_BF16 void native_kernel(std::int64_t pairs, const BFloat16* a, const std::uint32_t* b, const float* bias,
+                                      BFloat16* c, std::int64_t c_step) {
   multiply<rows, panels>(pairs, a, b, bias, static_cast<NativeBFloat16*>(c), c_step);
 }
 
@@ -86,20 +89,30 @@ struct Product {
   const float* bias;
 };
 
-// rows: of words. The rows behind them are read next.
-void multiply_rows(const Product& product, std::int64_t rows, const std::uint32_t* a, BFloat16* c) {
+// A part of it: `count` rows of a and c, and these columns. next_rows: whether the rows behind a are the next ones.
+struct Part {
+  std::int64_t rows, first_column, last_column;
+  const BFloat16* a;
+  BFloat16* c;
+  bool next_rows;
+};
+
+void multiply_part(const Product& product, const Part& part) {
   constexpr auto kCounts = std::make_index_sequence<kRows>();
   static const std::array<std::array<Kernel, kRows>, kPanels> kKernels{kernels<1>(kCounts), kernels<2>(kCounts),
                                                                        kernels<3>(kCounts), kernels<4>(kCounts)};
-  const std::int64_t pairs = product.pairs, columns = product.columns;
-  for (std::int64_t column = 0; column < columns; column += kPanels * kLanes) {
-    const std::int64_t panels = std::min(kPanels, (columns - column) / kLanes);
+  const std::int64_t pairs = product.pairs;
+  for (std::int64_t column = part.first_column; column < part.last_column; column += kColumns) {
+    const std::int64_t panels = std::min(kPanels, (part.last_column - column) / kLanes);
     const float* bias = product.bias == nullptr ? nullptr : product.bias + column;
-    for (std::int64_t row = 0; row < rows; row += kRows) {
-      const std::int64_t count = std::min(kRows, rows - row);
-      if (column == 0) prefetch<Access::kRead, CacheLevel::kSecond>(a + (row + count) * pairs, count * pairs);
+    for (std::int64_t row = 0; row < part.rows; row += kRows) {
+      const std::int64_t count = std::min(kRows, part.rows - row);
+      const BFloat16* a = part.a + row * 2 * pairs;
+      if (part.next_rows && column == part.first_column) {
+        prefetch<Access::kRead, CacheLevel::kSecond>(a + count * 2 * pairs, count * 2 * pairs);
+      }
       kKernels[static_cast<std::size_t>(panels - 1)][static_cast<std::size_t>(count - 1)](
-          pairs, a + row * pairs, product.weight + column * pairs, bias, c + row * columns + column, columns);
+          pairs, a, product.weight + column * pairs, bias, part.c + row * product.columns + column, product.columns);
     }
   }
 }
@@ -117,25 +130,36 @@ class RowProductBf16 final : public Direction {
     if (backward) std::swap(spec_.in_channels, spec_.out_channels);
   }
 
-  void run(OnednnState&, Backend&, const Tensor& from, void* weight, void* bias, const Tensor& to) override {
+  void run(OnednnState&, Backend& backend, const Tensor& from, void* weight, void* bias, const Tensor& to) override {
     const Im2colShape shapes(spec_, from.shape());
-    const std::int64_t pairs = shapes.in / 2, columns = shapes.out;
-    const Product product{pairs, columns, static_cast<const std::uint32_t*>(weight), static_cast<const float*>(bias)};
+    const std::int64_t rows = shapes.images * shapes.pixels(), depth = shapes.in, columns = shapes.out;
+    const Product product{depth / 2, columns, static_cast<const std::uint32_t*>(weight),
+                          static_cast<const float*>(bias)};
+    const std::int64_t most = kBlockBytes / (depth * std::int64_t{sizeof(BFloat16)});
+    const std::int64_t block = std::max(most / kRows * kRows, kMinRows), threads = omp_get_max_threads();
+    const Tensor pixels = shapes.gathered() ? backend.tensor({threads, block * depth}, from.dtype()) : Tensor();
     const auto* x = static_cast<const std::byte*>(from.raw());
-    auto* y = to.data<BFloat16>();
-    const std::int64_t most = kBlockBytes / (pairs * std::int64_t{sizeof(std::uint32_t)});
-    const std::int64_t block = std::max(most / kRows * kRows, kMinRows);
-    parallel_ranges(shapes.images * shapes.pixels(), kMinRows, [&](std::int64_t first, std::int64_t last, int) {
-      std::vector<std::uint32_t> gathered(static_cast<std::size_t>(shapes.gathered() ? block * pairs : 0));
+    auto *y = to.data<BFloat16>(), *gathered = pixels ? pixels.data<BFloat16>() : nullptr;
+    const auto multiply = [=](std::int64_t first, std::int64_t last, std::int64_t first_column,
+                              std::int64_t last_column, int thread) {
+      BFloat16* own = gathered + (gathered == nullptr ? 0 : thread * block * depth);
       for (std::int64_t row = first; row < last; row += block) {
-        const std::int64_t rows = std::min(block, last - row);
-        const auto* words = reinterpret_cast<const std::uint32_t*>(x) + row * pairs;
-        if (shapes.gathered()) {
-          im2col(shapes, x, row, row + rows, sizeof(BFloat16), reinterpret_cast<std::byte*>(gathered.data()));
-          words = gathered.data();
+        const std::int64_t some = std::min(block, last - row);
+        const auto* a = reinterpret_cast<const BFloat16*>(x) + row * depth;
+        if (gathered != nullptr) {
+          im2col(shapes, x, row, row + some, sizeof(BFloat16), reinterpret_cast<std::byte*>(own));
+          a = own;
         }
-        multiply_rows(product, rows, words, y + row * columns);
+        multiply_part(product, {some, first_column, last_column, a, y + row * columns, gathered == nullptr});
       }
+    };
+    if (rows >= threads * kMinRows) {
+      return parallel_ranges(rows, kMinRows, [=](std::int64_t first, std::int64_t last, int thread) {
+        multiply(first, last, 0, columns, thread);
+      });
+    }
+    parallel_ranges((columns + kColumns - 1) / kColumns, 1, [=](std::int64_t first, std::int64_t last, int thread) {
+      multiply(0, rows, first * kColumns, std::min(last * kColumns, columns), thread);
     });
   }
 
