@@ -2,7 +2,6 @@
 #include "layers/backend/onednn/conv/row_product.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <vector>
 
 #include "layers/backend/onednn/conv/outer_product.h"
