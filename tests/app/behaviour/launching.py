@@ -173,6 +173,8 @@ exec sh -c "$*"' "$host" "$@"
         """Why there can be none here; empty when there can."""
         if os.geteuid() != 0 or not shutil.which("unshare"):
             return "hosts of their own need root and unshare"
+        if os.getcwd().startswith("/tmp/"):
+            return "hosts with a /tmp of their own do not see this build, which is under /tmp"
         tried = subprocess.run(["unshare", "-m", "-u", "--", "mount", "-t", "tmpfs", "t", "/dev/shm"], check=False,
                                capture_output=True, text=True, timeout=20)
         return "" if tried.returncode == 0 else "unshare or mount is not allowed here: " + tried.stderr.strip()
