@@ -3,6 +3,22 @@
 
 #include <fmt/format.h>
 
+#include "layers/base/error.h"
+
+namespace convoy {
+
+void PoolSpec::check() const {
+  const auto wrong = [](std::int64_t k, std::int64_t s, std::int64_t p) {
+    return k < 1 || k > 15 || s < 1 || p < 0 || 2 * p > k;
+  };
+  if (wrong(kernel.height, stride.height, padding.height) || wrong(kernel.width, stride.width, padding.width)) {
+    fail_usage("pooling needs kernel 1 to 15, stride at least 1 and padding at most half the kernel, not {}, {}, {}",
+               kernel.str(), stride.str(), padding.str());
+  }
+}
+
+}  // namespace convoy
+
 namespace convoy::ops {
 
 std::string conv2d_detail(const Conv2dSpec& spec, const Shape& input) {

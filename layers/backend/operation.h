@@ -71,6 +71,8 @@ struct PoolSpec : Window2d {
   [[nodiscard]] Shape output_shape(const Shape& x) const {
     return {x[0], x[1], output_height(x[2]), output_width(x[3])};
   }
+  /// Throws a usage error unless places of the window fit into a byte and it always meets the image.
+  void check() const;
   bool operator==(const PoolSpec&) const = default;
 };
 

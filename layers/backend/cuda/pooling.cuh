@@ -17,14 +17,7 @@ struct PoolGeometry {
 };
 
 inline PoolGeometry geometry(const PoolSpec& spec, const Shape& x, const Shape& y) {
-  const auto wrong = [](std::int64_t kernel, std::int64_t stride, std::int64_t padding) {
-    return kernel < 1 || kernel > 15 || stride < 1 || padding < 0 || 2 * padding > kernel;
-  };
-  if (wrong(spec.kernel.height, spec.stride.height, spec.padding.height) ||
-      wrong(spec.kernel.width, spec.stride.width, spec.padding.width)) {
-    fail_usage("pooling needs kernel 1 to 15, stride at least 1 and padding at most half the kernel, not {}, {}, {}",
-               spec.kernel.str(), spec.stride.str(), spec.padding.str());
-  }
+  spec.check();
   const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
   return {x[1],
           narrow(x[2]),

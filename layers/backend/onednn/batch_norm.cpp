@@ -28,7 +28,7 @@ template <class T>
 void sum_moments(const T* x, std::int64_t rows, std::int64_t channels, const float* pivot, float* sums,
                  float* squares) {
   vectorized_pixels<T>([=](auto width, auto pixel) CONVOY_INLINE_LAMBDA {
-    add_moments<width>(static_cast<const decltype(pixel)*>(x), 0, rows, channels, pivot, sums, squares);
+    add_moments<width>(static_cast<const decltype(pixel)*>(x), rows, channels, pivot, sums, squares);
   });
 }
 

@@ -72,14 +72,14 @@ CONVOY_INLINE void add_some_moments(const Pixel* x, std::int64_t first, std::int
   }
 }
 
-/// Adds to sums and squares [channels] those of x - pivot over rows [first, last) of x [rows, channels].
+/// Adds to sums and squares [channels] those of x - pivot over x [rows, channels].
 template <int width, class Pixel>
-CONVOY_INLINE void add_moments(const Pixel* x, std::int64_t first, std::int64_t last, std::int64_t channels,
-                               const float* pivot, float* sums, float* squares) {
+CONVOY_INLINE void add_moments(const Pixel* x, std::int64_t rows, std::int64_t channels, const float* pivot,
+                               float* sums, float* squares) {
   const auto add = [=](auto begin, auto end, auto c, auto some, auto vectors) CONVOY_INLINE_LAMBDA {
     add_some_moments<some, vectors>(x, begin, end, channels, c, pivot, sums, squares);
   };
-  for_columns<width, Pixel>(first, last, channels, add);
+  for_columns<width, Pixel>(0, rows, channels, add);
 }
 
 // add_gradients() of `vectors` vectors of channels from c on.

@@ -6,7 +6,6 @@
 #include <cstdint>
 
 #include "layers/backend/operation.h"
-#include "layers/base/error.h"
 #include "layers/base/host_loops.h"
 #include "layers/base/shape.h"
 
@@ -20,14 +19,7 @@ struct PoolGeometry {
 };
 
 inline PoolGeometry pool_geometry(const PoolSpec& spec, const Shape& x, const Shape& y) {
-  const auto wrong = [](std::int64_t kernel, std::int64_t stride, std::int64_t padding) {
-    return kernel < 1 || kernel > 15 || stride < 1 || padding < 0 || 2 * padding > kernel;
-  };
-  if (wrong(spec.kernel.height, spec.stride.height, spec.padding.height) ||
-      wrong(spec.kernel.width, spec.stride.width, spec.padding.width)) {
-    fail_usage("pooling needs kernel 1 to 15, stride at least 1 and padding at most half the kernel, not {}, {}, {}",
-               spec.kernel.str(), spec.stride.str(), spec.padding.str());
-  }
+  spec.check();
   return {x[1], x[2], x[3], y[2], y[3], spec.kernel, spec.stride, spec.padding};
 }
 
