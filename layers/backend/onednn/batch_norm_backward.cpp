@@ -21,18 +21,20 @@ namespace convoy {
 
 namespace {
 
-// Calls f(place, first channel, channels, g) for the blocks of rows [first, last), with what the mask lets through of
-// dy there; for kernels that are compiled for several instruction sets, so f is inlined too.
-template <class Floats, class T, class Mask, class F>
-CONVOY_INLINE void for_masked_blocks(const T* dy, Mask mask, std::int64_t first, std::int64_t last,
-                                     std::int64_t channels, F f) {
-  float g[kMaskBlock];
+// Calls f(place, first channel, g, count) for all vectors of rows [first, last), some at a time, with the `count`
+// vectors g that the mask lets through of dy there.
+template <int width, class Pixel, class Mask, class F>
+CONVOY_INLINE void for_masked_vectors(const Pixel* dy, Mask mask, std::int64_t first, std::int64_t last,
+                                      std::int64_t channels, F f) {
   for (std::int64_t row = first; row < last; ++row) {
-    for (std::int64_t block = 0; block < channels; block += kMaskBlock) {
-      const std::int64_t count = std::min(kMaskBlock, channels - block), at = row * channels + block;
-      mask.template pass<Floats>(dy + at, row, block, count, g);
-      f(at, block, count, g);
-    }
+    const auto pass = [=](auto c, auto lanes, auto count) CONVOY_INLINE_LAMBDA {
+      constexpr int vectors = count;
+      Vector<float, lanes> g[vectors];
+      mask.template load_masked<vectors>(dy + row * channels + c, row, c, g);
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; ++v) f(row * channels + c + v * lanes, c + v * lanes, g[v]);
+    };
+    for_vectors<width>(channels, pass);
   }
 }
 
@@ -80,87 +82,67 @@ CONVOY_VECTORIZED void set_backward_coefficients(std::int64_t channels, const op
   }
 }
 
-// Sets rows [first, last) of dx.
-template <class Floats, class T, class Mask>
-CONVOY_INLINE void backward_kernel(const T* dy, const T* x, Mask mask, BackwardCoefficients k, std::int64_t first,
-                                   std::int64_t last, std::int64_t channels, T* dx) {
-  const auto set = [=](std::int64_t at, std::int64_t block, std::int64_t count, const float* g)
-      __attribute__((always_inline)) {
-    CONVOY_INDEPENDENT
-    for (std::int64_t lane = 0; lane < count; ++lane) {
-      const std::int64_t c = block + lane;
-      const float value = k.scale[c] * g[lane] + (k.slope[c] * (load(x[at + lane]) - k.mean[c]) + k.shift[c]);
-      store(value, dx + at + lane);
-    }
-  };
-  for_masked_blocks<Floats>(dy, mask, first, last, channels, set);
+// Calls kernel(VectorWidth, Pixel) for rows of this many channels, with how to convert T.
+template <class T, class Kernel>
+void run_rows(std::int64_t channels, const Kernel& kernel) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    if (has_bf16_rows(channels)) return vectorized_pixels<T>(kernel);
+  }
+  vectorized([&](auto width) CONVOY_INLINE_LAMBDA { kernel(width, T()); });
 }
-
-// Adds g to rows [first, last) of dresidual.
-template <class Floats, class T, class Mask>
-CONVOY_INLINE void residual_kernel(const T* dy, Mask mask, std::int64_t first, std::int64_t last, std::int64_t channels,
-                                   T* dresidual) {
-  const auto add = [=](std::int64_t at, std::int64_t, std::int64_t count, const float* g)
-      __attribute__((always_inline)) {
-    CONVOY_INDEPENDENT
-    for (std::int64_t c = 0; c < count; ++c) store(load(dresidual[at + c]) + g[c], dresidual + at + c);
-  };
-  for_masked_blocks<Floats>(dy, mask, first, last, channels, add);
-}
-
-// Sets rows [first, last) of masked to g.
-template <class Floats, class T, class Mask>
-CONVOY_INLINE void masked_kernel(const T* dy, Mask mask, std::int64_t first, std::int64_t last, std::int64_t channels,
-                                 T* masked) {
-  const auto set = [=](std::int64_t at, std::int64_t, std::int64_t count, const float* g)
-      __attribute__((always_inline)) {
-    CONVOY_INDEPENDENT
-    for (std::int64_t c = 0; c < count; ++c) store(g[c], masked + at + c);
-  };
-  for_masked_blocks<Floats>(dy, mask, first, last, channels, set);
-}
-
-// The rows of a bfloat16 mask from `row` on, as batch_norm_bf16.h takes them.
-Bf16Mask mask_rows(const NoMask&, std::int64_t) { return {}; }
-Bf16Mask mask_rows(const OutputMask<BFloat16>& mask, std::int64_t row) { return {.y = mask.y + row * mask.channels}; }
-Bf16Mask mask_rows(const WordMask& mask, std::int64_t row) { return {.bits = mask.words + row * mask.row_words}; }
 
 template <class T, class Mask>
 void sum_gradients(const T* dy, const T* x, Mask mask, const float* mean, std::int64_t first, std::int64_t last,
                    std::int64_t channels, float* sums, float* products) {
-  vectorized_pixels<T>([=](auto width, auto pixel) CONVOY_INLINE_LAMBDA {
+  run_rows<T>(channels, [=](auto width, auto pixel) CONVOY_INLINE_LAMBDA {
     using Pixel = decltype(pixel);
     add_gradients<width>(static_cast<const Pixel*>(dy), static_cast<const Pixel*>(x), mask, mean, first, last, channels,
                          sums, products);
   });
 }
 
-// The kernels above, or those of batch_norm_bf16.h.
-
+// Sets rows [first, last) of dx.
 template <class T, class Mask>
 void set_gradient(const T* dy, const T* x, Mask mask, const BackwardCoefficients& k, std::int64_t first,
                   std::int64_t last, std::int64_t channels, T* dx) {
-  if constexpr (std::is_same_v<T, BFloat16>) {
-    const std::int64_t at = first * channels;
-    if (has_bf16_rows(channels)) {
-      return backward_bf16(dy + at, x + at, mask_rows(mask, first), k, last - first, channels, dx + at);
-    }
-  }
-  vectorized([=](auto width) CONVOY_INLINE_LAMBDA {
-    backward_kernel<Vector<float, width>>(dy, x, mask, k, first, last, channels, dx);
+  run_rows<T>(channels, [=](auto width, auto pixel) CONVOY_INLINE_LAMBDA {
+    using Pixel = decltype(pixel);
+    const auto* input = static_cast<const Pixel*>(x);
+    auto* result = static_cast<Pixel*>(dx);
+    const auto set = [=](std::int64_t at, std::int64_t c, const auto& g) CONVOY_INLINE_LAMBDA {
+      std::remove_cvref_t<decltype(g)> value, scale, slope, shift, center;
+      load(input + at, value);
+      load(k.scale + c, scale);
+      load(k.slope + c, slope);
+      load(k.shift + c, shift);
+      load(k.mean + c, center);
+      store(scale * g + (slope * (value - center) + shift), result + at);
+    };
+    for_masked_vectors<width>(static_cast<const Pixel*>(dy), mask, first, last, channels, set);
   });
 }
 
+// Adds g to rows [first, last) of dresidual.
 template <class T, class Mask>
 void sum_residual(const T* dy, Mask mask, std::int64_t first, std::int64_t last, std::int64_t channels, T* dresidual) {
-  if constexpr (std::is_same_v<T, BFloat16>) {
-    const std::int64_t at = first * channels;
-    if (has_bf16_rows(channels)) {
-      return add_residual_bf16(dy + at, mask_rows(mask, first), last - first, channels, dresidual + at);
-    }
-  }
+  run_rows<T>(channels, [=](auto width, auto pixel) CONVOY_INLINE_LAMBDA {
+    using Pixel = decltype(pixel);
+    auto* result = static_cast<Pixel*>(dresidual);
+    const auto add = [=](std::int64_t at, std::int64_t, const auto& g) CONVOY_INLINE_LAMBDA {
+      std::remove_cvref_t<decltype(g)> sum;
+      load(result + at, sum);
+      store(sum + g, result + at);
+    };
+    for_masked_vectors<width>(static_cast<const Pixel*>(dy), mask, first, last, channels, add);
+  });
+}
+
+// Sets rows [first, last) of masked to g.
+template <class T, class Mask>
+void set_masked(const T* dy, Mask mask, std::int64_t first, std::int64_t last, std::int64_t channels, T* masked) {
   vectorized([=](auto width) CONVOY_INLINE_LAMBDA {
-    residual_kernel<Vector<float, width>>(dy, mask, first, last, channels, dresidual);
+    const auto set = [=](std::int64_t at, std::int64_t, const auto& g) CONVOY_INLINE_LAMBDA { store(g, masked + at); };
+    for_masked_vectors<width>(dy, mask, first, last, channels, set);
   });
 }
 
@@ -209,9 +191,7 @@ void OnednnBackend::run(const ops::BatchNormBackwardReduce& op) {
     const T* gradient = op.dy.data<T>();
     T* masked = op.masked.data<T>();
     parallel_ranges(view.rows, view.grain(), [=](std::int64_t first, std::int64_t last, int) {
-      vectorized([=](auto width) CONVOY_INLINE_LAMBDA {
-        masked_kernel<Vector<float, width>>(gradient, mask, first, last, channels, masked);
-      });
+      set_masked(gradient, mask, first, last, channels, masked);
     });
   });
 }

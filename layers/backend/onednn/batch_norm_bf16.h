@@ -19,20 +19,4 @@ namespace convoy {
 void apply_bf16(const BFloat16* x, const float* scale, const float* shift, const BFloat16* residual, bool relu,
                 std::int64_t rows, std::int64_t channels, BFloat16* y, std::uint16_t* bits);
 
-/// What a ReLU lets through: everything, or what has its bit set, or that of which its output y is above 0 or NaN.
-struct Bf16Mask {
-  const BFloat16* y = nullptr;
-  const std::uint16_t* bits = nullptr;
-};
-
-// For g, which is what the mask lets through of dy [rows, channels]:
-
-/// Sets dx to scale * g + slope * (x - mean) + shift.
-void backward_bf16(const BFloat16* dy, const BFloat16* x, const Bf16Mask& mask, const BackwardCoefficients& k,
-                   std::int64_t rows, std::int64_t channels, BFloat16* dx);
-
-/// Adds g to dresidual.
-void add_residual_bf16(const BFloat16* dy, const Bf16Mask& mask, std::int64_t rows, std::int64_t channels,
-                       BFloat16* dresidual);
-
 }  // namespace convoy

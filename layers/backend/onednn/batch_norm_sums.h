@@ -16,6 +16,19 @@ namespace convoy {
 constexpr int kSumVectors = 4;                     // of channels at a time
 constexpr std::int64_t kSumBlockBytes = 16 << 10;  // of rows that are summed before those behind them
 
+// Calls f(first channel, VectorWidth of a vector, VectorWidth of how many) for all channels.
+template <int width, class F>
+CONVOY_INLINE void for_vectors(std::int64_t channels, F f) {
+  std::int64_t c = 0;
+  for (; c + kSumVectors * width <= channels; c += kSumVectors * width)
+    f(c, VectorWidth<width>(), VectorWidth<kSumVectors>());
+  for (; c + width <= channels; c += width) f(c, VectorWidth<width>(), VectorWidth<1>());
+  if constexpr (width > 4) {
+    for (; c + 4 <= channels; c += 4) f(c, VectorWidth<4>(), VectorWidth<1>());
+  }
+  for (; c < channels; ++c) f(c, VectorWidth<1>(), VectorWidth<1>());
+}
+
 // Calls sum(first row, last row, first channel, VectorWidth of a vector, VectorWidth of how many) for blocks of the
 // rows [first, last) and their channels. A block of up to 1024 channels stays in the first-level cache, and meanwhile
 // the next one is brought to the second.
@@ -24,15 +37,9 @@ CONVOY_INLINE void for_columns(std::int64_t first, std::int64_t last, std::int64
   const std::int64_t some = std::max(kSumBlockBytes / (channels * std::int64_t{sizeof(Pixel)}), std::int64_t{4});
   for (std::int64_t row = first; row < last; row += some) {
     const std::int64_t end = std::min(row + some, last);
-    std::int64_t c = 0;
-    for (; c + kSumVectors * width <= channels; c += kSumVectors * width) {
-      sum(row, end, c, VectorWidth<width>(), VectorWidth<kSumVectors>());
-    }
-    for (; c + width <= channels; c += width) sum(row, end, c, VectorWidth<width>(), VectorWidth<1>());
-    if constexpr (width > 4) {
-      for (; c + 4 <= channels; c += 4) sum(row, end, c, VectorWidth<4>(), VectorWidth<1>());
-    }
-    for (; c < channels; ++c) sum(row, end, c, VectorWidth<1>(), VectorWidth<1>());
+    const auto sum_block = [=](auto c, auto lanes, auto vectors)
+                               CONVOY_INLINE_LAMBDA { sum(row, end, c, lanes, vectors); };
+    for_vectors<width>(channels, sum_block);
   }
 }
 

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What lets a gradient through a ReLU: where its output is above 0 or NaN. Each kind of mask has pass(), which sets g
-// to what becomes of the gradients dy of `count` channels of a row, from channel `first` on: a multiple of kMaskBlock,
-// and at most kMaskBlock of them; and load_masked(), the same for `count` vectors: `first` is a multiple of all their
-// channels. A mask of bits takes a 32nd of the bytes of a float32 output that backward would read else, a 16th of those
-// of a bfloat16 one. Floats: the vectors of the kernel (vectorized.h). Private to layers/backend/onednn.
+// What lets a gradient through a ReLU: where its output is above 0 or NaN. Each kind of mask has load_masked(), which
+// sets `count` vectors g to what becomes of the gradients dy of their channels, from `first` on, of a row; `first` is a
+// multiple of all these channels. A mask of bits takes a 32nd of the bytes of a float32 output that backward would read
+// else, a 16th of those of a bfloat16 one. Private to layers/backend/onednn.
 #pragma once
 
 #include <cstdint>
@@ -25,11 +24,6 @@ constexpr std::int64_t kMaskBlock = 8 * kLanes;  // channels whose bits are in k
 inline std::int64_t mask_row_bytes(std::int64_t channels) { return (channels + kMaskBlock - 1) / kMaskBlock * kLanes; }
 
 struct NoMask {
-  template <class Floats, class T>
-  CONVOY_INLINE void pass(const T* dy, std::int64_t, std::int64_t, std::int64_t count, float* g) const {
-    CONVOY_INDEPENDENT
-    for (std::int64_t c = 0; c < count; ++c) g[c] = load(dy[c]);
-  }
   template <int count, class Floats, class Pixel>
   CONVOY_INLINE void load_masked(const Pixel* dy, std::int64_t, std::int64_t, Floats* g) const {
 #pragma GCC unroll 4
@@ -41,12 +35,6 @@ template <class T>
 struct OutputMask {
   const T* y;
   std::int64_t channels;
-  template <class Floats>
-  CONVOY_INLINE void pass(const T* dy, std::int64_t row, std::int64_t first, std::int64_t count, float* g) const {
-    const T* output = y + row * channels + first;
-    CONVOY_INDEPENDENT
-    for (std::int64_t c = 0; c < count; ++c) g[c] = load(output[c]) <= 0.0F ? 0.0F : load(dy[c]);
-  }
   template <int count, class Floats, class Pixel>
   CONVOY_INLINE void load_masked(const Pixel* dy, std::int64_t row, std::int64_t first, Floats* g) const {
     const auto* outputs = static_cast<const Pixel*>(y + row * channels + first);
@@ -63,22 +51,6 @@ struct OutputMask {
 struct BitMask {
   const std::uint8_t* bytes;
   std::int64_t row_bytes;
-  template <class Floats>
-  CONVOY_INLINE void pass(const float* dy, std::int64_t row, std::int64_t first, std::int64_t count, float* g) const {
-    using Words = Vector<std::uint32_t, kWidth<Floats>>;
-    for (std::int64_t lane = 0; lane < kLanes; lane += kWidth<Floats>) {
-      Vector<std::uint8_t, kWidth<Floats>> packed;
-      std::memcpy(&packed, bytes + row * row_bytes + first / 8 + lane, sizeof(packed));
-      const Words bits = __builtin_convertvector(packed, Words);
-      Words bit = Words{} + 1;
-      for (std::int64_t c = lane; c < count; c += kLanes, bit += bit) {
-        Floats gradient;
-        load(dy + c, gradient);
-        const Floats passed = (bits & bit) != 0 ? gradient : Floats{};
-        store(passed, g + c);
-      }
-    }
-  }
   template <int count, class Floats>
   CONVOY_INLINE void load_masked(const float* dy, std::int64_t row, std::int64_t first, Floats* g) const {
     using Words = Vector<std::uint32_t, kWidth<Floats>>;
@@ -106,15 +78,6 @@ struct BitMask {
 struct WordMask {
   const std::uint16_t* words;
   std::int64_t row_words;
-  template <class Floats>
-  CONVOY_INLINE void pass(const BFloat16* dy, std::int64_t row, std::int64_t first, std::int64_t count,
-                          float* g) const {
-    for (std::int64_t c = 0; c < count; c += kLanes) {
-      Lanes passed{};
-      load(dy + c, words[row * row_words + (first + c) / kLanes], passed);
-      store(passed, g + c);
-    }
-  }
   template <int count, class Floats, class Pixel>
   CONVOY_INLINE void load_masked(const Pixel* dy, std::int64_t row, std::int64_t first, Floats* g) const {
 #pragma GCC unroll 4
