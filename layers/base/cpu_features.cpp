@@ -21,8 +21,10 @@ CpuFeatures find_features() {
 #if defined(__x86_64__)
   features.crc32c = __builtin_cpu_supports("sse4.2") != 0;
   features.avx2 = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 &&
-                  __builtin_cpu_supports("f16c") != 0 && __builtin_cpu_supports("bmi") != 0 &&
-                  __builtin_cpu_supports("bmi2") != 0;
+                  __builtin_cpu_supports("bmi") != 0 && __builtin_cpu_supports("bmi2") != 0;
+#ifndef __clang__  // clang 14 does not know the name
+  features.avx2 = features.avx2 && __builtin_cpu_supports("f16c") != 0;
+#endif
   features.avx512 = __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
                     __builtin_cpu_supports("avx512cd") != 0 && __builtin_cpu_supports("avx512dq") != 0 &&
                     __builtin_cpu_supports("avx512vl") != 0;
