@@ -21,8 +21,8 @@ namespace convoy {
 
 namespace {
 
-// Calls f(place, first channel, g, count) for all vectors of rows [first, last), some at a time, with the `count`
-// vectors g that the mask lets through of dy there.
+// Calls f(place, channel, g) for all vectors of rows [first, last), with what the mask lets through of dy there. place:
+// of the vector's first element, which is of that channel.
 template <int width, class Pixel, class Mask, class F>
 CONVOY_INLINE void for_masked_vectors(const Pixel* dy, Mask mask, std::int64_t first, std::int64_t last,
                                       std::int64_t channels, F f) {

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Batch-norm loops over bfloat16 rows with the CPU's own conversions (AVX512-BF16). In the general loops conversions
+// Batch norm's output for bfloat16 rows with the CPU's own conversions (AVX512-BF16). In the general loop conversions
 // take most of the time. Rows are of whole vectors of kLanes. Private to layers/backend/onednn.
 #pragma once
 
 #include <cstdint>
 
-#include "layers/backend/onednn/batch_norm_rows.h"
 #include "layers/backend/onednn/bfloat16.h"
 
 namespace convoy {
 
-/// Whether the CPU has what these loops need, and rows of `channels` are of whole vectors.
+/// Whether the CPU has those conversions, and rows of `channels` are of whole vectors.
 [[nodiscard]] bool has_bf16_rows(std::int64_t channels);
 
 /// Sets y [rows, channels] to x * scale + shift, + residual unless that is null, through ReLU where `relu`; then bits

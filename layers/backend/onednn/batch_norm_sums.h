@@ -8,7 +8,6 @@
 #include <cstdint>
 
 #include "layers/backend/onednn/lanes.h"
-#include "layers/backend/onednn/relu_mask.h"
 #include "layers/backend/onednn/vectorized.h"
 
 namespace convoy {
