@@ -1,20 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A kernel keeps kPairRows x 2 vectors of sums in registers: all its loops are unrolled by request, since compilers
-// leave loops around assembly alone. Where the instruction is missing the same sums are taken in float32.
+// leave loops around assembly alone. Where the instruction is missing the same sums are taken in float32. What is to be
+// filled is filled in the same loop: it waits for the multiplications, and the CPU can load, shuffle and store
+// meanwhile.
 #include "layers/backend/onednn/conv/pair_product.h"
 
-#include <algorithm>
 #include <cstring>
 
 namespace convoy {
 
 namespace {
 
-// Of vectors * kLanes columns.
-template <int vectors, class Element>
-CONVOY_INLINE void products(std::int64_t pairs, const std::uint32_t* a, std::int64_t a_step, const std::uint32_t* b,
-                            std::int64_t b_step, bool add, float* c, std::int64_t c_step) {
+constexpr std::int64_t kAhead = 64;  // columns, whose elements meanwhile come to the second-level cache
+
+// Sets `vectors` * kLanes words to pairs of the elements of two rows.
+template <int vectors>
+CONVOY_INLINE void pair_rows(const PairSource& from, std::int64_t pair, LaneWords* words) {
+  const BFloat16 *even = from.rows[2 * pair] + from.column, *odd = from.rows[2 * pair + 1] + from.column;
+  prefetch<Access::kRead, CacheLevel::kSecond>(even + kAhead, 1);
+  prefetch<Access::kRead, CacheLevel::kSecond>(odd + kAhead, 1);
+#pragma GCC unroll 2
+  for (int v = 0; v < vectors; ++v) {
+    LaneHalves lower, upper;
+    std::memcpy(&lower, even + v * kLanes, sizeof(lower));
+    std::memcpy(&upper, odd + v * kLanes, sizeof(upper));
+    pair_lanes(lower, upper, words[v]);
+  }
+}
+
+// Of vectors * kLanes columns. fills: whether there are panels to set or rows to bring.
+template <int vectors, bool fills, class Element>
+CONVOY_INLINE void products(std::int64_t pairs, const std::uint32_t* a, std::uint32_t* b, bool add, float* c,
+                            std::int64_t c_step, const PairFill& fill, Element) {
+  const PairSource b_source = fill.b, next_a = fill.next_a, ahead = fill.ahead;
+  std::uint32_t* next_panel = fill.next_a_panel;
   Lanes sums[kPairRows][vectors] = {};
   if (add) {
 #pragma GCC unroll 8
@@ -25,12 +45,26 @@ CONVOY_INLINE void products(std::int64_t pairs, const std::uint32_t* a, std::int
   }
   for (std::int64_t k = 0; k < pairs; ++k) {
     LaneWords row[vectors];
+    if (fills && ahead.rows != nullptr) {
+      prefetch<Access::kRead, CacheLevel::kSecond>(ahead.rows[2 * k] + ahead.column, 1);
+    }
+    if (fills && next_a.rows != nullptr) {
+      LaneWords words;
+      pair_rows<1>(next_a, k, &words);
+      std::memcpy(next_panel + k * kLanes, &words, sizeof(words));
+    }
+    if (fills && b_source.rows != nullptr) {
+      pair_rows<vectors>(b_source, k, row);
 #pragma GCC unroll 2
-    for (int v = 0; v < vectors; ++v) std::memcpy(&row[v], b + k * b_step + v * kLanes, sizeof(row[v]));
+      for (int v = 0; v < vectors; ++v) std::memcpy(b + (k * vectors + v) * kLanes, &row[v], sizeof(row[v]));
+    } else {
+#pragma GCC unroll 2
+      for (int v = 0; v < vectors; ++v) std::memcpy(&row[v], b + (k * vectors + v) * kLanes, sizeof(row[v]));
+    }
 #pragma GCC unroll 8
     for (int r = 0; r < kPairRows; ++r) {
 #pragma GCC unroll 2
-      for (int v = 0; v < vectors; ++v) add_pair_products(Element(), a[k * a_step + r], row[v], sums[r][v]);
+      for (int v = 0; v < vectors; ++v) add_pair_products(Element(), a[k * kLanes + r], row[v], sums[r][v]);
     }
   }
 #pragma GCC unroll 8
@@ -40,51 +74,42 @@ CONVOY_INLINE void products(std::int64_t pairs, const std::uint32_t* a, std::int
   }
 }
 
-template <int vectors>
-CONVOY_VECTORIZED void kernel(std::int64_t pairs, const std::uint32_t* a, std::int64_t a_step, const std::uint32_t* b,
-                              std::int64_t b_step, bool add, float* c, std::int64_t c_step) {
-  products<vectors, BFloat16>(pairs, a, a_step, b, b_step, add, c, c_step);
+using Kernel = void (*)(std::int64_t pairs, const std::uint32_t* a, std::uint32_t* b, bool add, float* c,
+                        std::int64_t c_step, const PairFill& fill);
+
+template <int vectors, bool fills>
+CONVOY_VECTORIZED void kernel(std::int64_t pairs, const std::uint32_t* a, std::uint32_t* b, bool add, float* c,
+                              std::int64_t c_step, const PairFill& fill) {
+  products<vectors, fills>(pairs, a, b, add, c, c_step, fill, BFloat16());
+}
+
+template <int vectors, bool fills>
+CONVOY_NATIVE_BF16 void native_kernel(std::int64_t pairs, const std::uint32_t* a, std::uint32_t* b, bool add, float* c,
+                                      std::int64_t c_step, const PairFill& fill) {
+  products<vectors, fills>(pairs, a, b, add, c, c_step, fill, NativeBFloat16());
 }
 
 template <int vectors>
-CONVOY_NATIVE_BF16 void kernel_bf16(std::int64_t pairs, const std::uint32_t* a, std::int64_t a_step,
-                                    const std::uint32_t* b, std::int64_t b_step, bool add, float* c,
-                                    std::int64_t c_step) {
-  products<vectors, NativeBFloat16>(pairs, a, a_step, b, b_step, add, c, c_step);
+Kernel kernel_for(bool fills) {
+  if (native_bf16()) return fills ? native_kernel<vectors, true> : native_kernel<vectors, false>;
+  return fills ? kernel<vectors, true> : kernel<vectors, false>;
 }
 
 }  // namespace
 
-// A cache line of every row at a time: panel by panel, what is written lies in few places.
-CONVOY_VECTORIZED void pair_panels(const BFloat16* const* rows, std::int64_t pairs, std::int64_t first,
-                                   std::int64_t last, std::int64_t width, std::uint32_t* panels) {
-  constexpr std::int64_t line = kPairColumns;
-  for (std::int64_t column = first; column < last; column += line) {
-    const std::int64_t columns = std::min(line, last - column), step = std::min(width, columns);
-    // From a vector of a row to the next: in the same panel, or in the one behind it.
-    const std::int64_t next = width == kLanes ? kLanes * pairs : kLanes;
-    std::uint32_t* to = panels + (column - first) * pairs;
-    for (std::int64_t k = 0; k < pairs; ++k, to += step) {
-      const BFloat16 *even = rows[2 * k] + column, *odd = rows[2 * k + 1] + column;
-      for (std::int64_t c = 0; c < columns; c += kLanes) {
-        LaneHalves lower, upper;
-        LaneWords words;
-        std::memcpy(&lower, even + c, sizeof(lower));
-        std::memcpy(&upper, odd + c, sizeof(upper));
-        pair_lanes(lower, upper, words);
-        std::memcpy(to + c / kLanes * next, &words, sizeof(words));
-      }
-    }
+CONVOY_VECTORIZED void pair_panel(const PairSource& from, std::int64_t pairs, std::uint32_t* panel) {
+  for (std::int64_t k = 0; k < pairs; ++k) {
+    LaneWords words;
+    pair_rows<1>(from, k, &words);
+    std::memcpy(panel + k * kLanes, &words, sizeof(words));
   }
 }
 
-void pair_product(std::int64_t pairs, const std::uint32_t* a, std::int64_t a_step, const std::uint32_t* b,
-                  std::int64_t columns, bool add, float* c, std::int64_t c_step) {
-  if (native_bf16()) {
-    (columns == kLanes ? kernel_bf16<1> : kernel_bf16<2>)(pairs, a, a_step, b, columns, add, c, c_step);
-  } else {
-    (columns == kLanes ? kernel<1> : kernel<2>)(pairs, a, a_step, b, columns, add, c, c_step);
-  }
+void pair_product(std::int64_t pairs, const std::uint32_t* a, std::uint32_t* b, std::int64_t columns, bool add,
+                  float* c, std::int64_t c_step, const PairFill& fill) {
+  const bool fills = fill.b.rows != nullptr || fill.next_a.rows != nullptr || fill.ahead.rows != nullptr;
+  const Kernel kernel = columns == kLanes ? kernel_for<1>(fills) : kernel_for<2>(fills);
+  kernel(pairs, a, b, add, c, c_step, fill);
 }
 
 }  // namespace convoy

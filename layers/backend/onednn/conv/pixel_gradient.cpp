@@ -35,15 +35,7 @@ struct PairPanels {
   static constexpr std::int64_t kPanelBytes = 384 << 10;                     // of them, beside dw in the cache
   static constexpr std::int64_t kRows = kPairRows, kColumns = kPairColumns;  // of a product
   static constexpr std::int64_t kPart = 1 << 20;  // rows and columns of dw to which all pixels are added at a time: all
-
-  static void fill(const Pixel* const* pixels, std::int64_t count, std::int64_t first, std::int64_t last,
-                   std::int64_t width, Word* panels) {
-    pair_panels(pixels, count, first, last, width, panels);
-  }
-  static void multiply(std::int64_t count, const Word* a, const Word* b, std::int64_t columns, bool add, float* c,
-                       std::int64_t c_step) {
-    pair_product(count, a, kLanes, b, columns, add, c, c_step);
-  }
+  static constexpr bool kFillsOnTheWay = true;    // a panel is filled while others are multiplied
 };
 
 // The same of float32, for those of 512 KiB.
@@ -56,22 +48,14 @@ struct FloatPanels {
   static constexpr std::int64_t kPanelBytes = 256 << 10;
   static constexpr std::int64_t kRows = kLanes, kColumns = kLanes;
   static constexpr std::int64_t kPart = 512;
-
-  static void fill(const Pixel* const* pixels, std::int64_t count, std::int64_t first, std::int64_t last,
-                   std::int64_t /*width*/, Word* panels) {
-    column_panels(pixels, count, first, last, panels);
-  }
-  static void multiply(std::int64_t count, const Word* a, const Word* b, std::int64_t /*columns*/, bool add, float* c,
-                       std::int64_t c_step) {
-    outer_product(count, a, b, add, c, c_step);
-  }
+  static constexpr bool kFillsOnTheWay = false;
 };
 
-// Where pixels of x and dy lie that meet at a tap.
+// Where pixels of x and dy lie that meet at a tap; behind them pixels of zeros.
 template <class Pixel>
 struct PixelBlock {
   std::int64_t count = 0;
-  std::array<const Pixel*, kMostPixels + 1> x, dy;  // and a pixel of zeros after an odd number
+  std::array<const Pixel*, kMostPixels + 1> x, dy;
 };
 
 // The pixels of a tap (row, column) in their order.
@@ -106,8 +90,8 @@ class TapPixels {
       row_ = rows_.first;
       ++image_;
     }
-    const auto end = static_cast<std::size_t>(block.count);
-    block.x[end] = block.dy[end] = zeros;
+    std::fill(block.x.begin() + block.count, block.x.end(), zeros);
+    std::fill(block.dy.begin() + block.count, block.dy.end(), zeros);
   }
 
  private:
@@ -221,10 +205,14 @@ class PixelGradient final : public WeightGradient {
     std::int64_t done = 0;  // kernels
     for (std::int64_t column = part.column; column < part.last_column; column += Panels::kMaxOut) {
       const std::int64_t last_column = std::min(column + Panels::kMaxOut, part.last_column);
-      Panels::fill(block.dy.data(), count, column, last_column, Panels::kColumns, panels);
+      if constexpr (!Panels::kFillsOnTheWay) column_panels(block.dy.data(), count, column, last_column, panels);
       for (std::int64_t row = part.row; row < part.last_row; row += Panels::kMaxIn) {
         const std::int64_t last_row = std::min(row + Panels::kMaxIn, part.last_row);
-        Panels::fill(block.x.data(), count, row, last_row, kLanes, in_panels);
+        if constexpr (Panels::kFillsOnTheWay) {
+          pair_panel({block.x.data(), row}, count, in_panels);
+        } else {
+          column_panels(block.x.data(), count, row, last_row, in_panels);
+        }
         for (std::int64_t c = column; c < last_column; c += Panels::kColumns) {
           const std::int64_t width = std::min(Panels::kColumns, last_column - c);
           for (std::int64_t r = row; r < last_row; r += Panels::kRows, ++done) {
@@ -232,14 +220,38 @@ class PixelGradient final : public WeightGradient {
             for (std::int64_t i = below; i < below + Panels::kRows; ++i) {
               prefetch<Access::kWrite, CacheLevel::kFirst>(dw + i * shapes_.out + c, width);
             }
-            prefetch_pixels(next, part, next.count * done / kernels, next.count * (done + 1) / kernels);
-            const Word* a = in_panels + (r - row) / kLanes * kLanes * count + (r - row) % kLanes;
-            const Word* b = panels + (c - column) * count;
-            Panels::multiply(count, a, b, width, add, dw + r * shapes_.out + c, shapes_.out);
+            Word *a_panel = in_panels + (r - row) / kLanes * kLanes * count, *b = panels + (c - column) * count;
+            const Word* a = a_panel + (r - row) % kLanes;
+            float* to = dw + r * shapes_.out + c;
+            if constexpr (Panels::kFillsOnTheWay) {
+              PairFill fill;
+              if (row == part.row && r == row) fill.b = {block.dy.data(), c};
+              if (c == column && a == a_panel && r + kLanes < last_row) {
+                fill.next_a = {block.x.data(), r + kLanes};
+                fill.next_a_panel = a_panel + kLanes * count;
+              }
+              if (next.count > 0) fill.ahead = line_ahead(next, part, done, kernels);
+              pair_product(count, a, b, width, add, to, shapes_.out, fill);
+            } else {
+              prefetch_pixels(next, part, next.count * done / kernels, next.count * (done + 1) / kernels);
+              outer_product(count, a, b, add, to, shapes_.out);
+            }
           }
         }
       }
     }
+  }
+
+  // What kernel `done` of a block brings of the next one: a line of all even or all odd pixels, or nothing.
+  static PairSource line_ahead(const Block& next, const GradientPart& part, std::int64_t done, std::int64_t kernels) {
+    constexpr std::int64_t line = 64 / std::int64_t{sizeof(Pixel)};
+    const std::int64_t x_lines = (part.last_row - part.row + line - 1) / line;
+    const std::int64_t dy_lines = (part.last_column - part.column + line - 1) / line;
+    const std::int64_t all = 2 * (x_lines + dy_lines), first = all * done / kernels;
+    if (all * (done + 1) / kernels == first) return {};
+    const std::int64_t odd = first % 2, n = first / 2;
+    if (n < x_lines) return {next.x.data() + odd, part.row + n * line};
+    return {next.dy.data() + odd, part.column + (n - x_lines) * line};
   }
 
   // The channels of pixels [first, last) of a block.
