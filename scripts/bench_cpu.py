@@ -78,7 +78,8 @@ def arguments():
     args.seconds = 1 if args.quick else 8
     args.out = os.path.abspath(args.out or os.path.join(ROOT, "build/bench_cpu" if args.quick else "docs/results/cpu"))
     args.python = os.path.abspath(args.python)
-    args.program = os.path.relpath(os.environ.get("CONVOY") or os.path.join(ROOT, "build/app/convoy"), ROOT)
+    program = os.environ.get("CONVOY") or os.path.join(ROOT, "build/app/convoy")
+    args.program = os.path.join(os.curdir, os.path.relpath(program, ROOT))  # with a folder: not looked for in PATH
     return args
 
 
