@@ -78,8 +78,7 @@ def arguments():
     args.seconds = 1 if args.quick else 8
     args.out = os.path.abspath(args.out or os.path.join(ROOT, "build/bench_cpu" if args.quick else "docs/results/cpu"))
     args.python = os.path.abspath(args.python)
-    program = os.environ.get("CONVOY") or os.path.join(ROOT, "build/app/convoy")
-    args.program = os.path.join(os.curdir, os.path.relpath(program, ROOT))  # with a folder: not looked for in PATH
+    args.program = os.path.abspath(os.environ.get("CONVOY") or os.path.join(ROOT, "build/app/convoy"))
     return args
 
 
