@@ -14,9 +14,9 @@ namespace {
 
 constexpr std::int64_t kAhead = 64;  // columns, whose elements meanwhile come to the second-level cache
 
-// Sets `vectors` * kLanes words to pairs of the elements of two rows.
+// Sets `words` and a panel's row `to`, vectors * kLanes words each, to pairs of the elements of two rows.
 template <int vectors>
-CONVOY_INLINE void pair_rows(const PairSource& from, std::int64_t pair, LaneWords* words) {
+CONVOY_INLINE void pair_rows(const PairSource& from, std::int64_t pair, std::uint32_t* to, LaneWords* words) {
   const BFloat16 *even = from.rows[2 * pair] + from.column, *odd = from.rows[2 * pair + 1] + from.column;
   prefetch<Access::kRead, CacheLevel::kSecond>(even + kAhead, 1);
   prefetch<Access::kRead, CacheLevel::kSecond>(odd + kAhead, 1);
@@ -26,6 +26,7 @@ CONVOY_INLINE void pair_rows(const PairSource& from, std::int64_t pair, LaneWord
     std::memcpy(&lower, even + v * kLanes, sizeof(lower));
     std::memcpy(&upper, odd + v * kLanes, sizeof(upper));
     pair_lanes(lower, upper, words[v]);
+    std::memcpy(to + v * kLanes, &words[v], sizeof(words[v]));
   }
 }
 
@@ -50,13 +51,10 @@ CONVOY_INLINE void products(std::int64_t pairs, const std::uint32_t* a, std::uin
     }
     if (fills && next_a.rows != nullptr) {
       LaneWords words;
-      pair_rows<1>(next_a, k, &words);
-      std::memcpy(next_panel + k * kLanes, &words, sizeof(words));
+      pair_rows<1>(next_a, k, next_panel + k * kLanes, &words);
     }
     if (fills && b_source.rows != nullptr) {
-      pair_rows<vectors>(b_source, k, row);
-#pragma GCC unroll 2
-      for (int v = 0; v < vectors; ++v) std::memcpy(b + (k * vectors + v) * kLanes, &row[v], sizeof(row[v]));
+      pair_rows<vectors>(b_source, k, b + k * vectors * kLanes, row);
     } else {
 #pragma GCC unroll 2
       for (int v = 0; v < vectors; ++v) std::memcpy(&row[v], b + (k * vectors + v) * kLanes, sizeof(row[v]));
@@ -100,8 +98,7 @@ Kernel kernel_for(bool fills) {
 CONVOY_VECTORIZED void pair_panel(const PairSource& from, std::int64_t pairs, std::uint32_t* panel) {
   for (std::int64_t k = 0; k < pairs; ++k) {
     LaneWords words;
-    pair_rows<1>(from, k, &words);
-    std::memcpy(panel + k * kLanes, &words, sizeof(words));
+    pair_rows<1>(from, k, panel + k * kLanes, &words);
   }
 }
 
