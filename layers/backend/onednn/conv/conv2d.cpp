@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "layers/backend/onednn/conv/bias_gradient.h"
 #include "layers/backend/onednn/conv/col2im.h"
 #include "layers/backend/onednn/conv/direct_conv2d.h"
 #include "layers/backend/onednn/conv/im2col_gemm.h"
@@ -156,14 +157,14 @@ std::unique_ptr<Direction> make_backward_input(OnednnState& state, const Conv2dS
 
 std::unique_ptr<WeightGradient> make_gradient(OnednnState& state, const Conv2dSpec& spec, const Shape& x, DType compute,
                                               bool bias) {
-  if (bias || !gradient_by_im2col(state, spec, compute)) return make_direct_gradient(state, spec, x, compute, bias);
-  if (gradient_by_pixels(state, spec, compute)) return make_pixel_gradient(spec, x, compute);
-  return make_im2col_gradient(state, spec, x, compute);
+  if (!gradient_by_im2col(state, spec, compute)) return make_direct_gradient(state, spec, x, compute, bias);
+  return with_bias_gradient(gradient_by_pixels(state, spec, compute) ? make_pixel_gradient(spec, x, compute)
+                                                                     : make_im2col_gradient(state, spec, x, compute));
 }
 
 std::unique_ptr<WeightGradient> make_backward_weight(OnednnState& state, const Conv2dSpec& spec, const Shape& x,
                                                      DType compute, std::int64_t winograd, bool bias) {
-  if (!bias && winograd > 0) return make_winograd_gradient(state, spec, x, winograd);
+  if (winograd > 0) return with_bias_gradient(make_winograd_gradient(state, spec, x, winograd));
   const Shape part = part_of(state, spec, x);
   return in_parts(state, make_gradient(state, spec, part, compute, bias), part[0]);
 }
