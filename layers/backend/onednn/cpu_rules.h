@@ -15,7 +15,7 @@ struct CpuRules {
   bool winograd_bf16 = false;       ///< and in place of bfloat16 ones
   bool pointwise_gemm = false;      ///< float32 1×1 windows as packed GEMMs (conv/pointwise_conv2d.h)
   bool own_rows = false;            ///< these and linear layers by own products (conv/row_product.h)
-  bool own_rows_bf16 = false;       ///< bfloat16 1×1 windows by own products (conv/row_product_bf16.h)
+  bool own_rows_bf16 = false;       ///< bfloat16 1×1 windows and linear layers by those of conv/row_product_bf16.h
   bool im2col = false;              ///< large strided float32 windows by im2col (conv/im2col_gemm.h)
   bool im2col_bf16_weight = false;  ///< weight gradients of bfloat16 convolutions by im2col
   bool pixel_gradient = false;      ///< those by own products in place of im2col (conv/pixel_gradient.h)
@@ -34,7 +34,7 @@ inline constexpr std::array<CpuRule, 12> kCpuRules{{
     {"winograd_bf16", "bf16 3x3 by Winograd, in fp32", &CpuRules::winograd_bf16},
     {"pointwise_gemm", "fp32 1x1 as packed GEMMs", &CpuRules::pointwise_gemm},
     {"own_rows", "fp32 1x1 and linear layers by own products", &CpuRules::own_rows},
-    {"own_rows_bf16", "bf16 1x1 by own products", &CpuRules::own_rows_bf16},
+    {"own_rows_bf16", "bf16 1x1 and linear layers by own products", &CpuRules::own_rows_bf16},
     {"im2col", "fp32 strided 3x3 by im2col", &CpuRules::im2col},
     {"im2col_bf16_weight", "bf16 weight gradients by im2col", &CpuRules::im2col_bf16_weight},
     {"pixel_gradient", "bf16 weight gradients by own products over pixels", &CpuRules::pixel_gradient},

@@ -104,11 +104,6 @@ bool input_by_col2im(const OnednnState& state, const Conv2dSpec& s, DType comput
   return all_by_im2col(state, s, compute) || (state.rules.im2col_bf16_input && suits_bf16_im2col(s, compute));
 }
 
-// Whether forward and input gradient of a window of one pixel go by own products, in bfloat16.
-bool by_own_rows_bf16(const OnednnState& state, const Conv2dSpec& s, DType compute) {
-  return compute == DType::kBF16 && state.rules.own_rows_bf16 && native_bf16() && has_row_product_bf16(s);
-}
-
 // The input gradient goes as a convolution of dy, whose weight is turned.
 bool by_transposed(const OnednnState& state, const Conv2dSpec& s, DType compute) {
   return input_by_col2im(state, s, compute) && has_transposed_conv2d(s);
@@ -122,14 +117,14 @@ bool wrong_pointwise_gradient(const Conv2dSpec& s, DType compute) {
 
 // The input gradient is computed for those pixels alone, without the stride.
 bool by_pixels(const OnednnState& state, const Conv2dSpec& s, DType compute, bool rows) {
-  if (over_packed_pixels(s, rows) || (skips_pixels(s) && by_own_rows_bf16(state, s, compute))) return true;
+  if (over_packed_pixels(s, rows) || (skips_pixels(s) && by_own_rows_bf16(state, s))) return true;
   return skips_pixels(s) && by_transposed(state, without_stride(s), compute);
 }
 
 std::unique_ptr<Direction> make_forward(OnednnState& state, const Conv2dSpec& spec, const Shape& x, DType compute,
                                         const OnednnWeightLayout& layout, bool bias) {
   if (layout.winograd > 0) return make_winograd(spec, x, layout.winograd, false);
-  if (by_own_rows_bf16(state, spec, compute)) return make_row_product_bf16(spec, false);
+  if (by_own_rows_bf16(state, spec)) return make_row_product_bf16(spec, false);
   const Shape part = part_of(state, spec, x);
   auto forward = !bias && all_by_im2col(state, spec, compute)
                      ? make_im2col_forward(state, spec, part)
@@ -139,7 +134,7 @@ std::unique_ptr<Direction> make_forward(OnednnState& state, const Conv2dSpec& sp
 
 std::unique_ptr<Direction> make_library_backward_input(OnednnState& state, const Conv2dSpec& spec, const Shape& dx,
                                                        DType compute) {
-  if (by_own_rows_bf16(state, spec, compute)) return make_row_product_bf16(spec, true);
+  if (by_own_rows_bf16(state, spec)) return make_row_product_bf16(spec, true);
   if (by_transposed(state, spec, compute)) return make_transposed_conv2d(state, spec, dx, compute);
   if (input_by_col2im(state, spec, compute) || wrong_pointwise_gradient(spec, compute)) {
     return make_col2im_backward(state, spec, dx, compute);
@@ -202,7 +197,7 @@ std::unique_ptr<WeightLayout> OnednnBackend::conv2d_layout(const Conv2dSpec& spe
   const memory::desc native = gradient_by_im2col(*state_, spec, compute)
                                   ? im2col_weights(spec)
                                   : direct_gradient_format(*state_, spec, input, compute);
-  const memory::desc forward = by_own_rows_bf16(*state_, spec, compute)
+  const memory::desc forward = by_own_rows_bf16(*state_, spec)
                                    ? make_row_product_bf16(spec, false)->weights()
                                    : direct_forward_format(*state_, spec, input, compute, native);
   const Conv2dSpec dense = by_pixels(*state_, spec, compute, false) ? without_stride(spec) : spec;

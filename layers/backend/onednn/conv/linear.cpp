@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Linear layers of the CPU backend: oneDNN's inner product with the bias in its epilogue. ReLU is a pass
-// of our own: oneDNN's post-op turns NaN into 0. The weight formats are
-// chosen once, as in conv2d.cpp, by rules of shape alone.
+// Linear layers of the CPU backend: oneDNN's inner product with the bias in its epilogue, or own products of rows, in
+// bfloat16 those of a 1x1 convolution. ReLU is a pass of our own: oneDNN's post-op turns NaN into 0. The weight formats
+// are chosen once, as in conv2d.cpp, by rules of shape alone.
 #include <omp.h>
 
 #include <cstdint>
@@ -14,6 +14,7 @@
 #include "layers/backend/onednn/conv/pixel_gradient.h"
 #include "layers/backend/onednn/conv/pointwise_conv2d.h"
 #include "layers/backend/onednn/conv/row_product.h"
+#include "layers/backend/onednn/conv/row_product_bf16.h"
 #include "layers/backend/onednn/conv/threaded_rows.h"
 #include "layers/backend/onednn/conv/upcast.h"
 #include "layers/backend/onednn/dnnl_compat.h"
@@ -49,6 +50,11 @@ WeightedPlan& plan_for(OnednnState& state, std::int64_t batch, const Weight& w, 
 }
 
 const OnednnWeightLayout& layout_of(const Weight& w) { return static_cast<const OnednnWeightLayout&>(*w.layout); }
+
+// A linear layer as the convolution of images of one pixel.
+Conv2dSpec pointwise(std::int64_t in, std::int64_t out) { return {in, out, 1, 1, 0}; }
+Conv2dSpec pointwise(const Weight& w) { return pointwise(w.layout->shape()[1], w.layout->shape()[0]); }
+Tensor as_pixels(const Tensor& rows) { return rows.reshaped({rows.shape()[0], rows.shape()[1], 1, 1}); }
 
 // While it lives, oneDNN makes and runs primitives for this many threads.
 class TeamOf {
@@ -133,7 +139,7 @@ std::unique_ptr<WeightGradient> library_gradient(OnednnState& state, std::int64_
 std::unique_ptr<WeightGradient> make_gradient(OnednnState& state, std::int64_t rows, std::int64_t in, std::int64_t out,
                                               bool bias) {
   const Tag format = row_product_format(rows, in, out, state.products);
-  if (!bias && format != Tag::any && state.rules.row_gradient_f32 && has_pixel_gradient({in, out, 1, 1, 0})) {
+  if (!bias && format != Tag::any && state.rules.row_gradient_f32 && has_pixel_gradient(pointwise(in, out))) {
     return make_row_gradient(rows, in, out, format == Tag::ba);
   }
   return library_gradient(state, rows, in, out, bias);
@@ -156,6 +162,11 @@ bool own_rows(const OnednnState& state, std::int64_t rows, const Shape& weight, 
 std::unique_ptr<WeightLayout> OnednnBackend::linear_layout(std::int64_t in_features, std::int64_t out_features,
                                                            std::int64_t batch) {
   const TeamOf team(team_size(batch, in_features, out_features));
+  if (const Conv2dSpec spec = pointwise(in_features, out_features); by_own_rows_bf16(*state_, spec)) {
+    const auto layout = conv2d_layout(spec, {batch, in_features, 1, 1});
+    const auto& md = static_cast<const OnednnWeightLayout&>(*layout);
+    return std::make_unique<OnednnWeightLayout>(Shape{out_features, in_features}, md.native, md.compute, md.backward);
+  }
   const std::int64_t rows = images_of_part(*state_, {batch, in_features}, {batch, out_features});
   const LinearShapes s = linear_shapes(rows, in_features, out_features, state_->products);
   const auto forward =
@@ -172,6 +183,11 @@ void OnednnBackend::run(const ops::LinearForward& op) {
   const std::int64_t batch = op.x.shape()[0];
   const Shape weight = op.w.layout->shape();
   const TeamOf team(team_size(batch, weight[1], weight[0]));
+  if (!layout_of(op.w).of_rows()) {
+    run(ops::Conv2dForward{pointwise(op.w), as_pixels(op.x), op.w, op.bias, as_pixels(op.y)});
+    if (op.relu) run(ops::ReluForward{op.y, op.y});
+    return;
+  }
   auto& forward = plan_for(*state_, batch, op.w, op.bias != nullptr).forward;
   // Layers built for different batches may have two formats.
   if (!forward || forward->weights() != layout_of(op.w).compute) {
@@ -194,6 +210,9 @@ void OnednnBackend::run(const ops::LinearBackwardInput& op) {
   const std::int64_t batch = op.dy.shape()[0];
   const Shape weight = op.w.layout->shape();
   const TeamOf team(team_size(batch, weight[1], weight[0]));
+  if (!layout_of(op.w).of_rows()) {
+    return run(ops::Conv2dBackwardInput{pointwise(op.w), as_pixels(op.dy), op.w, as_pixels(op.dx)});
+  }
   auto& backward = plan_for(*state_, batch, op.w, false).backward_input;
   if (!backward) {
     const std::int64_t rows = images_of_part(*state_, op.dx.shape(), op.dy.shape());
@@ -211,6 +230,10 @@ void OnednnBackend::run(const ops::LinearBackwardInput& op) {
 void OnednnBackend::run(const ops::LinearBackwardWeight& op) {
   const std::int64_t batch = op.x.shape()[0];
   const TeamOf team(team_size(batch, op.x.shape()[1], op.dy.shape()[1]));
+  if (!layout_of(op.w).of_rows()) {
+    return run(ops::Conv2dBackwardWeight{pointwise(op.w), as_pixels(op.x), as_pixels(op.dy), op.w, op.dw, op.dbias,
+                                         op.accumulate});
+  }
   const bool bias = static_cast<bool>(op.dbias);
   auto& gradient = plan_for(*state_, batch, op.w, bias).backward_weight;
   if (!gradient) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A kernel keeps kRows x kPanels vectors of sums in registers: 24 of the 32 of AVX-512. Rows that stay in a core's
-// second-level cache go through all panels. Meanwhile prefetches bring the next rows to that cache, and the lines to be
-// written to the first-level one; oneDNN's kernels do neither.
+// second-level cache go through all panels. Meanwhile prefetches bring the next rows and panels to that cache, and the
+// lines to be written to the first-level one; oneDNN's kernels do neither.
 #include "layers/backend/onednn/conv/row_product_bf16.h"
 
 #include <omp.h>
@@ -16,6 +16,7 @@
 
 #include "layers/backend/onednn/conv/im2col_gemm.h"
 #include "layers/backend/onednn/lanes.h"
+#include "layers/backend/onednn/onednn_state.h"
 #include "layers/base/host_loops.h"
 
 namespace convoy {
@@ -27,15 +28,16 @@ constexpr std::int64_t kBlockBytes = 192 << 10;  // of rows that go through all 
 constexpr std::int64_t kMinRows = 8 * kRows;  // of them, so that panels are worth reading: else threads share columns
 
 // Sets c [rows, panels * kLanes] to a b + bias: a [rows, 2 * pairs], b in panels [pairs, kLanes] of words. bias: null,
-// or of these columns.
+// or of these columns. ahead: a panel that is to be read next; it comes to the second-level cache meanwhile.
 template <int rows, int panels, class Element>
 CONVOY_INLINE void multiply(std::int64_t pairs, const BFloat16* a, const std::uint32_t* b, const float* bias,
-                            Element* c, std::int64_t c_step) {
+                            Element* c, std::int64_t c_step, const std::uint32_t* ahead) {
   Lanes sums[rows][panels] = {};
 #pragma GCC unroll 6
   for (int r = 0; r < rows; ++r) prefetch<Access::kWrite, CacheLevel::kFirst>(c + r * c_step, panels * kLanes);
   for (std::int64_t k = 0; k < pairs; ++k) {
     LaneWords row[panels];
+    prefetch<Access::kRead, CacheLevel::kSecond>(ahead + k * kLanes, 1);
 #pragma GCC unroll 4
     for (int p = 0; p < panels; ++p) std::memcpy(&row[p], b + (p * pairs + k) * kLanes, sizeof(row[p]));
 #pragma GCC unroll 6
@@ -61,18 +63,18 @@ CONVOY_INLINE void multiply(std::int64_t pairs, const BFloat16* a, const std::ui
 }
 
 using Kernel = void (*)(std::int64_t pairs, const BFloat16* a, const std::uint32_t* b, const float* bias, BFloat16* c,
-                        std::int64_t c_step);
+                        std::int64_t c_step, const std::uint32_t* ahead);
 
 template <int rows, int panels>
 CONVOY_VECTORIZED void kernel(std::int64_t pairs, const BFloat16* a, const std::uint32_t* b, const float* bias,
-                              BFloat16* c, std::int64_t c_step) {
-  multiply<rows, panels>(pairs, a, b, bias, c, c_step);
+                              BFloat16* c, std::int64_t c_step, const std::uint32_t* ahead) {
+  multiply<rows, panels>(pairs, a, b, bias, c, c_step, ahead);
 }
 
 template <int rows, int panels>
 CONVOY_NATIVE_BF16 void native_kernel(std::int64_t pairs, const BFloat16* a, const std::uint32_t* b, const float* bias,
-                                      BFloat16* c, std::int64_t c_step) {
-  multiply<rows, panels>(pairs, a, b, bias, static_cast<NativeBFloat16*>(c), c_step);
+                                      BFloat16* c, std::int64_t c_step, const std::uint32_t* ahead) {
+  multiply<rows, panels>(pairs, a, b, bias, static_cast<NativeBFloat16*>(c), c_step, ahead);
 }
 
 // Those for 1 to kRows rows and this number of panels.
@@ -111,8 +113,10 @@ void multiply_part(const Product& product, const Part& part) {
       if (part.next_rows && column == part.first_column) {
         prefetch<Access::kRead, CacheLevel::kSecond>(a + count * 2 * pairs, count * 2 * pairs);
       }
+      const std::int64_t ahead = std::min(column + kColumns + row / kRows * kLanes, product.columns - kLanes);
       kKernels[static_cast<std::size_t>(panels - 1)][static_cast<std::size_t>(count - 1)](
-          pairs, a, product.weight + column * pairs, bias, part.c + row * product.columns + column, product.columns);
+          pairs, a, product.weight + column * pairs, bias, part.c + row * product.columns + column, product.columns,
+          product.weight + ahead * pairs);
     }
   }
 }
@@ -171,6 +175,10 @@ class RowProductBf16 final : public Direction {
 
 bool has_row_product_bf16(const Conv2dSpec& s) {
   return s.is_plain() && s.kernel == 1 && s.padding == 0 && s.in_channels % kLanes == 0 && s.out_channels % kLanes == 0;
+}
+
+bool by_own_rows_bf16(const OnednnState& state, const Conv2dSpec& spec) {
+  return state.products == DType::kBF16 && state.rules.own_rows_bf16 && native_bf16() && has_row_product_bf16(spec);
 }
 
 std::unique_ptr<Direction> make_row_product_bf16(const Conv2dSpec& spec, bool backward) {
