@@ -7,6 +7,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <memory>
@@ -27,9 +28,10 @@ namespace {
 using dnnl::memory;
 
 constexpr auto kF32 = memory::data_type::f32;
-constexpr std::int64_t kThreadTiles = 4;            // tiles that make a part worth a thread
-constexpr std::int64_t kGrain = 16;                 // the same of the transforms alone
-constexpr std::size_t kThreadSumsBytes = 4 << 20;   // a weight gradient's points of which each thread keeps its own
+constexpr std::int64_t kThreadTiles = 4;           // tiles that make a part worth a thread
+constexpr std::int64_t kGrain = 16;                // the same of the transforms alone
+constexpr std::size_t kThreadSumsBytes = 4 << 20;  // a weight gradient's points of which each thread keeps its own
+constexpr std::int64_t kStepsApart = 16;  // between threads' planes: a core prefetches as many planes behind its own
 constexpr std::int64_t kLastLevelBytes = 16 << 20;  // beyond it a weight comes from memory: read it half as often
 
 // Planes [rows, columns] of float32, one for each of `count` points.
@@ -61,7 +63,7 @@ class Winograd final : public Direction {
 
   void run(OnednnState&, Backend& backend, const Tensor& from, void* weight, void* bias, const Tensor& to) override {
     const TileGrid& g = grid_;
-    const std::int64_t thread_elements = (g.points() + 1) * step_ + g.out, all = g.images * g.tiles();
+    const std::int64_t thread_elements = (g.points() + 1 + kStepsApart) * step_ + g.out, all = g.images * g.tiles();
     const std::int64_t threads = std::clamp<std::int64_t>(all / kThreadTiles, 1, omp_get_max_threads());
     const Tensor zeros = zero_pixel(backend, g.in, from.dtype()),
                  scratch = backend.tensor({threads, thread_elements}, DType::kF32);
