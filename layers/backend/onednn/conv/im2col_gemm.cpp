@@ -22,6 +22,7 @@ using Tag = dnnl::memory::format_tag;
 
 constexpr std::int64_t kGroupBytes = 5 << 19;  // 2.5 MiB; 2 MiB is a core's second-level cache where AMX is
 constexpr std::int64_t kGroupRows = 256;       // fewer read the weight, or write its gradient, too often
+constexpr std::int64_t kBiasRows = 64;         // that make a part worth a thread
 
 // Calls f(columns, first pixel) for each group of images, with that group's columns.
 template <class F>
@@ -58,12 +59,12 @@ class Im2colForward final : public Direction {
   }
 
   void run(OnednnState& state, Backend& backend, const Tensor& x, void* weight, void* bias, const Tensor& y) override {
-    if (bias != nullptr) fail("a product over columns adds no bias");
     auto* output = y.data<float>();
+    const auto* offsets = static_cast<const float*>(bias);
     if (!product_.primitive) {
       const RowPanels panels(backend, {static_cast<const float*>(weight), shapes_.depth(), shapes_.out, false});
       return for_each_group(backend, shapes_, group_, x, [&](std::byte* columns, std::int64_t from) {
-        panels.multiply(group_ * shapes_.pixels(), reinterpret_cast<const float*>(columns), nullptr,
+        panels.multiply(group_ * shapes_.pixels(), reinterpret_cast<const float*>(columns), offsets,
                         output + from * shapes_.out);
       });
     }
@@ -71,6 +72,11 @@ class Im2colForward final : public Direction {
       run_primitive(state, backend, product_,
                     {{DNNL_ARG_SRC, columns}, {DNNL_ARG_WEIGHTS, weight}, {DNNL_ARG_DST, output + from * shapes_.out}});
     });
+    if (offsets == nullptr) return;
+    parallel_ranges(shapes_.images * shapes_.pixels(), kBiasRows,
+                    [=, this](std::int64_t first, std::int64_t last, int) {
+                      add_bias(offsets, last - first, shapes_.out, output + first * shapes_.out, shapes_.out);
+                    });
   }
 
  private:

@@ -41,7 +41,7 @@ void im2col(const Im2colShape& shapes, const std::byte* x, std::int64_t first, s
 /// The format of a weight [out, in, kernel, kernel] in float32: a row of `out` elements for each input in a column.
 [[nodiscard]] dnnl::memory::desc im2col_weights(const Conv2dSpec& spec);
 
-/// y of x, without a bias. Its weight is im2col_weights(). The columns of some images at a time come from the backend's
+/// y of x. Its weight is im2col_weights(). The columns of some images at a time come from the backend's
 /// pool.
 std::unique_ptr<Direction> make_im2col_forward(OnednnState& state, const Conv2dSpec& spec, const Shape& x);
 

@@ -5,6 +5,7 @@
 // side by side on the way into the cache, without columns in memory. Private to layers/backend/onednn.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "layers/backend/onednn/directions.h"

@@ -32,15 +32,6 @@ void fill_panels(const RowMatrix& m, const float* const* rows, std::int64_t firs
   });
 }
 
-// y: rows are y_step apart.
-CONVOY_VECTORIZED void add_bias(const float* bias, std::int64_t rows, std::int64_t columns, float* y,
-                                std::int64_t y_step) {
-  for (std::int64_t row = 0; row < rows; ++row, y += y_step) {
-    CONVOY_INDEPENDENT
-    for (std::int64_t c = 0; c < columns; ++c) y[c] += bias[c];
-  }
-}
-
 class RowProduct final : public Direction {
  public:
   RowProduct(const dnnl::memory::desc& weights, bool transposed) : Direction(weights), transposed_(transposed) {}
@@ -61,6 +52,14 @@ class RowProduct final : public Direction {
 };
 
 }  // namespace
+
+CONVOY_VECTORIZED void add_bias(const float* bias, std::int64_t rows, std::int64_t columns, float* y,
+                                std::int64_t y_step) {
+  for (std::int64_t row = 0; row < rows; ++row, y += y_step) {
+    CONVOY_INDEPENDENT
+    for (std::int64_t c = 0; c < columns; ++c) y[c] += bias[c];
+  }
+}
 
 RowPanels::RowPanels(Backend& backend, const RowMatrix& matrix, std::int64_t first, std::int64_t last)
     : matrix_(matrix),

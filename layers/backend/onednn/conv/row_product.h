@@ -19,6 +19,9 @@ struct RowMatrix {
   bool transposed;
 };
 
+/// Adds bias [columns] to each of the rows of y, which are y_step apart.
+void add_bias(const float* bias, std::int64_t rows, std::int64_t columns, float* y, std::int64_t y_step);
+
 /// Columns of such a matrix in panels of panel_product.h, of whole vectors in both.
 class RowPanels {
  public:
