@@ -19,7 +19,7 @@ constexpr CpuKind kMatrixUnits{"x86-64 with AMX",
                                 .pixel_gradient = false,
                                 .im2col_bf16_input = true}};
 constexpr CpuKind kFastBf16{"x86-64 with AVX512-BF16 of AMD",
-                            "an AMD EPYC (Zen 4)",
+                            "AMD EPYCs (Zen 4 and 5)",
                             {.bf16_products = true,
                              .winograd = true,
                              .winograd_bf16 = true,
