@@ -68,12 +68,17 @@ std::int64_t winograd_of(const OnednnState& state, const Conv2dSpec& spec, const
   return f32 || m == 4 ? m : 0;
 }
 
-// All directions, in float32: oneDNN 2.6's strided kernels to 512 channels and more lose (ResNet-50's at 8x8 and a
-// batch of 16: forward 31 ms against 14, weight gradient 44 against 16), those to 256 win, but not over own products.
-bool all_by_im2col(const OnednnState& state, const Conv2dSpec& s, DType compute) {
-  const bool own = by_own_rows(state, s.in_channels, s.out_channels);
+// Strided float32 windows that im2col is for: a tap of few channels is not worth gathering.
+bool suits_strided_im2col(const OnednnState& state, const Conv2dSpec& s, DType compute) {
   return compute == DType::kF32 && state.rules.im2col && s.is_plain() && s.kernel != 1 && s.stride != 1 &&
-         s.in_channels >= 64 && (own || s.out_channels >= 512);
+         s.in_channels >= 64;
+}
+
+// All directions of those: oneDNN 2.6's strided kernels to 512 channels and more lose (ResNet-50's at 8x8 and a batch
+// of 16: forward 31 ms against 14, weight gradient 44 against 16), those to 256 win, but not over own products.
+bool all_by_im2col(const OnednnState& state, const Conv2dSpec& s, DType compute) {
+  return suits_strided_im2col(state, s, compute) &&
+         (by_own_rows(state, s.in_channels, s.out_channels) || s.out_channels >= 512);
 }
 
 // bfloat16 convolutions that im2col is for: of whole tiles of channels, and a tap of few channels is not worth
@@ -100,12 +105,11 @@ bool gradient_by_im2col(const OnednnState& state, const Conv2dSpec& s, DType com
   return all_by_im2col(state, s, compute) || (state.rules.im2col_bf16_weight && suits_bf16_im2col(s, compute));
 }
 
-// Forward where the weight lies as im2col reads it: with AVX-512 oneDNN 2.6's strided kernels reach half of a matrix
-// product's speed.
+// Forward alone, of fewer output channels, too, where the weight lies as im2col reads it: on AMD's AVX-512 oneDNN 2.6's
+// strided kernels reach half of a matrix product's speed.
 bool forward_by_im2col(const OnednnState& state, const Conv2dSpec& s, DType compute) {
-  if (all_by_im2col(state, s, compute)) return true;
-  return compute == DType::kF32 && state.rules.im2col && s.kernel != 1 && s.stride != 1 && s.in_channels >= 64 &&
-         gradient_by_pixels(state, s, compute);
+  return all_by_im2col(state, s, compute) ||
+         (suits_strided_im2col(state, s, compute) && gradient_by_pixels(state, s, compute));
 }
 
 bool input_by_col2im(const OnednnState& state, const Conv2dSpec& s, DType compute) {

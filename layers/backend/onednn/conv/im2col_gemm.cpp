@@ -69,14 +69,14 @@ class Im2colForward final : public Direction {
       });
     }
     for_each_group(backend, shapes_, group_, x, [&](std::byte* columns, std::int64_t from) {
+      float* to = output + from * shapes_.out;
       run_primitive(state, backend, product_,
-                    {{DNNL_ARG_SRC, columns}, {DNNL_ARG_WEIGHTS, weight}, {DNNL_ARG_DST, output + from * shapes_.out}});
+                    {{DNNL_ARG_SRC, columns}, {DNNL_ARG_WEIGHTS, weight}, {DNNL_ARG_DST, to}});
+      if (offsets == nullptr) return;
+      parallel_ranges(group_ * shapes_.pixels(), kBiasRows, [=, this](std::int64_t first, std::int64_t last, int) {
+        add_bias(offsets, last - first, shapes_.out, to + first * shapes_.out, shapes_.out);
+      });
     });
-    if (offsets == nullptr) return;
-    parallel_ranges(shapes_.images * shapes_.pixels(), kBiasRows,
-                    [=, this](std::int64_t first, std::int64_t last, int) {
-                      add_bias(offsets, last - first, shapes_.out, output + first * shapes_.out, shapes_.out);
-                    });
   }
 
  private:

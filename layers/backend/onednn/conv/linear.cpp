@@ -51,10 +51,7 @@ WeightedPlan& plan_for(OnednnState& state, std::int64_t batch, const Weight& w, 
 
 const OnednnWeightLayout& layout_of(const Weight& w) { return static_cast<const OnednnWeightLayout&>(*w.layout); }
 
-// A linear layer as the convolution of images of one pixel.
-Conv2dSpec pointwise(std::int64_t in, std::int64_t out) { return {in, out, 1, 1, 0}; }
-Conv2dSpec pointwise(const Weight& w) { return pointwise(w.layout->shape()[1], w.layout->shape()[0]); }
-Tensor as_pixels(const Tensor& rows) { return rows.reshaped({rows.shape()[0], rows.shape()[1], 1, 1}); }
+Conv2dSpec spec_of(const Weight& w) { return pointwise_spec(w.layout->shape()[1], w.layout->shape()[0]); }
 
 // While it lives, oneDNN makes and runs primitives for this many threads.
 class TeamOf {
@@ -139,7 +136,7 @@ std::unique_ptr<WeightGradient> library_gradient(OnednnState& state, std::int64_
 std::unique_ptr<WeightGradient> make_gradient(OnednnState& state, std::int64_t rows, std::int64_t in, std::int64_t out,
                                               bool bias) {
   const Tag format = row_product_format(rows, in, out, state.products);
-  if (!bias && format != Tag::any && state.rules.row_gradient_f32 && has_pixel_gradient(pointwise(in, out))) {
+  if (!bias && format != Tag::any && state.rules.row_gradient_f32 && has_pixel_gradient(pointwise_spec(in, out))) {
     return make_row_gradient(rows, in, out, format == Tag::ba);
   }
   return library_gradient(state, rows, in, out, bias);
@@ -162,7 +159,7 @@ bool own_rows(const OnednnState& state, std::int64_t rows, const Shape& weight, 
 std::unique_ptr<WeightLayout> OnednnBackend::linear_layout(std::int64_t in_features, std::int64_t out_features,
                                                            std::int64_t batch) {
   const TeamOf team(team_size(batch, in_features, out_features));
-  if (const Conv2dSpec spec = pointwise(in_features, out_features); by_own_rows_bf16(*state_, spec)) {
+  if (const Conv2dSpec spec = pointwise_spec(in_features, out_features); by_own_rows_bf16(*state_, spec)) {
     const auto layout = conv2d_layout(spec, {batch, in_features, 1, 1});
     const auto& md = static_cast<const OnednnWeightLayout&>(*layout);
     return std::make_unique<OnednnWeightLayout>(Shape{out_features, in_features}, md.native, md.compute, md.backward);
@@ -184,7 +181,7 @@ void OnednnBackend::run(const ops::LinearForward& op) {
   const Shape weight = op.w.layout->shape();
   const TeamOf team(team_size(batch, weight[1], weight[0]));
   if (!layout_of(op.w).of_rows()) {
-    run(ops::Conv2dForward{pointwise(op.w), as_pixels(op.x), op.w, op.bias, as_pixels(op.y)});
+    run(ops::Conv2dForward{spec_of(op.w), as_pixels(op.x), op.w, op.bias, as_pixels(op.y)});
     if (op.relu) run(ops::ReluForward{op.y, op.y});
     return;
   }
@@ -211,7 +208,7 @@ void OnednnBackend::run(const ops::LinearBackwardInput& op) {
   const Shape weight = op.w.layout->shape();
   const TeamOf team(team_size(batch, weight[1], weight[0]));
   if (!layout_of(op.w).of_rows()) {
-    return run(ops::Conv2dBackwardInput{pointwise(op.w), as_pixels(op.dy), op.w, as_pixels(op.dx)});
+    return run(ops::Conv2dBackwardInput{spec_of(op.w), as_pixels(op.dy), op.w, as_pixels(op.dx)});
   }
   auto& backward = plan_for(*state_, batch, op.w, false).backward_input;
   if (!backward) {
@@ -231,7 +228,7 @@ void OnednnBackend::run(const ops::LinearBackwardWeight& op) {
   const std::int64_t batch = op.x.shape()[0];
   const TeamOf team(team_size(batch, op.x.shape()[1], op.dy.shape()[1]));
   if (!layout_of(op.w).of_rows()) {
-    return run(ops::Conv2dBackwardWeight{pointwise(op.w), as_pixels(op.x), as_pixels(op.dy), op.w, op.dw, op.dbias,
+    return run(ops::Conv2dBackwardWeight{spec_of(op.w), as_pixels(op.x), as_pixels(op.dy), op.w, op.dw, op.dbias,
                                          op.accumulate});
   }
   const bool bias = static_cast<bool>(op.dbias);

@@ -15,6 +15,7 @@
 #include "layers/backend/onednn/conv/im2col_gemm.h"
 #include "layers/backend/onednn/conv/outer_product.h"
 #include "layers/backend/onednn/conv/pair_product.h"
+#include "layers/backend/onednn/conv/pointwise_conv2d.h"
 #include "layers/backend/onednn/lanes.h"
 #include "layers/base/error.h"
 #include "layers/base/host_loops.h"
@@ -266,9 +267,6 @@ class PixelGradient final : public WeightGradient {
   std::int64_t pixels_, panel_words_;  // pixels at a time, and what all panels of a thread have
 };
 
-// A linear layer is a window of one pixel over images of one.
-Conv2dSpec row_spec(std::int64_t in, std::int64_t out) { return {in, out, 1, 1, 0}; }
-
 // dw [in, out], or dw [out, in] as the one of x for dy.
 class RowGradient final : public WeightGradient {
  public:
@@ -277,7 +275,8 @@ class RowGradient final : public WeightGradient {
                         dnnl::memory::data_type::f32,
                         by_inputs ? dnnl::memory::format_tag::ba : dnnl::memory::format_tag::ab}),
         by_inputs_(by_inputs),
-        gradient_(by_inputs ? row_spec(in, out) : row_spec(out, in), Shape{rows, by_inputs ? in : out, 1, 1}) {}
+        gradient_(by_inputs ? pointwise_spec(in, out) : pointwise_spec(out, in),
+                  Shape{rows, by_inputs ? in : out, 1, 1}) {}
 
   void run(OnednnState& state, Backend& backend, const Tensor& x, const Tensor& dy, const Tensor& dw,
            const Tensor& dbias) override {

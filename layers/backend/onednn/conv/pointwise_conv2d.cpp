@@ -54,6 +54,10 @@ Tensor as_rows(const Tensor& y) {
   return y.reshaped({shape[0] * shape[2] * shape[3], shape[1]});
 }
 
+Conv2dSpec pointwise_spec(std::int64_t in, std::int64_t out) { return {in, out, 1, 1, 0}; }
+
+Tensor as_pixels(const Tensor& rows) { return rows.reshaped({rows.shape()[0], rows.shape()[1], 1, 1}); }
+
 void spread_pixels(const Tensor& packed, std::int64_t stride, const Tensor& x) {
   const std::int64_t height = x.shape()[2], width = x.shape()[3];
   const std::int64_t packed_height = packed.shape()[2], packed_width = packed.shape()[3];

@@ -27,6 +27,12 @@ namespace convoy {
 /// x or y [n, channels, h, w] as the linear layer's rows [n * h * w, channels].
 [[nodiscard]] Tensor as_rows(const Tensor& y);
 
+/// The other way round: a linear layer as a convolution of images of one pixel.
+[[nodiscard]] Conv2dSpec pointwise_spec(std::int64_t in, std::int64_t out);
+
+/// Its rows [n, channels] as such images [n, channels, 1, 1].
+[[nodiscard]] Tensor as_pixels(const Tensor& rows);
+
 /// Sets images x [n, in, h, w] to zeros, but every stride-th pixel of every stride-th row to `packed`'s [n, in,
 /// (h - 1) / stride + 1, (w - 1) / stride + 1]; of any element type.
 void spread_pixels(const Tensor& packed, std::int64_t stride, const Tensor& x);
