@@ -4,10 +4,10 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <random>
+#include <utility>
 
 #include "layers/backend/observe/float16.h"
 #include "layers/backend/onednn/bfloat16.h"
@@ -61,6 +61,14 @@ Array uniform(const Shape& shape, std::uint64_t seed, double low, double high) {
 Array whole(const Shape& shape, std::uint64_t seed, double step) {
   Array array = uniform(shape, seed);
   for (double& value : array.values) value = step * std::round(3 * value);
+  return array;
+}
+
+Array rounded(Array array, DType dtype) {
+  for (double& value : array.values) {
+    value = static_cast<float>(value);
+    if (dtype == DType::kBF16) value = static_cast<float>(BFloat16(static_cast<float>(value)));
+  }
   return array;
 }
 
@@ -130,6 +138,23 @@ Array Device::get(const Tensor& tensor) {
       case DType::kI64: value = static_cast<double>(read(std::int64_t{})); break;
     }
   });
+  return array;
+}
+
+ImportedWeight::ImportedWeight(OnednnBackend& backend, std::unique_ptr<WeightLayout> native, const Array& stored)
+    : layout(std::move(native)) {
+  const std::vector<float> host(stored.values.begin(), stored.values.end());
+  weight.layout = layout.get();
+  weight.master = backend.tensor({layout->elements()}, DType::kF32);
+  backend.import_weight(*layout, host.data(), weight.master);
+  backend.refresh_compute(weight);
+}
+
+Array ImportedWeight::exported(OnednnBackend& backend, const Tensor& native) const {
+  std::vector<float> host(at(layout->shape().size()));
+  backend.export_weight(*layout, native, host.data());
+  Array array(layout->shape());
+  array.values.assign(host.begin(), host.end());
   return array;
 }
 

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,9 @@ Array uniform(const Shape& shape, std::uint64_t seed, double low = -1.0, double 
 /// Whole numbers up to 3 times `step`.
 Array whole(const Shape& shape, std::uint64_t seed, double step = 1.0);
 
+/// As float32 or bfloat16 holds them.
+[[nodiscard]] Array rounded(Array array, DType dtype = DType::kBF16);
+
 /// A CPU backend with a number of threads, and arrays on their way to and from it.
 struct Device {
   OnednnBackend backend;
@@ -54,6 +58,16 @@ struct Device {
   Tensor spoiled(const Shape& shape, DType dtype = DType::kF32);
   [[nodiscard]] Array get(const Tensor& tensor);
   [[nodiscard]] std::vector<std::uint8_t> bytes(const Tensor& tensor);
+};
+
+/// A stored weight as a backend keeps it, with the copies that its uses read.
+struct ImportedWeight {
+  std::unique_ptr<WeightLayout> layout;
+  Weight weight;
+
+  ImportedWeight(OnednnBackend& backend, std::unique_ptr<WeightLayout> native, const Array& stored);
+  /// Its gradient, or another tensor of its layout, as it is stored.
+  [[nodiscard]] Array exported(OnednnBackend& backend, const Tensor& native) const;
 };
 
 /// The rounding of one store, relative to the value: half a unit in the last place.

@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "layers/backend/onednn/conv/col2im.h"
@@ -53,28 +52,6 @@ const std::vector<ConvCase> kOtherCases{
     {{64, 64, 1, 2, 0, 4}, 2, 6, 6},
 };
 
-// The stored weight as the backend keeps it.
-struct Imported {
-  std::unique_ptr<WeightLayout> layout;
-  Weight weight;
-  Imported(OnednnBackend& backend, const ConvCase& c, const Array& values)
-      : layout(backend.conv2d_layout(c.spec, {c.images, c.spec.in_channels, c.height, c.width})) {
-    const std::vector<float> host(values.values.begin(), values.values.end());
-    weight.layout = layout.get();
-    weight.master = backend.tensor({layout->elements()}, DType::kF32);
-    backend.import_weight(*layout, host.data(), weight.master);
-    backend.refresh_compute(weight);
-  }
-};
-
-Array exported(OnednnBackend& backend, const Imported& imported, const Tensor& native) {
-  std::vector<float> host(static_cast<std::size_t>(imported.layout->shape().size()));
-  backend.export_weight(*imported.layout, native, host.data());
-  Array array(imported.layout->shape());
-  array.values.assign(host.begin(), host.end());
-  return array;
-}
-
 void check_case(const ConvCase& c, DType dtype, int threads) {
   const Conv2dSpec& s = c.spec;
   CAPTURE(s.in_channels);
@@ -89,7 +66,7 @@ void check_case(const ConvCase& c, DType dtype, int threads) {
   Array w = uniform(s.weight_shape(), 2);
   const Tensor input = device.put(x, dtype);
   device.put(w, dtype);  // rounded as the copies of the weight will be
-  const Imported imported(backend, c, w);
+  const ImportedWeight imported(backend, backend.conv2d_layout(s, c.input()), w);
   const Array y = conv2d(s, x, w);
   Array dy = uniform(y.shape, 3);
   const Tensor gradient = device.put(dy, dtype);
@@ -117,7 +94,7 @@ void check_case(const ConvCase& c, DType dtype, int threads) {
   const Tensor dw = device.spoiled({imported.layout->elements()});
   const auto weight_gradient = [&](bool accumulate) {
     backend.run(ops::Conv2dBackwardWeight{s, input, gradient, imported.weight, dw, Tensor(), accumulate});
-    return exported(backend, imported, dw);
+    return imported.exported(backend, dw);
   };
   const Array once = weight_gradient(false);
   check_close(once, expected.dweight, 0x1p-24, dw_sums, "dw");
@@ -139,7 +116,7 @@ void check_case(const ConvCase& c, DType dtype, int threads) {
   check_close(device.get(output), moved, rounding(dtype), sums(inputs + 1), "y with a bias");
   const Tensor dbias = device.spoiled(shift.shape);
   backend.run(ops::Conv2dBackwardWeight{s, input, gradient, imported.weight, dw, dbias, false});
-  check_close(exported(backend, imported, dw), expected.dweight, 0x1p-24, dw_sums, "dw beside dbias");
+  check_close(imported.exported(backend, dw), expected.dweight, 0x1p-24, dw_sums, "dw beside dbias");
   check_close(device.get(dbias), sum, 0x1p-24, dw_sums, "dbias");
   backend.run(ops::Conv2dBackwardWeight{s, input, gradient, imported.weight, dw, dbias, true});
   for (double& value : sum.values) value *= 2;

@@ -6,11 +6,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "layers/backend/onednn/bfloat16.h"
 #include "tests/layers/backend/reference.h"
 
 using namespace convoy;
@@ -21,22 +19,10 @@ namespace {
 // A linear layer is a convolution of one pixel.
 Shape pixels(std::int64_t rows, std::int64_t channels) { return {rows, channels, 1, 1}; }
 
-std::vector<double> rounded(std::vector<double> values, DType dtype) {
-  if (dtype != DType::kBF16) return values;
-  for (double& value : values) value = static_cast<float>(BFloat16(static_cast<float>(value)));
-  return values;
-}
-
 class LinearCase {
  public:
   LinearCase(std::int64_t rows, std::int64_t in, std::int64_t out, int threads, DType dtype)
       : rows_(rows), in_(in), out_(out), dtype_(dtype), device_(threads, dtype) {
-    layout_ = device_.backend.linear_layout(in, out, rows);
-    const std::vector<float> host(w_.values.begin(), w_.values.end());
-    weight_.layout = layout_.get();
-    weight_.master = device_.backend.tensor({layout_->elements()}, DType::kF32);
-    device_.backend.import_weight(*layout_, host.data(), weight_.master);
-    device_.backend.refresh_compute(weight_);
     bias_.master = bias_.compute = bias_.backward = device_.put(shift_);
     input_ = device_.put(x_, dtype).reshaped({rows, in});
     gradient_ = device_.put(dy_, dtype).reshaped({rows, out});
@@ -51,14 +37,14 @@ class LinearCase {
       }
     }
     const Tensor output = device_.spoiled({rows_, out_}, dtype_);
-    device_.backend.run(ops::LinearForward{input_, weight_, bias ? &bias_ : nullptr, relu, output});
-    CHECK(device_.get(output).values == rounded(y.values, dtype_));
+    device_.backend.run(ops::LinearForward{input_, imported_.weight, bias ? &bias_ : nullptr, relu, output});
+    CHECK(device_.get(output).values == rounded(y, dtype_).values);
   }
 
   void check_backward_input() {
     const Tensor dx = device_.spoiled({rows_, in_}, dtype_);
-    device_.backend.run(ops::LinearBackwardInput{gradient_, weight_, dx});
-    CHECK(device_.get(dx).values == rounded(gradients_.dx.values, dtype_));
+    device_.backend.run(ops::LinearBackwardInput{gradient_, imported_.weight, dx});
+    CHECK(device_.get(dx).values == rounded(gradients_.dx, dtype_).values);
   }
 
   // Twice: set, and added to that.
@@ -68,13 +54,11 @@ class LinearCase {
     for (std::int64_t n = 0; n < rows_; ++n) {
       for (std::int64_t o = 0; o < out_; ++o) sums[static_cast<std::size_t>(o)] += dy_.at(n, o);
     }
-    const Tensor dw = device_.spoiled({layout_->elements()});
+    const Tensor dw = device_.spoiled({imported_.layout->elements()});
     const Tensor dbias = bias ? device_.spoiled({out_}) : Tensor();
     for (const double times : {1.0, 2.0}) {
-      device_.backend.run(ops::LinearBackwardWeight{input_, gradient_, weight_, dw, dbias, times > 1.0});
-      std::vector<float> got(expected.size());
-      device_.backend.export_weight(*layout_, dw, got.data());
-      CHECK(std::vector<double>(got.begin(), got.end()) == multiplied(expected, times));
+      device_.backend.run(ops::LinearBackwardWeight{input_, gradient_, imported_.weight, dw, dbias, times > 1.0});
+      CHECK(imported_.exported(device_.backend, dw).values == multiplied(expected, times));
       if (bias) CHECK(device_.get(dbias).values == multiplied(sums, times));
     }
   }
@@ -92,8 +76,8 @@ class LinearCase {
   Array x_ = whole(pixels(rows_, in_), 1), dy_ = whole(pixels(rows_, out_), 2), shift_ = whole({out_}, 3),
         w_ = whole(pixels(out_, in_), 4), product_ = conv2d(spec_, x_, w_);
   Conv2dGradients gradients_ = conv2d_backward(spec_, dy_, x_, w_);
-  std::unique_ptr<WeightLayout> layout_;
-  Weight weight_, bias_;
+  ImportedWeight imported_{device_.backend, device_.backend.linear_layout(in_, out_, rows_), w_};
+  Weight bias_;
   Tensor input_, gradient_;
 };
 

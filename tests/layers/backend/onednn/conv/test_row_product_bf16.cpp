@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "layers/backend/onednn/bfloat16.h"
 #include "layers/backend/onednn/conv/row_product_bf16.h"
 #include "layers/backend/onednn/onednn_state.h"
 #include "tests/layers/backend/reference.h"
@@ -32,11 +31,6 @@ Array panels_of(const Array& weight, bool backward) {
     }
   }
   return panels;
-}
-
-Array rounded(Array array) {
-  for (double& value : array.values) value = static_cast<float>(BFloat16(static_cast<float>(value)));
-  return array;
 }
 
 void check_both_directions(const ConvCase& c, int threads) {

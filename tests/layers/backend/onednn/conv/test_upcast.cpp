@@ -20,13 +20,6 @@ namespace {
 // A state whose products are in float32, on any CPU.
 OnednnState upcasting() { return {DType::kBF16, CpuRules{}}; }
 
-// As bfloat16 holds them.
-Array rounded(const Array& exact) {
-  Array array = exact;
-  for (double& value : array.values) value = static_cast<float>(BFloat16(static_cast<float>(value)));
-  return array;
-}
-
 }  // namespace
 
 TEST_CASE("convolutions of bfloat16 in float32 do not depend on the parts") {
