@@ -60,7 +60,7 @@ std::vector<Choice> timed_choices() {
        &CpuRules::pixel_gradient_f32},
       {&CpuRules::pixel_gradient_f32,
        DType::kF32,
-       {{kBackwardWeight, 512, 512, 3, 2, 8}, {kBackwardWeight, 128, 128, 3, 2, 32}}},
+       {{kBackwardWeight, 512, 512, 3, 2, 8}, {kBackwardWeight, 128, 128, 3, 2, 32}, {kForward, 128, 128, 3, 2, 32}}},
       {&CpuRules::row_gradient_f32,
        DType::kF32,
        {{kBackwardWeight, 64, 256, 1, 1, 32}, {kBackwardWeight, 1024, 256, 1, 1, 8}}},

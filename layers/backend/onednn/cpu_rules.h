@@ -19,9 +19,11 @@ struct CpuRules {
   bool im2col = false;              ///< large strided float32 windows by im2col (conv/im2col_gemm.h)
   bool im2col_bf16_weight = false;  ///< weight gradients of bfloat16 convolutions by im2col
   bool pixel_gradient = false;      ///< those by own products in place of im2col (conv/pixel_gradient.h)
-  bool pixel_gradient_f32 = false;  ///< weight gradients of float32 windows of more than a pixel by such products
-  bool row_gradient_f32 = false;    ///< those of 1×1 windows and linear layers
-  bool im2col_bf16_input = false;   ///< bfloat16 input gradients by col2im, or transposed (conv/transposed_conv2d.h)
+  /// Weight gradients of float32 windows of more than a pixel by such products; with `im2col`, strided ones then also
+  /// go forward by im2col.
+  bool pixel_gradient_f32 = false;
+  bool row_gradient_f32 = false;   ///< those of 1×1 windows and linear layers
+  bool im2col_bf16_input = false;  ///< bfloat16 input gradients by col2im, or transposed (conv/transposed_conv2d.h)
 };
 
 struct CpuRule {
