@@ -17,11 +17,17 @@
 
 #include <jpeglib.h>
 
+#include <jerror.h>
+
 namespace convoy::test {
 
 struct JpegStyle {
   int quality = 90;
-  int sampling = 1;  ///< 1: 4:4:4; 2: 4:2:0
+  int sampling = 1;          ///< of columns; 1: 4:4:4; 2: 4:2:0
+  int sampling_rows = 0;     ///< 0: as of columns
+  int restart_interval = 0;  ///< in MCUs
+  bool optimized = false;    ///< codes made for this image
+  bool stored_rgb = false;   ///< not as YCbCr
   bool progressive = false;
   int orientation = 0;  ///< Exif's; 0: no Exif block
   bool big_endian = false;
@@ -68,8 +74,14 @@ inline std::string encode(const std::vector<std::uint8_t>& pixels, int width, in
   info.input_components = channels;
   info.in_color_space = channels == 1 ? JCS_GRAYSCALE : channels == 3 ? JCS_RGB : JCS_CMYK;
   jpeg_set_defaults(&info);
+  if (style.stored_rgb) jpeg_set_colorspace(&info, JCS_RGB);
   jpeg_set_quality(&info, style.quality, TRUE);
-  if (channels == 3) info.comp_info[0].h_samp_factor = info.comp_info[0].v_samp_factor = style.sampling;
+  if (channels == 3) {
+    info.comp_info[0].h_samp_factor = style.sampling;
+    info.comp_info[0].v_samp_factor = style.sampling_rows == 0 ? style.sampling : style.sampling_rows;
+  }
+  info.restart_interval = static_cast<unsigned>(style.restart_interval);
+  info.optimize_coding = style.optimized ? TRUE : FALSE;
   if (style.progressive) jpeg_simple_progression(&info);
   jpeg_start_compress(&info, TRUE);
   if (style.orientation > 0) {
@@ -96,6 +108,7 @@ inline std::string encode(const std::vector<std::uint8_t>& pixels, int width, in
 struct Decoded {
   int width = 0, height = 0;
   std::vector<std::uint8_t> pixels;
+  bool warned = false;  ///< that pixels are made up
 };
 
 /// All of it, as stored, in RGB or grey, at eighths / 8 of its size.
@@ -103,6 +116,9 @@ inline Decoded decode_whole(const std::string& bytes, int channels, int eighths 
   jpeg_decompress_struct info{};
   jpeg_error_mgr errors{};
   info.err = jpeg_std_error(&errors);
+  errors.emit_message = [](j_common_ptr common, int level) {
+    if (level < 0 && common->err->msg_code != JWRN_EXTRANEOUS_DATA) ++common->err->num_warnings;
+  };
   jpeg_create_decompress(&info);
   jpeg_mem_src(&info, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
   jpeg_read_header(&info, TRUE);
@@ -110,14 +126,14 @@ inline Decoded decode_whole(const std::string& bytes, int channels, int eighths 
   info.scale_num = static_cast<unsigned>(eighths);
   info.scale_denom = 8;
   jpeg_start_decompress(&info);
-  Decoded out{static_cast<int>(info.output_width), static_cast<int>(info.output_height), {}};
+  Decoded out{static_cast<int>(info.output_width), static_cast<int>(info.output_height), {}, false};
   out.pixels.resize(std::size_t{info.output_width} * info.output_height * static_cast<std::size_t>(channels));
   while (info.output_scanline < info.output_height) {
     JSAMPROW line =
         out.pixels.data() + std::size_t{info.output_scanline} * info.output_width * static_cast<std::size_t>(channels);
     jpeg_read_scanlines(&info, &line, 1);
   }
-  jpeg_finish_decompress(&info);
+  out.warned = errors.num_warnings > 0;
   jpeg_destroy_decompress(&info);
   return out;
 }

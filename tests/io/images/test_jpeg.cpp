@@ -76,29 +76,29 @@ TEST_CASE("jpeg: what was drawn comes back") {
 
 TEST_CASE("jpeg: any box of any kind of file is that part of the whole") {
   JpegDecoder decoder;
-  for (const int sampling : {1, 2}) {
-    for (const bool progressive : {false, true}) {
-      for (const int width : {131, 96}) {
-        const int height = 217 - width;
-        const JpegStyle style{.sampling = sampling, .progressive = progressive};
-        const std::string bytes = encode(draw(width, height, 3, wave), width, height, 3, style);
-        for (const int channels : {1, 3}) {
-          for (std::uint64_t trial = 0; trial < 30; ++trial) {
-            const auto below = [&](std::uint64_t what, int limit) {
-              return static_cast<int>(random_uniform(trial, what) * limit);
-            };
-            PixelBox box{below(0, width), below(1, height), 0, 0};
-            box.width = 1 + below(2, width - box.left);
-            box.height = 1 + below(3, height - box.top);
-            const int smaller = 1 << below(4, 4);  // of the target
-            const int least_width = std::max(1, box.width / smaller), least_height = std::max(1, box.height / smaller);
-            (void)decoder.open(as_bytes(bytes));
-            const DecodedPixels part = decoder.decode(box, least_width, least_height, channels);
-            CHECK(covers(part, box, 1, width, height));
-            CHECK(box.width * part.scale >= least_width);
-            CHECK(box.height * part.scale >= least_height);
-            CHECK(same_pixels(part, decode_whole(bytes, channels, static_cast<int>(8 * part.scale))));
-          }
+  for (const JpegStyle& style :
+       {JpegStyle{.sampling = 1}, JpegStyle{.sampling = 2}, JpegStyle{.sampling = 1, .progressive = true},
+        JpegStyle{.sampling = 2, .progressive = true}, JpegStyle{.sampling = 2, .sampling_rows = 1},
+        JpegStyle{.sampling = 1, .sampling_rows = 2, .restart_interval = 5}, JpegStyle{.stored_rgb = true}}) {
+    for (const int width : {131, 96}) {
+      const int height = 217 - width;
+      const std::string bytes = encode(draw(width, height, 3, wave), width, height, 3, style);
+      for (const int channels : {1, 3}) {
+        for (std::uint64_t trial = 0; trial < 30; ++trial) {
+          const auto below = [&](std::uint64_t what, int limit) {
+            return static_cast<int>(random_uniform(trial, what) * limit);
+          };
+          PixelBox box{below(0, width), below(1, height), 0, 0};
+          box.width = 1 + below(2, width - box.left);
+          box.height = 1 + below(3, height - box.top);
+          const int smaller = 1 << below(4, 4);  // of the target
+          const int least_width = std::max(1, box.width / smaller), least_height = std::max(1, box.height / smaller);
+          (void)decoder.open(as_bytes(bytes));
+          const DecodedPixels part = decoder.decode(box, least_width, least_height, channels);
+          CHECK(covers(part, box, 1, width, height));
+          CHECK(box.width * part.scale >= least_width);
+          CHECK(box.height * part.scale >= least_height);
+          CHECK(same_pixels(part, decode_whole(bytes, channels, static_cast<int>(8 * part.scale))));
         }
       }
     }
@@ -224,6 +224,39 @@ TEST_CASE("jpeg: bad files are Errors, and the decoder is as new after them") {
   CHECK(whole(garbled) != "");
   CHECK(whole(good) == "");
   CHECK(same_pixels((decoder.open(as_bytes(good)), decoder.decode({0, 0, 64, 48}, 64, 48, 3)), decode_whole(good, 3)));
+}
+
+TEST_CASE("jpeg: a changed byte gives what libjpeg gives: an Error where it warns, else its pixels") {
+  const int width = 40, height = 33;
+  const auto noise = draw(width, height, 3, [](int x, int y, int c) {
+    return static_cast<int>(256 * random_uniform(7, static_cast<std::uint64_t>((y * 64 + x) * 3 + c)));
+  });
+  JpegDecoder decoder;
+  std::array<int, 2> seen{};  // without a warning, and with one
+  for (const int restart_interval : {0, 2}) {
+    const std::string good =
+        encode(noise, width, height, 3, {.quality = 60, .sampling = 2, .restart_interval = restart_interval});
+    const std::size_t scan = good.find("\xFF\xDA") + 14;
+    for (std::size_t i = scan; i < good.size() - 2; ++i) {  // libjpeg also looks for the marker behind the last bits
+      for (const int change : {0x01, 0x80, 0xFF}) {
+        std::string bytes = good;
+        bytes[i] = static_cast<char>(bytes[i] ^ change);
+        const Decoded expected = decode_whole(bytes, 3);
+        CAPTURE(restart_interval);
+        CAPTURE(i);
+        CAPTURE(change);
+        ++seen[expected.warned ? 1 : 0];
+        const std::string problem = error_of([&] {
+          (void)decoder.open(as_bytes(bytes));
+          const DecodedPixels pixels = decoder.decode({0, 0, width, height}, width, height, 3);
+          CHECK(same_pixels(pixels, expected));
+        });
+        CHECK((problem != "") == expected.warned);
+      }
+    }
+  }
+  CHECK(seen[0] > 100);
+  CHECK(seen[1] > 100);
 }
 
 TEST_CASE("jpeg: one of several scans is refused by its header when its coefficients take too much memory") {
