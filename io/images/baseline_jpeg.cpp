@@ -98,14 +98,15 @@ bool BaselineJpeg::State::prepare() {
   return true;
 }
 
-// With the MCUs that chroma is interpolated from, above and below; on the sides the part has a margin.
+// With the MCUs that chroma is interpolated from, above and below; on the sides the part has a margin. At least an MCU
+// wide: libjpeg does not interpolate chroma of two pixels (jdsample.c).
 void BaselineJpeg::State::place(const ScaledPart& part) {
   const int image_width = static_cast<int>(whole->image_width), image_height = static_cast<int>(whole->image_height);
   const auto full = [&](int scaled) { return scaled * DCTSIZE / eighths; };
   const int neighbours = full(2);
   left = full(part.first_column) / mcu_width * mcu_width;
   top = std::max(0, full(part.first_row) - neighbours) / mcu_height * mcu_height;
-  width = std::min(image_width, full(part.first_column + part.columns)) - left;
+  width = std::min(image_width, std::max(left + mcu_width, full(part.first_column + part.columns))) - left;
   height = std::min(image_height, round_up(full(part.first_row + part.rows) + neighbours, mcu_height)) - top;
   last_row = part.first_row + part.rows - top * eighths / DCTSIZE;
 }

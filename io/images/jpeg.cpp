@@ -90,7 +90,6 @@ struct JpegDecoder::State {
   std::vector<std::uint8_t> pixels, turned;
 
   // Each runs under guarded().
-  static void keep_exif(State& s) { jpeg_save_markers(&s.libjpeg.info, kExif, 0xFFFF); }
   static void read_header(State& s);
   static void start(State& s);
   static void read_rows(State& s);
@@ -102,7 +101,7 @@ struct JpegDecoder::State {
 
 void JpegDecoder::State::read_header(State& s) {
   jpeg_decompress_struct& d = s.libjpeg.info;
-  jpeg_abort_decompress(&d);  // what an earlier open() has left
+  jpeg_save_markers(&d, kExif, 0xFFFF);
   jpeg_mem_src(&d, s.bytes, s.size);
   jpeg_read_header(&d, TRUE);
 }
@@ -163,7 +162,7 @@ const std::uint8_t* JpegDecoder::State::decode_part(int channels) {
   return pixels.data();
 }
 
-JpegDecoder::JpegDecoder() : state_(std::make_unique<State>()) { state_->libjpeg.guarded(State::keep_exif, *state_); }
+JpegDecoder::JpegDecoder() : state_(std::make_unique<State>()) {}
 
 JpegDecoder::~JpegDecoder() = default;
 
@@ -172,6 +171,7 @@ ImageHeader JpegDecoder::open(std::span<const std::byte> bytes) {
   if (bytes.empty()) fail("the file is empty");
   s.bytes = reinterpret_cast<const unsigned char*>(bytes.data());
   s.size = bytes.size();
+  s.libjpeg.reset();
   s.libjpeg.guarded(State::read_header, s);
   const jpeg_decompress_struct& d = s.libjpeg.info;
   const std::int64_t width = d.image_width, height = d.image_height;

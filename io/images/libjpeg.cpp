@@ -23,9 +23,18 @@ JpegDecompressor::JpegDecompressor(bool warnings_fail) : warnings_fail_(warnings
   errors_.error_exit = stop;
   errors_.emit_message = notice;
   info.client_data = this;
-  guarded<jpeg_decompress_struct>([](jpeg_decompress_struct& d) { jpeg_create_decompress(&d); }, info);
   progress_.progress_monitor = watch_scans;
-  info.progress = &progress_;
+  guarded(create, *this);
+}
+
+void JpegDecompressor::reset() {
+  jpeg_destroy_decompress(&info);
+  guarded(create, *this);
+}
+
+void JpegDecompressor::create(JpegDecompressor& self) {
+  jpeg_create_decompress(&self.info);
+  self.info.progress = &self.progress_;
 }
 
 void JpegDecompressor::stop(j_common_ptr common) {

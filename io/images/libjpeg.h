@@ -22,6 +22,9 @@ class JpegDecompressor {
   JpegDecompressor(const JpegDecompressor&) = delete;
   JpegDecompressor& operator=(const JpegDecompressor&) = delete;
 
+  /// Without anything of earlier images, as if new: libjpeg keeps their tables, and a file may lack its own.
+  void reset();
+
   /// Calls body(state), which must hold nothing with a destructor while it calls libjpeg. Throws an Error with
   /// libjpeg's message; `info` can be used for the next image then.
   template <class State>
@@ -33,6 +36,7 @@ class JpegDecompressor {
   jpeg_decompress_struct info{};
 
  private:
+  static void create(JpegDecompressor& self);
   [[noreturn]] static void stop(j_common_ptr common);
   static void notice(j_common_ptr common, int level);
   static void watch_scans(j_common_ptr common);

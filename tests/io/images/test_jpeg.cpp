@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "io/images/exif.h"
 #include "io/images/jpeg.h"
@@ -99,6 +100,28 @@ TEST_CASE("jpeg: any box of any kind of file is that part of the whole") {
           CHECK(box.width * part.scale >= least_width);
           CHECK(box.height * part.scale >= least_height);
           CHECK(same_pixels(part, decode_whole(bytes, channels, static_cast<int>(8 * part.scale))));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("jpeg: any narrow box is that part of the whole") {
+  const int width = 40, height = 24;
+  JpegDecoder decoder;
+  for (const int sampling : {1, 2}) {
+    const std::string bytes = encode(draw(width, height, 3, wave), width, height, 3, {.sampling = sampling});
+    const Decoded whole = decode_whole(bytes, 3);
+    for (int left = 0; left < width; ++left) {
+      for (int columns = 1; columns <= std::min(5, width - left); ++columns) {
+        (void)decoder.open(as_bytes(bytes));
+        const DecodedPixels part = decoder.decode({left, 3, columns, 9}, columns, 9, 3);
+        for (int y = 0; y < 9; ++y) {
+          for (int i = 0; i < 3 * columns; ++i) {
+            const auto x = static_cast<int>(left - part.left), row = static_cast<int>(3 - part.top) + y;
+            const auto expected = whole.pixels[static_cast<std::size_t>(((3 + y) * width + left) * 3 + i)];
+            CHECK(part.pixels[(row * part.width + x) * 3 + i] == expected);
+          }
         }
       }
     }
@@ -257,6 +280,34 @@ TEST_CASE("jpeg: a changed byte gives what libjpeg gives: an Error where it warn
   }
   CHECK(seen[0] > 100);
   CHECK(seen[1] > 100);
+}
+
+TEST_CASE("jpeg: a file without tables does not get those of the file before") {
+  const std::string good = small_jpeg();
+  for (const std::string marker : {"\xFF\xDB", "\xFF\xC4"}) {  // quantisation, Huffman codes
+    std::string bytes = good;
+    for (std::size_t at = bytes.find(marker); at != std::string::npos; at = bytes.find(marker)) {
+      const auto length = [&](std::size_t i) { return static_cast<unsigned char>(bytes[at + i]); };
+      bytes.erase(at, 2 + std::size_t{256} * length(2) + length(3));
+    }
+    const auto outcome = [&](JpegDecoder& decoder) {
+      std::vector<std::uint8_t> pixels;
+      const std::string problem = error_of([&] {
+        (void)decoder.open(as_bytes(bytes));
+        const DecodedPixels decoded = decoder.decode({0, 0, 64, 48}, 64, 48, 3);
+        pixels.assign(decoded.pixels, decoded.pixels + 64 * 48 * 3);
+      });
+      return std::pair(problem, pixels);
+    };
+    JpegDecoder fresh, used;
+    const std::string other = encode(draw(64, 48, 3, wave), 64, 48, 3, {.quality = 20, .optimized = true});
+    (void)used.open(as_bytes(other));
+    (void)used.decode({0, 0, 64, 48}, 64, 48, 3);
+    CHECK(outcome(used) == outcome(fresh));
+    const bool has_codes =
+        marker == "\xFF\xDB";  // without any, libjpeg takes those of the standard, as Motion JPEG does
+    CHECK(outcome(used).first == (has_codes ? "Quantization table 0x00 was not defined" : ""));
+  }
 }
 
 TEST_CASE("jpeg: one of several scans is refused by its header when its coefficients take too much memory") {
