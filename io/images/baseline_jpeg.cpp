@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The smaller image is a file of headers, whose scan is empty: libjpeg takes its coefficients for zeros, and in its
-// mode of buffered images they can be written before they become pixels.
+// The smaller image is a file of headers with an empty scan. In buffered-image mode libjpeg reads all coefficients
+// before it makes pixels: those of the first MCU from zero bits, the others are 0. All are overwritten in between.
 #include "io/images/baseline_jpeg.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace convoy {
 
 namespace {
 
-constexpr std::int64_t kMaxCoefficientBytes = std::int64_t{32} << 20;  // libjpeg needs less for larger parts
+constexpr std::int64_t kMaxCoefficientBytes = std::int64_t{32} << 20;  // larger parts go to libjpeg, which keeps none
 constexpr int kLastCoefficient = DCTSIZE2 - 1;
 
 // What libjpeg itself would complain about is left to it.
@@ -28,8 +28,10 @@ bool is_baseline(const jpeg_decompress_struct& d) {
   if (d.comps_in_scan != d.num_components || d.Ss != 0 || d.Se != kLastCoefficient || d.Ah != 0 || d.Al != 0) {
     return false;
   }
+  int blocks = 0;
   for (int i = 0; i < d.num_components; ++i) {
     const jpeg_component_info& c = d.comp_info[i];
+    blocks += c.h_samp_factor * c.v_samp_factor;
     if (d.cur_comp_info[i] != &c || c.dc_tbl_no >= NUM_HUFF_TBLS || c.ac_tbl_no >= NUM_HUFF_TBLS ||
         c.quant_tbl_no >= NUM_QUANT_TBLS || c.h_samp_factor > kMaxSampling || c.v_samp_factor > kMaxSampling) {
       return false;
@@ -39,7 +41,7 @@ bool is_baseline(const jpeg_decompress_struct& d) {
       return false;
     }
   }
-  return true;
+  return d.num_components == 1 || blocks <= kMaxBlocksInMcu;
 }
 
 bool set_table(HuffmanTable& table, const JHUFF_TBL& codes, HuffmanTable::Kind kind) {
@@ -47,7 +49,7 @@ bool set_table(HuffmanTable& table, const JHUFF_TBL& codes, HuffmanTable::Kind k
                    kind);
 }
 
-constexpr int round_up(int value, int unit) { return (value + unit - 1) / unit * unit; }
+constexpr int divide_up(int value, int unit) { return (value + unit - 1) / unit; }
 
 }  // namespace
 
@@ -98,16 +100,17 @@ bool BaselineJpeg::State::prepare() {
   return true;
 }
 
-// With the MCUs that chroma is interpolated from, above and below; on the sides the part has a margin. At least an MCU
-// wide: libjpeg does not interpolate chroma of two pixels (jdsample.c).
+// With the MCUs that chroma is interpolated from, above and below; on the sides the part has a margin. At least five
+// pixels wide if the image is: libjpeg does not interpolate chroma of two pixels a row (jdsample.c).
 void BaselineJpeg::State::place(const ScaledPart& part) {
   const int image_width = static_cast<int>(whole->image_width), image_height = static_cast<int>(whole->image_height);
   const auto full = [&](int scaled) { return scaled * DCTSIZE / eighths; };
-  const int neighbours = full(2);
-  left = full(part.first_column) / mcu_width * mcu_width;
+  const int neighbours = full(kChromaMargin), least = full(5);
+  left = std::min(full(part.first_column), std::max(0, image_width - least)) / mcu_width * mcu_width;
   top = std::max(0, full(part.first_row) - neighbours) / mcu_height * mcu_height;
-  width = std::min(image_width, std::max(left + mcu_width, full(part.first_column + part.columns))) - left;
-  height = std::min(image_height, round_up(full(part.first_row + part.rows) + neighbours, mcu_height)) - top;
+  width = std::min(image_width, std::max(left + least, full(part.first_column + part.columns))) - left;
+  const int bottom = divide_up(full(part.first_row + part.rows) + neighbours, mcu_height) * mcu_height;
+  height = std::min(image_height, bottom) - top;
   last_row = part.first_row + part.rows - top * eighths / DCTSIZE;
 }
 
@@ -164,13 +167,12 @@ void BaselineJpeg::State::read_coefficients(State& s) {
   jpeg_decompress_struct& d = s.libjpeg.info;
   const auto count = static_cast<std::size_t>(d.num_components);
   const jpeg_source_mgr& source = *s.whole->src;
-  const int mcus = (static_cast<int>(s.whole->image_width) + s.mcu_width - 1) / s.mcu_width;
+  const int mcus = divide_up(static_cast<int>(s.whole->image_width), s.mcu_width);
   BaselineScan scan(std::as_bytes(std::span(source.next_input_byte, source.bytes_in_buffer)),
                     std::span(s.components).first(count), mcus, static_cast<int>(s.whole->restart_interval));
   jvirt_barray_ptr* arrays = jpeg_read_coefficients(&d);
   const int first_row = s.top / s.mcu_height, first = s.left / s.mcu_width;
-  const int rows = (s.height + s.mcu_height - 1) / s.mcu_height,
-            last = first + (s.width + s.mcu_width - 1) / s.mcu_width;
+  const int rows = divide_up(s.height, s.mcu_height), last = first + divide_up(s.width, s.mcu_width);
   McuRow blocks{};
   s.good = true;
   for (int row = -first_row; row < rows && s.good; ++row) {
@@ -187,6 +189,7 @@ void BaselineJpeg::State::read_coefficients(State& s) {
     }
     s.good = scan.next_row(first, last, blocks);
   }
+  if (s.top + s.height == static_cast<int>(s.whole->image_height)) s.good = s.good && scan.marker_follows();
 }
 
 void BaselineJpeg::State::read_rows(State& s) {
@@ -213,13 +216,17 @@ const std::uint8_t* BaselineJpeg::decode(const jpeg_decompress_struct& whole, in
   try {
     s.libjpeg.guarded(State::open, s);
     s.libjpeg.guarded(State::read_coefficients, s);
-    if (!s.good) return nullptr;
-    const jpeg_decompress_struct& d = s.libjpeg.info;
+    jpeg_decompress_struct& d = s.libjpeg.info;
+    if (!s.good) {
+      jpeg_abort_decompress(&d);  // frees the coefficients
+      return nullptr;
+    }
     s.pixels.resize(static_cast<std::size_t>(s.last_row) * jpeg_row_bytes(d));
-    part.first_column = s.left * eighths / DCTSIZE;
-    part.columns = static_cast<int>(d.output_width);
+    const auto columns = static_cast<int>(d.output_width);
     const std::size_t unwanted = static_cast<std::size_t>(s.last_row - part.rows) * jpeg_row_bytes(d);
     s.libjpeg.guarded(State::read_rows, s);
+    part.first_column = s.left * eighths / DCTSIZE;
+    part.columns = columns;
     return s.pixels.data() + unwanted;
   } catch (const Error&) {
     return nullptr;

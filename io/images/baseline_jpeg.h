@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Decodes a part of a baseline JPEG, as most are: its own entropy decoding (jpeg_huffman.h), of which only the MCUs of
-// the part are kept, and libjpeg for all else: it is given the coefficients of a smaller image, which is the part. The
-// pixels are libjpeg's, bit for bit.
+// Decodes a part of a baseline JPEG, as most are: jpeg_huffman.h decodes the scan and keeps only the part's MCUs;
+// libjpeg makes their pixels, as if they were a smaller image. The pixels are those of the whole image by libjpeg, bit
+// for bit.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,9 @@
 #include "io/images/libjpeg.h"
 
 namespace convoy {
+
+/// Pixels beside a box that chroma is interpolated from.
+inline constexpr int kChromaMargin = 2;
 
 /// Rows and columns of an image, at the scale at which it is decoded.
 struct ScaledPart {
@@ -24,9 +27,9 @@ class BaselineJpeg {
 
   /// Decodes `part` of the image whose header was read to `whole`, at eighths / 8 of its size, to JCS_RGB or
   /// JCS_GRAYSCALE: [rows, columns, channels], valid until the next call. `part` becomes what these are: the columns
-  /// begin where those of an MCU do. The outermost two pixels may lack their neighbours' chroma. Returns null, and
-  /// reads nothing from `whole`'s source, where the image is of another kind (progressive, CMYK) or large, and where
-  /// its scan is not as it should be: libjpeg then decodes it, or says what is wrong.
+  /// begin where those of an MCU do. The first and last kChromaMargin columns may lack their neighbours' chroma.
+  /// Returns null, with `part` and `whole` as they were, if the image is of another kind (progressive, CMYK), if its
+  /// part is large, or if its scan is damaged: libjpeg then decodes it, or says what is wrong.
   const std::uint8_t* decode(const jpeg_decompress_struct& whole, int eighths, J_COLOR_SPACE colors, ScaledPart& part);
 
  private:

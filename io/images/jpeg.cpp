@@ -17,7 +17,6 @@ namespace convoy {
 
 namespace {
 
-constexpr int kMargin = 2;  // chroma is interpolated between neighbours: the box's edge needs some
 constexpr int kExif = JPEG_APP0 + 1;
 
 // How the shown image lies in the stored one: transposed first, then mirrored left to right and top to bottom.
@@ -138,8 +137,8 @@ void JpegDecoder::State::place(const PixelBox& stored) {
   const auto down = [&](int full) { return full * eighths / 8; };
   const auto up = [&](JDIMENSION full) { return (static_cast<int>(full) * eighths + 7) / 8; };
   const auto span = [&](int first, int length, JDIMENSION image, int& start, int& count) {
-    start = std::max(0, down(first) - kMargin);
-    count = std::min(up(image), up(static_cast<JDIMENSION>(first + length)) + kMargin) - start;
+    start = std::max(0, down(first) - kChromaMargin);
+    count = std::min(up(image), up(static_cast<JDIMENSION>(first + length)) + kChromaMargin) - start;
   };
   span(stored.top, stored.height, libjpeg.info.image_height, part.first_row, part.rows);
   span(stored.left, stored.width, libjpeg.info.image_width, part.first_column, part.columns);

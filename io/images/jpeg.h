@@ -3,7 +3,7 @@
 // Decodes the part of a JPEG that is asked for, no larger than is asked for: only its rows and columns, and at half, a
 // quarter or an eighth of the size when that still covers the target (the discrete cosine transform gives these for
 // less than the whole). Relies on libjpeg-turbo's libjpeg interface. Invariant: a decoder that has thrown is as good
-// as new for the next open(); memory is kept from image to image.
+// as new for the next open(); pixel buffers are kept from image to image.
 #pragma once
 
 #include <cstddef>

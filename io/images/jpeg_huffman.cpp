@@ -15,7 +15,7 @@ constexpr int kRefilled = 56;  // bits that there are at least after a refill; t
 constexpr int kMaxDcBits = 11, kMaxAcBits = 10;
 constexpr int kMaxDc = 32767;  // libjpeg stores 16 bits
 
-// Row by row, of the coefficients in the order of the file (T.81, figure 5).
+// The position in the block, row by row, of each coefficient in the order of the file (zigzag; T.81, figure 5).
 constexpr std::array<std::uint8_t, kBlockSize> kOrder = [] {
   std::array<std::uint8_t, kBlockSize> order{};
   std::size_t at = 0;
@@ -122,7 +122,7 @@ inline void BaselineScan::Bits::refill() {
   *this = refilled_by_bytes(*this);
 }
 
-// By value: what has an address is not kept in registers.
+// Takes a copy: if its address escaped, the caller's could not stay in registers.
 BaselineScan::Bits BaselineScan::Bits::refilled_by_bytes(Bits bits) {
   for (; bits.count < kRefilled; bits.count += 8) {
     std::uint64_t byte = 0;
@@ -188,6 +188,14 @@ BaselineScan::BaselineScan(std::span<const std::byte> bytes, std::span<const Sca
       }
     }
   }
+}
+
+bool BaselineScan::marker_follows() const {
+  const std::uint8_t *at = bits_.at, *end = bits_.end;
+  while ((at = std::find(at, end, 0xFF)) != end) {
+    if (++at != end && *at != 0) return true;
+  }
+  return false;
 }
 
 CONVOY_VECTORIZED bool BaselineScan::next_row(int first, int last, const McuRow& row) {

@@ -75,6 +75,21 @@ def make_jpeg():
     write("jpeg", "text", bytes((15, 0, 0)) + b"no picture at all")
 
 
+def make_jpeg_part():
+    """Bytes before the file: channels, a box, the scale (fuzz_jpeg_part.cpp)."""
+    blocks = np.random.RandomState(2).randint(0, 256, (7, 9, 3))
+    picture = np.kron(blocks, np.ones((5, 5, 1))).astype(np.uint8)
+    for name, mode, choice, options in (
+            ("even", "RGB", (0, 60, 30, 200, 90, 0), {"subsampling": 2}), ("half", "RGB", (0, 0, 0, 0, 255, 0), {"subsampling": 1}),
+            ("full", "RGB", (1, 99, 99, 99, 99, 1), {"subsampling": 0, "quality": 95}), ("grey", "L", (0, 9, 9, 250, 250, 2), {}),
+            ("restarts", "RGB", (0, 80, 40, 90, 90, 0), {"subsampling": 2, "restart_marker_blocks": 2}),
+            ("codes", "RGB", (0, 0, 90, 255, 20, 3), {"subsampling": 2, "optimize": True}),
+            ("progressive", "RGB", (0, 70, 70, 70, 70, 0), {"progressive": True})):
+        file = io.BytesIO()
+        Image.fromarray(picture).convert(mode).save(file, "JPEG", **{"quality": 60, **options})
+        write("jpeg_part", name, bytes(choice) + file.getvalue())
+
+
 def png(size, bits, kind, rows, *others, interlaced=0):
     """A PNG (ISO/IEC 15948) of these rows, each behind its filter, and further chunks before them."""
     def chunk(name, data):
@@ -278,6 +293,7 @@ global_batch_size = 8
 make_idx()
 make_cifar10()
 make_jpeg()
+make_jpeg_part()
 make_hdf5_data()
 make_checkpoint()
 make_png()

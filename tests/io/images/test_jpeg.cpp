@@ -12,8 +12,10 @@
 #include <utility>
 #include <vector>
 
+#include "io/images/baseline_jpeg.h"
 #include "io/images/exif.h"
 #include "io/images/jpeg.h"
+#include "io/images/libjpeg.h"
 #include "layers/base/random.h"
 #include "tests/io/images/jpeg_files.h"
 #include "tests/io/temporary_folder.h"
@@ -34,7 +36,8 @@ bool same_pixels(const DecodedPixels& part, const Decoded& whole) {
     for (int i = 0; i < part.width * part.channels; ++i) {
       const int from = ((top + y) * whole.width + left) * part.channels + i;
       // The columns at a cut are interpolated from one neighbour less; the margin around the box is there for them.
-      if (i < 2 * part.channels || i >= (part.width - 2) * part.channels) continue;
+      if (left > 0 && i < 2 * part.channels) continue;
+      if (left + part.width < whole.width && i >= (part.width - 2) * part.channels) continue;
       if (part.pixels[y * part.width * part.channels + i] != whole.pixels[static_cast<std::size_t>(from)]) return false;
     }
   }
@@ -106,26 +109,67 @@ TEST_CASE("jpeg: any box of any kind of file is that part of the whole") {
   }
 }
 
-TEST_CASE("jpeg: any narrow box is that part of the whole") {
-  const int width = 40, height = 24;
+TEST_CASE("jpeg: narrow boxes at both edges are that part of the whole, however few columns the last MCU has") {
+  const int height = 24, rows = 9;
   JpegDecoder decoder;
-  for (const int sampling : {1, 2}) {
-    const std::string bytes = encode(draw(width, height, 3, wave), width, height, 3, {.sampling = sampling});
-    const Decoded whole = decode_whole(bytes, 3);
-    for (int left = 0; left < width; ++left) {
-      for (int columns = 1; columns <= std::min(5, width - left); ++columns) {
-        (void)decoder.open(as_bytes(bytes));
-        const DecodedPixels part = decoder.decode({left, 3, columns, 9}, columns, 9, 3);
-        for (int y = 0; y < 9; ++y) {
-          for (int i = 0; i < 3 * columns; ++i) {
-            const auto x = static_cast<int>(left - part.left), row = static_cast<int>(3 - part.top) + y;
-            const auto expected = whole.pixels[static_cast<std::size_t>(((3 + y) * width + left) * 3 + i)];
-            CHECK(part.pixels[(row * part.width + x) * 3 + i] == expected);
+  for (const JpegStyle& style : {JpegStyle{}, JpegStyle{.sampling = 2}, JpegStyle{.sampling = 2, .sampling_rows = 1}}) {
+    for (int width = 33; width <= 48; ++width) {
+      const std::string bytes = encode(draw(width, height, 3, wave), width, height, 3, style);
+      for (const int smaller : {1, 2, 4, 8}) {
+        const Decoded whole = decode_whole(bytes, 3, 8 / smaller);
+        for (const int columns : {1, 8, 9}) {
+          for (const int left : {0, 16, width - columns}) {
+            (void)decoder.open(as_bytes(bytes));
+            const PixelBox box{left, 3, columns, rows};
+            const DecodedPixels part =
+                decoder.decode(box, std::max(1, columns / smaller), std::max(1, rows / smaller), 3);
+            if (part.scale * smaller != 1) continue;
+            CAPTURE(width);
+            CAPTURE(left);
+            CAPTURE(columns);
+            CAPTURE(smaller);
+            CHECK(covers(part, box, 1, width, height));
+            CHECK(same_pixels(part, whole));
           }
         }
       }
     }
   }
+}
+
+TEST_CASE("jpeg: baseline files are decoded by parts, others and damaged ones are left to libjpeg") {
+  const auto decodes = [](const std::string& bytes, int side) {
+    JpegDecompressor whole(true);
+    struct Source {
+      jpeg_decompress_struct& info;
+      const std::string& bytes;
+    } source{whole.info, bytes};
+    whole.guarded<Source>(
+        [](Source& s) {
+          jpeg_mem_src(&s.info, reinterpret_cast<const unsigned char*>(s.bytes.data()), s.bytes.size());
+          jpeg_read_header(&s.info, TRUE);
+        },
+        source);
+    BaselineJpeg baseline;
+    ScaledPart part{0, side, 0, side};
+    return baseline.decode(whole.info, 8, JCS_RGB, part) != nullptr;
+  };
+  const auto file = [](const JpegStyle& style, int channels = 3) {
+    return encode(draw(40, 40, channels, wave), 40, 40, channels, style);
+  };
+  for (const JpegStyle& style :
+       {JpegStyle{}, JpegStyle{.sampling = 2}, JpegStyle{.sampling = 2, .sampling_rows = 1},
+        JpegStyle{.restart_interval = 3}, JpegStyle{.optimized = true}, JpegStyle{.stored_rgb = true}}) {
+    CHECK(decodes(file(style), 40));
+  }
+  CHECK(decodes(file({}, 1), 40));
+  CHECK_FALSE(decodes(file({}, 4), 40));
+  CHECK_FALSE(decodes(file({.progressive = true}), 40));
+  const std::string good = file({});
+  CHECK_FALSE(decodes(good.substr(0, good.size() - 2), 40));  // without the marker at its end
+  CHECK(decodes(good.substr(0, good.size() - 2), 8));         // which is not looked at for the first rows
+  CHECK_FALSE(decodes(good.substr(0, good.size() - 20), 40));
+  CHECK_FALSE(decodes(with_size(good, 4000, 4000), 4000));  // 96 MB of coefficients
 }
 
 TEST_CASE("jpeg: the smallest of the scales that cover the target is taken, and little outside the box is decoded") {
@@ -260,7 +304,7 @@ TEST_CASE("jpeg: a changed byte gives what libjpeg gives: an Error where it warn
     const std::string good =
         encode(noise, width, height, 3, {.quality = 60, .sampling = 2, .restart_interval = restart_interval});
     const std::size_t scan = good.find("\xFF\xDA") + 14;
-    for (std::size_t i = scan; i < good.size() - 2; ++i) {  // libjpeg also looks for the marker behind the last bits
+    for (std::size_t i = scan; i < good.size(); ++i) {
       for (const int change : {0x01, 0x80, 0xFF}) {
         std::string bytes = good;
         bytes[i] = static_cast<char>(bytes[i] ^ change);
