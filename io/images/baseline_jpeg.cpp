@@ -154,10 +154,7 @@ void BaselineJpeg::State::open(State& s) {
     *quantisation = *s.whole->quant_tbl_ptrs[c.quant_tbl_no];
   }
   d.jpeg_color_space = s.whole->jpeg_color_space;
-  d.out_color_space = s.colors;
-  d.scale_num = static_cast<unsigned>(s.eighths);
-  d.scale_denom = DCTSIZE;
-  d.dct_method = JDCT_ISLOW;
+  set_jpeg_output(d, s.eighths, s.colors);
   d.buffered_image = TRUE;
   jpeg_start_decompress(&d);
   while (jpeg_input_complete(&d) == 0) jpeg_consume_input(&d);

@@ -107,10 +107,7 @@ void JpegDecoder::State::read_header(State& s) {
 
 void JpegDecoder::State::start(State& s) {
   jpeg_decompress_struct& d = s.libjpeg.info;
-  d.scale_num = static_cast<unsigned>(s.eighths);
-  d.scale_denom = 8;
-  d.dct_method = JDCT_ISLOW;
-  d.out_color_space = s.colors;
+  set_jpeg_output(d, s.eighths, s.colors);
   jpeg_start_decompress(&d);
   auto column = static_cast<JDIMENSION>(s.part.first_column), columns = static_cast<JDIMENSION>(s.part.columns);
   if (columns < d.output_width) jpeg_crop_scanline(&d, &column, &columns);
@@ -135,10 +132,10 @@ void JpegDecoder::State::choose_scale(const PixelBox& box, int least_width, int 
 
 void JpegDecoder::State::place(const PixelBox& stored) {
   const auto down = [&](int full) { return full * eighths / 8; };
-  const auto up = [&](JDIMENSION full) { return (static_cast<int>(full) * eighths + 7) / 8; };
+  const auto up = [&](int full) { return (full * eighths + 7) / 8; };
   const auto span = [&](int first, int length, JDIMENSION image, int& start, int& count) {
     start = std::max(0, down(first) - kChromaMargin);
-    count = std::min(up(image), up(static_cast<JDIMENSION>(first + length)) + kChromaMargin) - start;
+    count = std::min(up(static_cast<int>(image)), up(first + length) + kChromaMargin) - start;
   };
   span(stored.top, stored.height, libjpeg.info.image_height, part.first_row, part.rows);
   span(stored.left, stored.width, libjpeg.info.image_width, part.first_column, part.columns);

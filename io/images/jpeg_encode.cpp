@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// As in jpeg.cpp an error of libjpeg jumps back into the one function that called it, which holds nothing with a
+// As in libjpeg.h an error of libjpeg jumps back into the one function that called it, which holds nothing with a
 // destructor while it may.
 #include "io/images/jpeg_encode.h"
 

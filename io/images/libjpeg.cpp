@@ -66,6 +66,13 @@ void JpegDecompressor::give_up() {
   throw Error(problem);
 }
 
+void set_jpeg_output(jpeg_decompress_struct& d, int eighths, J_COLOR_SPACE colors) {
+  d.scale_num = static_cast<unsigned>(eighths);
+  d.scale_denom = DCTSIZE;
+  d.out_color_space = colors;
+  d.dct_method = JDCT_ISLOW;
+}
+
 void read_jpeg_rows(jpeg_decompress_struct& d, int count, std::uint8_t* to) {
   constexpr int kRowsAtOnce = 16;
   std::array<JSAMPROW, kRowsAtOnce> rows;

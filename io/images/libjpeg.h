@@ -49,6 +49,9 @@ class JpegDecompressor {
   std::array<char, JMSG_LENGTH_MAX> message_{};
 };
 
+/// What an image is decoded to, at eighths / 8 of its size. Before jpeg_start_decompress().
+void set_jpeg_output(jpeg_decompress_struct& d, int eighths, J_COLOR_SPACE colors);
+
 /// Bytes of a decoded row.
 [[nodiscard]] inline std::size_t jpeg_row_bytes(const jpeg_decompress_struct& d) {
   return std::size_t{d.output_width} * static_cast<std::size_t>(d.output_components);

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// libpng reports errors through a callback that must not return. As in jpeg.cpp it jumps back into guarded(): the
+// libpng reports errors through a callback that must not return. As in libjpeg.h it jumps back into guarded(): the
 // functions that run under it hold nothing with a destructor, and the Error is thrown outside.
 #include "io/images/png.h"
 
 #include <png.h>
 
-#include <algorithm>
 #include <array>
 #include <csetjmp>
 #include <cstdio>

@@ -141,7 +141,7 @@ Array Device::get(const Tensor& tensor) {
   return array;
 }
 
-ImportedWeight::ImportedWeight(OnednnBackend& backend, std::unique_ptr<WeightLayout> native, const Array& stored)
+ImportedWeight::ImportedWeight(Backend& backend, std::unique_ptr<WeightLayout> native, const Array& stored)
     : layout(std::move(native)) {
   const std::vector<float> host(stored.values.begin(), stored.values.end());
   weight.layout = layout.get();
@@ -150,7 +150,7 @@ ImportedWeight::ImportedWeight(OnednnBackend& backend, std::unique_ptr<WeightLay
   backend.refresh_compute(weight);
 }
 
-Array ImportedWeight::exported(OnednnBackend& backend, const Tensor& native) const {
+Array ImportedWeight::exported(Backend& backend, const Tensor& native) const {
   std::vector<float> host(at(layout->shape().size()));
   backend.export_weight(*layout, native, host.data());
   Array array(layout->shape());

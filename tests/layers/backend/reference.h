@@ -65,9 +65,9 @@ struct ImportedWeight {
   std::unique_ptr<WeightLayout> layout;
   Weight weight;
 
-  ImportedWeight(OnednnBackend& backend, std::unique_ptr<WeightLayout> native, const Array& stored);
+  ImportedWeight(Backend& backend, std::unique_ptr<WeightLayout> native, const Array& stored);
   /// Its gradient, or another tensor of its layout, as it is stored.
-  [[nodiscard]] Array exported(OnednnBackend& backend, const Tensor& native) const;
+  [[nodiscard]] Array exported(Backend& backend, const Tensor& native) const;
 };
 
 /// The rounding of one store, relative to the value: half a unit in the last place.

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "layers/backend/onednn/onednn_state.h"
@@ -30,20 +31,18 @@ TEST_CASE("both bfloat16 copies of a weight are bit for bit those of oneDNN") {
     const auto direct = device.with_direct_convolutions();  // where its products are not in bfloat16
     Backend& backend = this_cpu().rules.bf16_products ? static_cast<Backend&>(device) : *direct;
     const Conv2dSpec spec{c.in, c.out, c.kernel, 1, c.kernel / 2};
-    const auto layout = backend.conv2d_layout(spec, {4, c.in, c.size, c.size});
+    auto layout = backend.conv2d_layout(spec, {4, c.in, c.size, c.size});
     CAPTURE(c.in);
     CAPTURE(c.out);
     CHECK(static_cast<const OnednnWeightLayout&>(*layout).tiles.has_value() == c.tiled);
-    auto values = reference::uniform({c.out * c.in * c.kernel * c.kernel}, 7).values;
+    reference::Array stored = reference::uniform({c.out * c.in * c.kernel * c.kernel}, 7);
+    std::vector<double>& values = stored.values;
     values[3] = std::numeric_limits<double>::quiet_NaN();
     values[5] = std::numeric_limits<double>::infinity();
     values[6] = 1.0 + 0x1p-8;  // a tie: to even
     values[9] = 3.4e38;        // rounds to infinity
-    std::vector<float> host(values.begin(), values.end());
-    Weight weight;
-    weight.layout = layout.get();
-    weight.master = backend.tensor({layout->elements()}, DType::kF32);
-    backend.import_weight(*layout, host.data(), weight.master);
+    reference::ImportedWeight imported(backend, std::move(layout), stored);
+    Weight& weight = imported.weight;
     const auto copies = [&] {
       backend.refresh_compute(weight);
       std::vector<std::uint16_t> bits;
