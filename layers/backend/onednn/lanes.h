@@ -18,6 +18,7 @@
 #include "layers/base/cpu_features.h"
 
 #define CONVOY_INLINE inline __attribute__((always_inline))  // part of what is compiled for several instruction sets
+#define CONVOY_INLINE_LAMBDA __attribute__((always_inline))  // the same, behind the parameters of a lambda
 
 namespace convoy {
 

@@ -10,8 +10,6 @@
 #include "layers/backend/onednn/lanes.h"
 #include "layers/base/cpu_features.h"
 
-#define CONVOY_INLINE_LAMBDA __attribute__((always_inline))  // behind the parameters of what vectorized() calls
-
 namespace convoy {
 
 template <int count>

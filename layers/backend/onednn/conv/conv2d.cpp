@@ -179,7 +179,7 @@ std::unique_ptr<WeightGradient> make_gradient(OnednnState& state, const Conv2dSp
 
 std::unique_ptr<WeightGradient> make_backward_weight(OnednnState& state, const Conv2dSpec& spec, const Shape& x,
                                                      DType compute, std::int64_t winograd, bool bias) {
-  if (winograd > 0) return with_bias_gradient(make_winograd_gradient(state, spec, x, winograd));
+  if (winograd > 0) return with_bias_gradient(make_winograd_gradient(spec, x, winograd));
   const Shape part = part_of(state, spec, x);
   return in_parts(state, make_gradient(state, spec, part, compute, bias), part[0]);
 }

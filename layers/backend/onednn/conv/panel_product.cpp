@@ -31,8 +31,8 @@ void kernel(std::int64_t depth, const float* a, std::int64_t a_step, const float
   vectorized([=](auto width) CONVOY_INLINE_LAMBDA {
     constexpr auto kLevel = width < kLanes ? CacheLevel::kFirst : CacheLevel::kSecond;
     const std::int64_t ahead = width < kLanes ? kRowsAhead : depth;
-    multiply_tile<rows, columns / width, Vector<float, width>, kLevel>(depth, a, a_step, 1, b, b_step, ahead, false, c,
-                                                                       c_step);
+    multiply_tile<rows, columns / width, Vector<float, width>, kLevel>(depth, {a, a_step, 1, b, b_step, width}, ahead,
+                                                                       {c, c_step});
   });
 }
 

@@ -217,14 +217,14 @@ class PixelGradient final : public WeightGradient {
         for (std::int64_t c = column; c < last_column; c += Panels::kColumns) {
           const std::int64_t width = std::min(Panels::kColumns, last_column - c);
           for (std::int64_t r = row; r < last_row; r += Panels::kRows, ++done) {
-            const std::int64_t below = std::min(r + Panels::kRows, last_row - Panels::kRows);
-            for (std::int64_t i = below; i < below + Panels::kRows; ++i) {
-              prefetch<Access::kWrite, CacheLevel::kFirst>(dw + i * shapes_.out + c, width);
-            }
+            float* below = dw + std::min(r + Panels::kRows, last_row - Panels::kRows) * shapes_.out + c;
             Word *a_panel = in_panels + (r - row) / kLanes * kLanes * count, *b = panels + (c - column) * count;
             const Word* a = a_panel + (r - row) % kLanes;
             float* to = dw + r * shapes_.out + c;
             if constexpr (Panels::kFillsOnTheWay) {
+              for (std::int64_t i = 0; i < Panels::kRows; ++i) {
+                prefetch<Access::kWrite, CacheLevel::kFirst>(below + i * shapes_.out, width);
+              }
               PairFill fill;
               if (row == part.row && r == row) fill.b = {block.dy.data(), c};
               if (c == column && a == a_panel && r + kLanes < last_row) {
@@ -235,7 +235,7 @@ class PixelGradient final : public WeightGradient {
               pair_product(count, a, b, width, add, to, shapes_.out, fill);
             } else {
               prefetch_pixels(next, part, next.count * done / kernels, next.count * (done + 1) / kernels);
-              outer_product(count, a, b, add, to, shapes_.out);
+              outer_product(count, a, b, width, {to, shapes_.out, add, below});
             }
           }
         }

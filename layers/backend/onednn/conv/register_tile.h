@@ -9,14 +9,29 @@
 
 namespace convoy {
 
-/// Sets the tile c [rows, vectors * width] to a b for a [rows, depth] and b [depth, vectors * width], or adds it where
-/// `add`; its sums stay in registers, each in the order of depth. Element (r, k) of a lies at r * a_row + k * a_column;
-/// rows of b and c are b_step and c_step apart. Rows of b are brought to the cache `level` `ahead` rows before their
-/// use; 0: not at all. `add`, `ahead` and steps that are constants cost nothing.
+/// Element (r, k) of a lies at a[r * a_row + k * a_column]. Rows of b are b_row apart, and their vectors b_vector.
+struct TileOperands {
+  const float* a;
+  std::int64_t a_row, a_column;
+  const float* b;
+  std::int64_t b_row, b_vector;
+};
+
+/// Where the tile goes, whose rows are c_row apart; it is added to what is there where `add`. next: the tile that the
+/// next product writes, to be brought to the first-level cache meanwhile, or null.
+struct TileOutput {
+  float* c;
+  std::int64_t c_row;
+  bool add = false;
+  const float* next = nullptr;
+};
+
+/// Sets or adds the tile [rows, vectors * width] a b for a [rows, depth] and b [depth, vectors * width]; its sums stay
+/// in registers, each in the order of depth. Rows of b, whose vectors must then be neighbours, are brought to the cache
+/// `level` `ahead` rows before their use; 0: not at all. What is constant of the arguments costs nothing.
 template <int rows, int vectors, class Floats, CacheLevel level = CacheLevel::kFirst>
-CONVOY_INLINE void multiply_tile(std::int64_t depth, const float* a, std::int64_t a_row, std::int64_t a_column,
-                                 const float* b, std::int64_t b_step, std::int64_t ahead, bool add, float* c,
-                                 std::int64_t c_step) {
+CONVOY_INLINE void multiply_tile(std::int64_t depth, const TileOperands& in, std::int64_t ahead,
+                                 const TileOutput& out) {
   constexpr int width = kWidth<Floats>;
   Floats sums[rows][vectors];
 #pragma GCC unroll 16
@@ -24,24 +39,32 @@ CONVOY_INLINE void multiply_tile(std::int64_t depth, const float* a, std::int64_
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; ++v) sums[r][v] = Floats{};
   }
-  for (std::int64_t k = 0; k < depth; ++k) {
-    if (ahead > 0) prefetch<Access::kRead, level>(b + (k + ahead) * b_step, vectors * width);
+  const auto add_products = [&](std::int64_t k) CONVOY_INLINE_LAMBDA {
+    if (ahead > 0) prefetch<Access::kRead, level>(in.b + (k + ahead) * in.b_row, vectors * width);
     Floats row[vectors];
 #pragma GCC unroll 4
-    for (int v = 0; v < vectors; ++v) load(b + k * b_step + v * width, row[v]);
+    for (int v = 0; v < vectors; ++v) load(in.b + k * in.b_row + v * in.b_vector, row[v]);
 #pragma GCC unroll 16
     for (int r = 0; r < rows; ++r) {
-      const float factor = a[r * a_row + k * a_column];
+      const float factor = in.a[r * in.a_row + k * in.a_column];
 #pragma GCC unroll 4
       for (int v = 0; v < vectors; ++v) sums[r][v] += factor * row[v];
     }
+  };
+  std::int64_t k = 0;
+  if (out.next != nullptr) {
+    for (const std::int64_t last = depth < rows ? depth : rows; k < last; ++k) {
+      prefetch<Access::kWrite, CacheLevel::kFirst>(out.next + k * out.c_row, vectors * width);
+      add_products(k);
+    }
   }
+  for (; k < depth; ++k) add_products(k);
 #pragma GCC unroll 16
   for (int r = 0; r < rows; ++r) {
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; ++v) {
-      float* to = c + r * c_step + v * width;
-      if (add) {
+      float* to = out.c + r * out.c_row + v * width;
+      if (out.add) {
         Floats before;
         load(to, before);
         sums[r][v] = before + sums[r][v];

@@ -9,11 +9,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <memory>
 #include <vector>
 
 #include "layers/backend/onednn/conv/im2col_gemm.h"
+#include "layers/backend/onednn/conv/outer_product.h"
 #include "layers/backend/onednn/conv/panel_product.h"
 #include "layers/backend/onednn/conv/winograd_tiles.h"
 #include "layers/backend/onednn/element.h"
@@ -28,21 +28,15 @@ namespace {
 using dnnl::memory;
 
 constexpr auto kF32 = memory::data_type::f32;
-constexpr std::int64_t kThreadTiles = 4;           // tiles that make a part worth a thread
-constexpr std::int64_t kGrain = 16;                // the same of the transforms alone
-constexpr std::size_t kThreadSumsBytes = 4 << 20;  // a weight gradient's points of which each thread keeps its own
+constexpr std::int64_t kThreadTiles = 4;            // tiles that make a part worth a thread
+constexpr std::int64_t kGrain = 16;                 // the same of the transforms alone
+constexpr std::int64_t kThreadSumsBytes = 4 << 20;  // a weight gradient's points of which each thread keeps its own
 constexpr std::int64_t kStepsApart = 16;  // between threads' planes: a core prefetches as many planes behind its own
-constexpr std::int64_t kLastLevelBytes = 16 << 20;  // beyond it a weight comes from memory: read it half as often
 
 // Planes [rows, columns] of float32, one for each of `count` points.
 memory::desc planes(std::int64_t count, std::int64_t rows, std::int64_t columns) {
   return {{count, rows, columns}, kF32, {winograd_step(rows * columns), columns, 1}};
 }
-
-// Those of a group's tiles.
-memory::desc tile_planes(const TileGrid& g, std::int64_t channels) { return planes(g.points(), g.rows(), channels); }
-
-memory::desc transposed(const memory::desc& md) { return md.permute_axes({0, 2, 1}); }
 
 Tensor zero_pixel(Backend& backend, std::int64_t channels, DType dtype) {
   Tensor zeros = backend.tensor({channels}, dtype);
@@ -55,8 +49,7 @@ class Winograd final : public Direction {
  public:
   Winograd(const Conv2dSpec& spec, const Shape& x, std::int64_t m, bool backward_input)
       : Direction(winograd_weights(spec, m, backward_input)), grid_(spec, x, m, backward_input) {
-    const std::int64_t plane_bytes = grid_.in * grid_.out * std::int64_t{sizeof(float)};
-    tiles_ = grid_.points() * plane_bytes > kLastLevelBytes ? 2 * kPanelRows : kPanelRows;
+    tiles_ = grid_.weight_in_memory() ? 2 * kPanelRows : kPanelRows;  // so that it is read half as often
     row_ = grid_.in + kLanes;  // so that the rows of a product fall on different sets of the caches
     step_ = winograd_step(tiles_ * std::max(row_, grid_.out));
   }
@@ -106,89 +99,92 @@ class Winograd final : public Direction {
 // cache to another's, and adds up sums of its own. Where these are large, all threads take each group together.
 class WinogradGradient final : public WeightGradient {
  public:
-  WinogradGradient(OnednnState& state, const Conv2dSpec& spec, const Shape& x, std::int64_t m)
-      : WeightGradient(im2col_weights(spec)), grid_(spec, x, m, false), groups_(grid_.images / grid_.group()) {
-    const memory::desc a = transposed(tile_planes(grid_, grid_.in)), b = tile_planes(grid_, grid_.out), c = sums();
-    const bool apart = c.get_size() <= kThreadSumsBytes;
-    parts_.resize(static_cast<std::size_t>(apart ? std::clamp<std::int64_t>(groups_, 1, omp_get_max_threads()) : 1));
-    for (Part& part : parts_) {
-      part.stream = dnnl::stream(state.engine);
-      part.first = bind_product(state, a, b, c, false);
-      if (groups_ > std::ssize(parts_)) part.others = bind_product(state, a, b, c, true);
-    }
-  }
+  WinogradGradient(const Conv2dSpec& spec, const Shape& x, std::int64_t m)
+      : WeightGradient(im2col_weights(spec)), grid_(spec, x, m, false), groups_(grid_.images / grid_.group()) {}
 
   void run(OnednnState&, Backend& backend, const Tensor& x, const Tensor& dy, const Tensor& dw,
            const Tensor& dbias) override {
     if (dbias) fail("Winograd's weight gradient gives no gradient of a bias");
     const TileGrid& g = grid_;
     const Tensor zeros = zero_pixel(backend, std::max(g.in, g.out), x.dtype());
-    std::vector<PartTensors> tensors;
-    for (const Part& part : parts_) tensors.push_back(make_tensors(backend, part));
-    if (parts_.size() == 1) {
+    const std::int64_t sums = g.points() * winograd_step(g.in * g.out);
+    const bool apart = sums * std::int64_t{sizeof(float)} <= kThreadSumsBytes;
+    std::vector<Part> parts(
+        static_cast<std::size_t>(apart ? std::clamp<std::int64_t>(groups_, 1, omp_get_max_threads()) : 1));
+    for (Part& part : parts) {
+      part.a = backend.tensor({g.points() * g.step(g.in)}, DType::kF32);
+      part.b = backend.tensor({g.points() * g.step(g.out)}, DType::kF32);
+      part.sums = backend.tensor({sums}, DType::kF32);
+    }
+    if (parts.size() == 1) {
       for (std::int64_t group = 0; group < groups_; ++group) {
         parallel_ranges(g.rows(), kGrain, [&](std::int64_t first, std::int64_t last, int) {
-          set_points(x, dy, zeros, group, first, last, tensors[0]);
+          set_points(x, dy, zeros, group, first, last, parts[0]);
         });
-        multiply(parts_[0], tensors[0], group == 0);
+        parallel_ranges(products(), 1, [&](std::int64_t first, std::int64_t last, int) {
+          multiply(first, last, group > 0, parts[0]);
+        });
       }
     } else {
       parallel_ranges(groups_, 1, [&](std::int64_t first, std::int64_t last, int thread) {
-        const auto part = static_cast<std::size_t>(thread);
+        Part& part = parts[static_cast<std::size_t>(thread)];
         for (std::int64_t group = first; group < last; ++group) {
-          set_points(x, dy, zeros, group, 0, g.rows(), tensors[part]);
-          multiply(parts_[part], tensors[part], group == first);
+          set_points(x, dy, zeros, group, 0, g.rows(), part);
+          multiply(0, products(), group > first, part);
         }
-        tensors[part].used = first < last;
+        part.used = first < last;
       });
     }
-    auto* total = tensors[0].sums.data<float>();
-    for (std::size_t part = 1; part < tensors.size(); ++part) {
-      if (tensors[part].used) add(tensors[part].sums.data<float>(), tensors[part].sums.size(), total);
+    auto* total = parts[0].sums.data<float>();
+    for (std::size_t part = 1; part < parts.size(); ++part) {
+      if (parts[part].used) add(parts[part].sums.data<float>(), sums, total);
     }
     winograd_weight_gradient(g.side, total, g.in * g.out, dw.data<float>());
   }
 
  private:
-  // What a thread needs for its products: the first group sets the sums, the others add to them.
+  // The points of x and dy of a group, in panels of kLanes channels, and the sums of their products.
   struct Part {
-    dnnl::stream stream;
-    BoundPrimitive first, others;
-  };
-  struct PartTensors {
-    Tensor a, b, sums, scratchpad;
+    Tensor a, b, sums;
     bool used = false;
   };
 
-  [[nodiscard]] memory::desc sums() const { return planes(grid_.points(), grid_.in, grid_.out); }
+  // Those of a panel of x at a point.
+  [[nodiscard]] std::int64_t products() const { return grid_.points() * grid_.in / kLanes; }
 
-  PartTensors make_tensors(Backend& backend, const Part& part) const {
-    PartTensors t{tensor_of(backend, tile_planes(grid_, grid_.in)),
-                  tensor_of(backend, tile_planes(grid_, grid_.out)),
-                  tensor_of(backend, sums()),
-                  {}};
-    const auto bytes = static_cast<std::int64_t>(std::max(part.first.scratchpad_bytes, part.others.scratchpad_bytes));
-    if (bytes > 0) t.scratchpad = backend.tensor({bytes}, DType::kU8);
-    return t;
-  }
-
-  // Those of the tiles [first, last) of a group.
+  // The points of the tiles [first, last) of a group.
   void set_points(const Tensor& x, const Tensor& dy, const Tensor& zeros, std::int64_t group, std::int64_t first,
-                  std::int64_t last, const PartTensors& to) const {
+                  std::int64_t last, const Part& to) const {
     const TileGrid& g = grid_;
-    const std::int64_t tile = group * g.rows();
+    const std::int64_t tile = group * g.rows(), panel = g.rows() * kLanes;
     dispatch_activation(x.dtype(), [&](auto pixel) {
       using Pixel = decltype(pixel);
       winograd_patches(g, x.data<Pixel>(), tile + first, tile + last, zeros.data<Pixel>(),
-                       {to.a.data<float>() + first * g.in, g.in, g.step(g.in)});
+                       {to.a.data<float>() + first * kLanes, kLanes, g.step(g.in), panel});
       winograd_gradients(g, dy.data<Pixel>(), tile + first, tile + last, zeros.data<Pixel>(),
-                         {to.b.data<float>() + first * g.out, g.out, g.step(g.out)});
+                         {to.b.data<float>() + first * kLanes, kLanes, g.step(g.out), panel});
     });
   }
 
-  static void multiply(Part& part, const PartTensors& t, bool first) {
-    run_primitive(part.stream, first ? part.first : part.others, t.scratchpad ? t.scratchpad.raw() : nullptr,
-                  {{DNNL_ARG_SRC, t.a.raw()}, {DNNL_ARG_WEIGHTS, t.b.raw()}, {DNNL_ARG_DST, t.sums.raw()}});
+  // Sets or adds those products of a group.
+  void multiply(std::int64_t first, std::int64_t last, bool add, const Part& part) const {
+    const TileGrid& g = grid_;
+    const std::int64_t depth = g.rows(), panels = g.in / kLanes;
+    const auto sums = [&](std::int64_t product) {
+      return part.sums.data<float>() + product / panels * winograd_step(g.in * g.out) +
+             product % panels * kLanes * g.out;
+    };
+    for (std::int64_t product = first; product < last; ++product) {
+      const std::int64_t point = product / panels;
+      const float* a = part.a.data<float>() + point * g.step(g.in) + product % panels * kLanes * depth;
+      const float* b = part.b.data<float>() + point * g.step(g.out);
+      for (std::int64_t column = 0; column < g.out; column += kOuterColumns) {
+        const std::int64_t columns = std::min(kOuterColumns, g.out - column);
+        float* c = sums(product) + column;
+        const float* next = column + columns < g.out ? c + columns : product + 1 < last ? sums(product + 1) : nullptr;
+        outer_product(depth, a, b + column * depth, columns, {c, g.out, add, next});
+      }
+    }
   }
 
   static void add(const float* from, std::int64_t count, float* to) {
@@ -200,7 +196,6 @@ class WinogradGradient final : public WeightGradient {
 
   TileGrid grid_;
   std::int64_t groups_;
-  std::vector<Part> parts_;
 };
 
 }  // namespace
@@ -228,9 +223,8 @@ std::unique_ptr<Direction> make_winograd(const Conv2dSpec& spec, const Shape& x,
   return std::make_unique<Winograd>(spec, x, m, backward_input);
 }
 
-std::unique_ptr<WeightGradient> make_winograd_gradient(OnednnState& state, const Conv2dSpec& spec, const Shape& x,
-                                                       std::int64_t m) {
-  return std::make_unique<WinogradGradient>(state, spec, x, m);
+std::unique_ptr<WeightGradient> make_winograd_gradient(const Conv2dSpec& spec, const Shape& x, std::int64_t m) {
+  return std::make_unique<WinogradGradient>(spec, x, m);
 }
 
 }  // namespace convoy

@@ -27,7 +27,6 @@ namespace convoy {
 std::unique_ptr<Direction> make_winograd(const Conv2dSpec& spec, const Shape& x, std::int64_t m, bool backward_input);
 
 /// The weight gradient, by such tiles, in the format of im2col_weights(), without that of a bias: dbias must be null.
-std::unique_ptr<WeightGradient> make_winograd_gradient(OnednnState& state, const Conv2dSpec& spec, const Shape& x,
-                                                       std::int64_t m);
+std::unique_ptr<WeightGradient> make_winograd_gradient(const Conv2dSpec& spec, const Shape& x, std::int64_t m);
 
 }  // namespace convoy

@@ -13,9 +13,11 @@ namespace convoy {
 
 namespace {
 
-constexpr std::int64_t kGroupBytes = 5 << 18;  // 1.25 MiB, beside the weight's points in 2 MiB
-constexpr std::int64_t kMinRows = 64;          // of a matrix product, so that the weight's points are worth reading
-constexpr std::size_t kMaxPixels = 36;         // of a patch
+constexpr std::int64_t kGroupBytes = 5 << 18;  // 1.25 MiB, beside a weight's points in 2 MiB
+constexpr std::int64_t kMinRows = 64;          // of a matrix product, so that its sums are worth reading and writing:
+constexpr std::int64_t kMinRowsMemory = 128;   // the same of sums that come from memory
+constexpr std::int64_t kLastLevelBytes = 16 << 20;
+constexpr std::size_t kMaxPixels = 36;  // of a patch
 
 // The tile `index`, counted over all images: its image, and its first output pixel.
 struct TilePlace {
@@ -79,9 +81,12 @@ TileGrid::TileGrid(const Conv2dSpec& spec, const Shape& x, std::int64_t m, bool 
   padding = 2 - padding;
 }
 
+bool TileGrid::weight_in_memory() const { return points() * in * out * std::int64_t{sizeof(float)} > kLastLevelBytes; }
+
 std::int64_t TileGrid::group() const {
   const std::int64_t image_bytes = tiles() * points() * (in + out) * std::int64_t{sizeof(float)};
-  return images_at_a_time(images, kGroupBytes / image_bytes, (kMinRows + tiles() - 1) / tiles());
+  const std::int64_t least = weight_in_memory() ? kMinRowsMemory : kMinRows;
+  return images_at_a_time(images, kGroupBytes / image_bytes, (least + tiles() - 1) / tiles());
 }
 
 template <class Pixel>
@@ -91,7 +96,7 @@ void winograd_patches(const TileGrid& g, const Pixel* x, std::int64_t first, std
   for (std::int64_t i = first; i < last; ++i) {
     const TilePlace at(g, i);
     const auto pixels = images.square(at.image, at.row - g.padding, at.column - g.padding, g.side + 2, g.turned);
-    winograd_patch(g.side, pixels.data(), g.in, points.step, points.data + (i - first) * points.row);
+    winograd_patch(g.side, pixels.data(), g.in, points.step, points.panel, points.data + (i - first) * points.row);
   }
 }
 
@@ -116,7 +121,7 @@ void winograd_gradients(const TileGrid& g, const Pixel* dy, std::int64_t first, 
   for (std::int64_t i = first; i < last; ++i) {
     const TilePlace at(g, i);
     const auto pixels = images.square(at.image, at.row, at.column, g.side, false);
-    winograd_gradient(g.side, pixels.data(), g.out, points.step, points.data + (i - first) * points.row);
+    winograd_gradient(g.side, pixels.data(), g.out, points.step, points.panel, points.data + (i - first) * points.row);
   }
 }
 

@@ -22,6 +22,8 @@ struct TileGrid {
   /// Of an image.
   [[nodiscard]] std::int64_t tiles() const { return (out_height + side - 1) / side * tile_columns(); }
   [[nodiscard]] std::int64_t points() const { return winograd_points(side); }
+  /// Whether a weight has more points than last-level caches hold.
+  [[nodiscard]] bool weight_in_memory() const;
   /// The most images whose points stay in the second-level cache, as a divisor of all; all of them where such a group
   /// would have too few tiles for a matrix product.
   [[nodiscard]] std::int64_t group() const;
@@ -31,10 +33,11 @@ struct TileGrid {
   [[nodiscard]] std::int64_t step(std::int64_t channels) const { return winograd_step(rows() * channels); }
 };
 
-/// Points of tiles in memory: point p of the tile i, channel c, at data[p * step + i * row + c].
+/// Points of tiles in memory: point p of the tile i, channel c, at
+/// data[p * step + i * row + c / kLanes * panel + c % kLanes].
 struct TilePoints {
   float* data;
-  std::int64_t row, step;
+  std::int64_t row, step, panel = kLanes;
 };
 
 // The tiles [first, last) are counted over all images; activations are of type Pixel: float or BFloat16.

@@ -127,26 +127,30 @@ struct Axis<4> {
 
 // Floats: the vectors; Element: how a Pixel is converted, itself or NativeBFloat16.
 template <int m, class Floats, class Element, class Pixel>
-CONVOY_INLINE void patch_rows(const Pixel* const* pixels, std::int64_t channels, std::int64_t step, float* points) {
+CONVOY_INLINE void patch_rows(const Pixel* const* pixels, std::int64_t channels, std::int64_t step, std::int64_t panel,
+                              float* points) {
   constexpr int n = m + 2;
   for (std::int64_t c = 0; c < channels; c += kWidth<Floats>) {
     Floats d[n * n];
     for (int i = 0; i < n * n; ++i) load(static_cast<const Element*>(pixels[i]) + c, d[i]);
     for (int j = 0; j < n; ++j) Axis<m>::patch(d + j, n);
     for (int i = 0; i < n; ++i) Axis<m>::patch(d + n * i, 1);
-    for (int p = 0; p < n * n; ++p) store(d[p], points + p * step + c);
+    float* to = points + c / kLanes * panel + c % kLanes;
+    for (int p = 0; p < n * n; ++p) store(d[p], to + p * step);
   }
 }
 
 template <int m, class Floats, class Element, class Pixel>
-CONVOY_INLINE void gradient_rows(const Pixel* const* pixels, std::int64_t channels, std::int64_t step, float* points) {
+CONVOY_INLINE void gradient_rows(const Pixel* const* pixels, std::int64_t channels, std::int64_t step,
+                                 std::int64_t panel, float* points) {
   constexpr int n = m + 2;
   for (std::int64_t c = 0; c < channels; c += kWidth<Floats>) {
     Floats g[m * m], half[n * m], u[n * n];
     for (int i = 0; i < m * m; ++i) load(static_cast<const Element*>(pixels[i]) + c, g[i]);
     for (int j = 0; j < m; ++j) Axis<m>::gradient(g + j, half + j, m);
     for (int i = 0; i < n; ++i) Axis<m>::gradient(half + m * i, u + n * i, 1);
-    for (int p = 0; p < n * n; ++p) store(u[p], points + p * step + c);
+    float* to = points + c / kLanes * panel + c % kLanes;
+    for (int p = 0; p < n * n; ++p) store(u[p], to + p * step);
   }
 }
 
@@ -245,20 +249,20 @@ void dispatch_side(std::int64_t m, const F& f) {
 
 template <class Pixel>
 void winograd_patch(std::int64_t m, const Pixel* const* pixels, std::int64_t channels, std::int64_t step,
-                    float* points) {
+                    std::int64_t panel, float* points) {
   dispatch_side(m, [=](auto side) {
     vectorized_pixels<Pixel>([=](auto width, auto element) CONVOY_INLINE_LAMBDA {
-      patch_rows<side, Vector<float, width>, decltype(element)>(pixels, channels, step, points);
+      patch_rows<side, Vector<float, width>, decltype(element)>(pixels, channels, step, panel, points);
     });
   });
 }
 
 template <class Pixel>
 void winograd_gradient(std::int64_t m, const Pixel* const* pixels, std::int64_t channels, std::int64_t step,
-                       float* points) {
+                       std::int64_t panel, float* points) {
   dispatch_side(m, [=](auto side) {
     vectorized_pixels<Pixel>([=](auto width, auto element) CONVOY_INLINE_LAMBDA {
-      gradient_rows<side, Vector<float, width>, decltype(element)>(pixels, channels, step, points);
+      gradient_rows<side, Vector<float, width>, decltype(element)>(pixels, channels, step, panel, points);
     });
   });
 }
@@ -273,10 +277,10 @@ void winograd_tile(std::int64_t m, const float* points, std::int64_t step, std::
   });
 }
 
-template void winograd_patch(std::int64_t, const float* const*, std::int64_t, std::int64_t, float*);
-template void winograd_patch(std::int64_t, const BFloat16* const*, std::int64_t, std::int64_t, float*);
-template void winograd_gradient(std::int64_t, const float* const*, std::int64_t, std::int64_t, float*);
-template void winograd_gradient(std::int64_t, const BFloat16* const*, std::int64_t, std::int64_t, float*);
+template void winograd_patch(std::int64_t, const float* const*, std::int64_t, std::int64_t, std::int64_t, float*);
+template void winograd_patch(std::int64_t, const BFloat16* const*, std::int64_t, std::int64_t, std::int64_t, float*);
+template void winograd_gradient(std::int64_t, const float* const*, std::int64_t, std::int64_t, std::int64_t, float*);
+template void winograd_gradient(std::int64_t, const BFloat16* const*, std::int64_t, std::int64_t, std::int64_t, float*);
 template void winograd_tile(std::int64_t, const float*, std::int64_t, std::int64_t, const float*, float* const*);
 template void winograd_tile(std::int64_t, const float*, std::int64_t, std::int64_t, const float*, BFloat16* const*);
 

@@ -21,16 +21,16 @@ constexpr std::int64_t winograd_points(std::int64_t m) { return (m + 2) * (m + 2
 /// place in all planes falls on different sets of the caches.
 constexpr std::int64_t winograd_step(std::int64_t elements) { return elements + kLanes; }
 
-/// Sets points[p * step + c] = (Bᵀ d B)[p] for the patch d of (m + 2)×(m + 2) pixels of `channels` values each, in
-/// rows. Pixel: float or BFloat16, here and below.
+/// Sets points[p * step + c / kLanes * panel + c % kLanes] = (Bᵀ d B)[p] for the patch d of (m + 2)×(m + 2) pixels of
+/// `channels` values each, in rows. Pixel: float or BFloat16, here and below.
 template <class Pixel>
 void winograd_patch(std::int64_t m, const Pixel* const* pixels, std::int64_t channels, std::int64_t step,
-                    float* points);
+                    std::int64_t panel, float* points);
 
-/// Sets points[p * step + c] = (A g Aᵀ)[p] for the gradient g of a tile of m×m output pixels.
+/// The same of (A g Aᵀ)[p] for the gradient g of a tile of m×m output pixels.
 template <class Pixel>
 void winograd_gradient(std::int64_t m, const Pixel* const* pixels, std::int64_t channels, std::int64_t step,
-                       float* points);
+                       std::int64_t panel, float* points);
 
 /// Sets the tile of m×m output pixels to Aᵀ u A + bias for the products u[p] = points[p * step + c]; bias: [channels],
 /// or null for none.

@@ -52,7 +52,7 @@ Results run(const ConvCase& c, Array x, const Array& w, Array dy, float bias, in
   make_winograd(s, x.shape, m, false)
       ->run(state, device.backend, input, points.raw(), bias == 0 ? nullptr : shift.data(), y);
   make_winograd(s, x.shape, m, true)->run(state, device.backend, gradient, transposed.raw(), nullptr, dx);
-  const auto product = make_winograd_gradient(state, s, x.shape, m);
+  const auto product = make_winograd_gradient(s, x.shape, m);
   product->run(state, device.backend, input, gradient, dw, Tensor());
   CHECK_THROWS_AS(product->run(state, device.backend, input, gradient, dw, dw), Error);
 
