@@ -36,9 +36,8 @@ constexpr CpuRules with_own_rows(CpuRules rules) {
   return rules;
 }
 
-// Its vectors of 16 values go through units for 8: six sums in registers are enough to keep these busy.
-constexpr CpuKind kZen4{"x86-64 with AVX512-BF16 of AMD, family 19h", "an AMD EPYC (Zen 4)",
-                        with_own_rows(kFastBf16.rules)};
+// Six sums in registers are enough to keep its multipliers busy, which take half a vector of 16 values at a time.
+constexpr CpuKind kZen4{kFastBf16.name, "an AMD EPYC (Zen 4)", with_own_rows(kFastBf16.rules)};
 // Intel's instruction takes four times as long as a float32 multiply-add and does twice as much. It counts where the
 // matrix units are hidden, as on many virtual machines: 94 GFLOP/s beside 190 on a core of the fifth generation.
 constexpr CpuKind kSlowBf16{"x86-64 with AVX512-BF16 of Intel",
@@ -51,6 +50,7 @@ constexpr CpuKind kAvx2{"x86-64 with AVX2, without AVX-512",
                          .pointwise_gemm = true,
                          .own_rows = true,
                          .im2col = true,
+                         .im2col_narrow = true,
                          .pixel_gradient_f32 = true,
                          .row_gradient_f32 = true}};
 

@@ -17,6 +17,7 @@ struct CpuRules {
   bool own_rows = false;            ///< these and linear layers by own products (conv/row_product.h)
   bool own_rows_bf16 = false;       ///< bfloat16 1×1 windows and linear layers by those of conv/row_product_bf16.h
   bool im2col = false;              ///< large strided float32 windows by im2col (conv/im2col_gemm.h)
+  bool im2col_narrow = false;       ///< and those to fewer than 512 channels
   bool im2col_bf16_weight = false;  ///< weight gradients of bfloat16 convolutions by im2col
   bool pixel_gradient = false;      ///< those by own products in place of im2col (conv/pixel_gradient.h)
   /// Weight gradients of float32 windows of more than a pixel by such products; with `im2col`, strided ones then also
@@ -30,7 +31,7 @@ struct CpuRule {
   std::string_view name, what;
   bool CpuRules::*choice;
 };
-inline constexpr std::array<CpuRule, 12> kCpuRules{{
+inline constexpr std::array<CpuRule, 13> kCpuRules{{
     {"bf16_products", "products of bf16 activations in bf16", &CpuRules::bf16_products},
     {"winograd", "fp32 3x3 by Winograd", &CpuRules::winograd},
     {"winograd_bf16", "bf16 3x3 by Winograd, in fp32", &CpuRules::winograd_bf16},
@@ -38,6 +39,7 @@ inline constexpr std::array<CpuRule, 12> kCpuRules{{
     {"own_rows", "fp32 1x1 and linear layers by own products", &CpuRules::own_rows},
     {"own_rows_bf16", "bf16 1x1 and linear layers by own products", &CpuRules::own_rows_bf16},
     {"im2col", "fp32 strided 3x3 by im2col", &CpuRules::im2col},
+    {"im2col_narrow", "fp32 strided 3x3 of fewer channels by im2col", &CpuRules::im2col_narrow},
     {"im2col_bf16_weight", "bf16 weight gradients by im2col", &CpuRules::im2col_bf16_weight},
     {"pixel_gradient", "bf16 weight gradients by own products over pixels", &CpuRules::pixel_gradient},
     {"pixel_gradient_f32", "fp32 weight gradients of windows by own products", &CpuRules::pixel_gradient_f32},
@@ -46,7 +48,7 @@ inline constexpr std::array<CpuRule, 12> kCpuRules{{
 }};
 
 struct CpuKind {
-  std::string_view name;
+  std::string_view name;      ///< parameters and gradients have the same formats on all CPUs of a name
   std::string_view measured;  ///< on which CPU the choices were timed; empty: on none
   CpuRules rules;
 };

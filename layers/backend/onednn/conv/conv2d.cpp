@@ -75,10 +75,10 @@ bool suits_strided_im2col(const OnednnState& state, const Conv2dSpec& s, DType c
 }
 
 // All directions of those: oneDNN 2.6's strided kernels to 512 channels and more lose (ResNet-50's at 8x8 and a batch
-// of 16: forward 31 ms against 14, weight gradient 44 against 16), those to 256 win, but not over own products.
+// of 16: forward 31 ms against 14, weight gradient 44 against 16), those to 256 win with AVX-512.
 bool all_by_im2col(const OnednnState& state, const Conv2dSpec& s, DType compute) {
-  return suits_strided_im2col(state, s, compute) &&
-         (by_own_rows(state, s.in_channels, s.out_channels) || s.out_channels >= 512);
+  const bool narrow = state.rules.im2col_narrow && has_own_row_product(s.in_channels, s.out_channels);
+  return suits_strided_im2col(state, s, compute) && (narrow || s.out_channels >= 512);
 }
 
 // bfloat16 convolutions that im2col is for: of whole tiles of channels, and a tap of few channels is not worth

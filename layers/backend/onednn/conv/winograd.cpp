@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Points stay in the second-level cache from their transform through the product to the next transform: those of some
-// tiles of a thread, in the weight gradient those of a group of images.
+// tiles of a thread.
 #include "layers/backend/onednn/conv/winograd.h"
 
 #include <omp.h>
@@ -56,7 +56,7 @@ class Winograd final : public Direction {
 
   void run(OnednnState&, Backend& backend, const Tensor& from, void* weight, void* bias, const Tensor& to) override {
     const TileGrid& g = grid_;
-    const std::int64_t thread_elements = (g.points() + 1 + kStepsApart) * step_ + g.out, all = g.images * g.tiles();
+    const std::int64_t thread_elements = (g.points() + 1 + kStepsApart) * step_ + g.out, all = g.all_tiles();
     const std::int64_t threads = std::clamp<std::int64_t>(all / kThreadTiles, 1, omp_get_max_threads());
     const Tensor zeros = zero_pixel(backend, g.in, from.dtype()),
                  scratch = backend.tensor({threads, thread_elements}, DType::kF32);
@@ -95,99 +95,119 @@ class Winograd final : public Direction {
   std::int64_t tiles_, row_, step_;  // tiles at a time; how their points lie
 };
 
-// A thread takes groups of images of its own through transforms and products, so that no points go from one core's
-// cache to another's, and adds up sums of its own. Where these are large, all threads take each group together.
+// A thread takes tiles of its own through transforms and products, some at a time, so that no points go from one core's
+// cache to another's, and adds up sums of its own. Where these are large, all threads take the same tiles together.
 class WinogradGradient final : public WeightGradient {
  public:
   WinogradGradient(const Conv2dSpec& spec, const Shape& x, std::int64_t m)
-      : WeightGradient(im2col_weights(spec)), grid_(spec, x, m, false), groups_(grid_.images / grid_.group()) {}
+      : WeightGradient(im2col_weights(spec)),
+        grid_(spec, x, m, false),
+        most_(std::min(grid_.gradient_tiles(), grid_.all_tiles())),
+        a_step_(winograd_step(most_ * grid_.in)),
+        b_step_(winograd_step(most_ * grid_.out)),
+        sum_step_(winograd_step(grid_.in * grid_.out)) {}
 
   void run(OnednnState&, Backend& backend, const Tensor& x, const Tensor& dy, const Tensor& dw,
            const Tensor& dbias) override {
     if (dbias) fail("Winograd's weight gradient gives no gradient of a bias");
     const TileGrid& g = grid_;
-    const Tensor zeros = zero_pixel(backend, std::max(g.in, g.out), x.dtype());
-    const std::int64_t sums = g.points() * winograd_step(g.in * g.out);
+    const std::int64_t sums = g.points() * sum_step_, all = g.all_tiles();
     const bool apart = sums * std::int64_t{sizeof(float)} <= kThreadSumsBytes;
-    std::vector<Part> parts(
-        static_cast<std::size_t>(apart ? std::clamp<std::int64_t>(groups_, 1, omp_get_max_threads()) : 1));
+    const std::int64_t threads = apart ? std::clamp<std::int64_t>(all / most_, 1, omp_get_max_threads()) : 1;
+    const Pixels pixels{x, dy, zero_pixel(backend, std::max(g.in, g.out), x.dtype())};
+    std::vector<Part> parts(static_cast<std::size_t>(threads));
     for (Part& part : parts) {
-      part.a = backend.tensor({g.points() * g.step(g.in)}, DType::kF32);
-      part.b = backend.tensor({g.points() * g.step(g.out)}, DType::kF32);
+      part.a = backend.tensor({g.points() * a_step_}, DType::kF32);
+      part.b = backend.tensor({g.points() * b_step_}, DType::kF32);
       part.sums = backend.tensor({sums}, DType::kF32);
     }
-    if (parts.size() == 1) {
-      for (std::int64_t group = 0; group < groups_; ++group) {
-        parallel_ranges(g.rows(), kGrain, [&](std::int64_t first, std::int64_t last, int) {
-          set_points(x, dy, zeros, group, first, last, parts[0]);
+    if (threads == 1) {
+      for_groups(0, all, [&](const Group& group) {
+        parallel_ranges(group.tiles, kGrain, [&](std::int64_t first, std::int64_t last, int) {
+          set_points(pixels, group, first, last, parts[0]);
         });
-        parallel_ranges(products(), 1, [&](std::int64_t first, std::int64_t last, int) {
-          multiply(first, last, group > 0, parts[0]);
-        });
-      }
+        parallel_ranges(products(), 1,
+                        [&](std::int64_t first, std::int64_t last, int) { multiply(group, first, last, parts[0]); });
+      });
     } else {
-      parallel_ranges(groups_, 1, [&](std::int64_t first, std::int64_t last, int thread) {
-        Part& part = parts[static_cast<std::size_t>(thread)];
-        for (std::int64_t group = first; group < last; ++group) {
-          set_points(x, dy, zeros, group, 0, g.rows(), part);
-          multiply(0, products(), group > first, part);
+      parallel_ranges(threads, 1, [&](std::int64_t begin, std::int64_t end, int) {
+        for (std::int64_t i = begin; i < end; ++i) {
+          const Part& part = parts[static_cast<std::size_t>(i)];
+          for_groups(all * i / threads, all * (i + 1) / threads, [&](const Group& group) {
+            set_points(pixels, group, 0, group.tiles, part);
+            multiply(group, 0, products(), part);
+          });
         }
-        part.used = first < last;
       });
     }
     auto* total = parts[0].sums.data<float>();
-    for (std::size_t part = 1; part < parts.size(); ++part) {
-      if (parts[part].used) add(parts[part].sums.data<float>(), sums, total);
-    }
+    for (std::size_t i = 1; i < parts.size(); ++i) add_sums(parts[i].sums.data<float>(), sums, total);
     winograd_weight_gradient(g.side, total, g.in * g.out, dw.data<float>());
   }
 
  private:
-  // The points of x and dy of a group, in panels of kLanes channels, and the sums of their products.
+  struct Pixels {
+    const Tensor &x, &dy;
+    Tensor zeros;
+  };
+  // The points of x and dy of some tiles, in panels of kLanes channels, and the sums of their products.
   struct Part {
     Tensor a, b, sums;
-    bool used = false;
+  };
+  // The tiles that go together; the products of the first ones set the sums, the others are added.
+  struct Group {
+    std::int64_t first, tiles;
+    bool add;
   };
 
-  // Those of a panel of x at a point.
-  [[nodiscard]] std::int64_t products() const { return grid_.points() * grid_.in / kLanes; }
+  // Calls f for the tiles [first, last) in groups of nearly equal size.
+  template <class F>
+  void for_groups(std::int64_t first, std::int64_t last, const F& f) const {
+    const std::int64_t count = last - first, groups = (count + most_ - 1) / most_;
+    for (std::int64_t i = 0; i < groups; ++i) {
+      const std::int64_t begin = count * i / groups;
+      f(Group{first + begin, count * (i + 1) / groups - begin, i > 0});
+    }
+  }
 
-  // The points of the tiles [first, last) of a group.
-  void set_points(const Tensor& x, const Tensor& dy, const Tensor& zeros, std::int64_t group, std::int64_t first,
-                  std::int64_t last, const Part& to) const {
+  // What threads share: each point of each panel of x with all panels of dy.
+  [[nodiscard]] std::int64_t products() const { return grid_.points() * (grid_.in / kLanes); }
+
+  // Sets the points of the tiles [first, last) of a group.
+  void set_points(const Pixels& from, const Group& group, std::int64_t first, std::int64_t last, const Part& to) const {
     const TileGrid& g = grid_;
-    const std::int64_t tile = group * g.rows(), panel = g.rows() * kLanes;
-    dispatch_activation(x.dtype(), [&](auto pixel) {
+    const std::int64_t begin = group.first + first, end = group.first + last, panel = group.tiles * kLanes;
+    dispatch_activation(from.x.dtype(), [&](auto pixel) {
       using Pixel = decltype(pixel);
-      winograd_patches(g, x.data<Pixel>(), tile + first, tile + last, zeros.data<Pixel>(),
-                       {to.a.data<float>() + first * kLanes, kLanes, g.step(g.in), panel});
-      winograd_gradients(g, dy.data<Pixel>(), tile + first, tile + last, zeros.data<Pixel>(),
-                         {to.b.data<float>() + first * kLanes, kLanes, g.step(g.out), panel});
+      const auto* zeros = from.zeros.data<Pixel>();
+      winograd_patches(g, from.x.data<Pixel>(), begin, end, zeros,
+                       {to.a.data<float>() + first * kLanes, kLanes, a_step_, panel});
+      winograd_gradients(g, from.dy.data<Pixel>(), begin, end, zeros,
+                         {to.b.data<float>() + first * kLanes, kLanes, b_step_, panel});
     });
   }
 
-  // Sets or adds those products of a group.
-  void multiply(std::int64_t first, std::int64_t last, bool add, const Part& part) const {
-    const TileGrid& g = grid_;
-    const std::int64_t depth = g.rows(), panels = g.in / kLanes;
-    const auto sums = [&](std::int64_t product) {
-      return part.sums.data<float>() + product / panels * winograd_step(g.in * g.out) +
-             product % panels * kLanes * g.out;
+  // Sets the products [first, last) of a group, or adds them.
+  void multiply(const Group& group, std::int64_t first, std::int64_t last, const Part& part) const {
+    const std::int64_t out = grid_.out, depth = group.tiles, panels = grid_.in / kLanes;
+    const auto sums_of = [&](std::int64_t product) {
+      return part.sums.data<float>() + product / panels * sum_step_ + product % panels * kLanes * out;
     };
     for (std::int64_t product = first; product < last; ++product) {
       const std::int64_t point = product / panels;
-      const float* a = part.a.data<float>() + point * g.step(g.in) + product % panels * kLanes * depth;
-      const float* b = part.b.data<float>() + point * g.step(g.out);
-      for (std::int64_t column = 0; column < g.out; column += kOuterColumns) {
-        const std::int64_t columns = std::min(kOuterColumns, g.out - column);
-        float* c = sums(product) + column;
-        const float* next = column + columns < g.out ? c + columns : product + 1 < last ? sums(product + 1) : nullptr;
-        outer_product(depth, a, b + column * depth, columns, {c, g.out, add, next});
+      const float* a = part.a.data<float>() + point * a_step_ + product % panels * kLanes * depth;
+      const float* b = part.b.data<float>() + point * b_step_;
+      float* sums = sums_of(product);
+      for (std::int64_t column = 0; column < out; column += kOuterColumns) {
+        const std::int64_t columns = std::min(kOuterColumns, out - column);
+        float* c = sums + column;
+        const float* next = column + columns < out ? c + columns : product + 1 < last ? sums_of(product + 1) : nullptr;
+        outer_product(depth, a, b + column * depth, columns, {c, out, group.add, next});
       }
     }
   }
 
-  static void add(const float* from, std::int64_t count, float* to) {
+  static void add_sums(const float* from, std::int64_t count, float* to) {
     parallel_ranges(count, kGrain * kLanes, [=](std::int64_t first, std::int64_t last, int) {
       CONVOY_INDEPENDENT
       for (std::int64_t i = first; i < last; ++i) to[i] += from[i];
@@ -195,7 +215,8 @@ class WinogradGradient final : public WeightGradient {
   }
 
   TileGrid grid_;
-  std::int64_t groups_;
+  std::int64_t most_;  // tiles at a time
+  std::int64_t a_step_, b_step_, sum_step_;
 };
 
 }  // namespace

@@ -7,15 +7,13 @@
 #include <array>
 #include <cstddef>
 
-#include "layers/backend/onednn/conv/im2col_gemm.h"
-
 namespace convoy {
 
 namespace {
 
-constexpr std::int64_t kGroupBytes = 5 << 18;  // 1.25 MiB, beside a weight's points in 2 MiB
-constexpr std::int64_t kMinRows = 64;          // of a matrix product, so that its sums are worth reading and writing:
-constexpr std::int64_t kMinRowsMemory = 128;   // the same of sums that come from memory
+constexpr std::int64_t kGroupBytes = 5 << 18;  // of points at a time: 1.25 MiB, beside a weight's in 2 MiB
+constexpr std::int64_t kMinTiles = 64;         // at a time, so that the sums of their products are worth a pass,
+constexpr std::int64_t kMinTilesMemory = 128;  // and if these come from memory
 constexpr std::int64_t kLastLevelBytes = 16 << 20;
 constexpr std::size_t kMaxPixels = 36;  // of a patch
 
@@ -83,10 +81,9 @@ TileGrid::TileGrid(const Conv2dSpec& spec, const Shape& x, std::int64_t m, bool 
 
 bool TileGrid::weight_in_memory() const { return points() * in * out * std::int64_t{sizeof(float)} > kLastLevelBytes; }
 
-std::int64_t TileGrid::group() const {
-  const std::int64_t image_bytes = tiles() * points() * (in + out) * std::int64_t{sizeof(float)};
-  const std::int64_t least = weight_in_memory() ? kMinRowsMemory : kMinRows;
-  return images_at_a_time(images, kGroupBytes / image_bytes, (least + tiles() - 1) / tiles());
+std::int64_t TileGrid::gradient_tiles() const {
+  const std::int64_t tile_bytes = points() * (in + out) * std::int64_t{sizeof(float)};
+  return std::max(kGroupBytes / tile_bytes, weight_in_memory() ? kMinTilesMemory : kMinTiles);
 }
 
 template <class Pixel>

@@ -21,16 +21,13 @@ struct TileGrid {
   [[nodiscard]] std::int64_t tile_columns() const { return (out_width + side - 1) / side; }
   /// Of an image.
   [[nodiscard]] std::int64_t tiles() const { return (out_height + side - 1) / side * tile_columns(); }
+  [[nodiscard]] std::int64_t all_tiles() const { return images * tiles(); }
   [[nodiscard]] std::int64_t points() const { return winograd_points(side); }
   /// Whether a weight has more points than last-level caches hold.
   [[nodiscard]] bool weight_in_memory() const;
-  /// The most images whose points stay in the second-level cache, as a divisor of all; all of them where such a group
-  /// would have too few tiles for a matrix product.
-  [[nodiscard]] std::int64_t group() const;
-  /// Tiles of a group.
-  [[nodiscard]] std::int64_t rows() const { return group() * tiles(); }
-  /// Elements from a point's plane [rows, channels] to the next.
-  [[nodiscard]] std::int64_t step(std::int64_t channels) const { return winograd_step(rows() * channels); }
+  /// Tiles of all images whose points, of inputs and of gradients, stay in the second-level cache, or as many as are
+  /// worth the sums of their products.
+  [[nodiscard]] std::int64_t gradient_tiles() const;
 };
 
 /// Points of tiles in memory: point p of the tile i, channel c, at
@@ -60,8 +57,8 @@ template <class Pixel>
 void winograd_gradients(const TileGrid& grid, const Pixel* dy, std::int64_t first, std::int64_t last,
                         const Pixel* zeros, const TilePoints& points);
 
-/// Sets their outputs from their points, with a bias [out] or null. outside: [out], for what tiles have beyond the
-/// edges.
+/// Sets their outputs from their points, whose channels are neighbours (panel = kLanes), with a bias [out] or null.
+/// outside: [out], for what tiles have beyond the edges.
 template <class Pixel>
 void winograd_tiles(const TileGrid& grid, const TilePoints& points, std::int64_t first, std::int64_t last,
                     const float* bias, Pixel* outside, Pixel* y);

@@ -20,8 +20,8 @@ using namespace convoy::reference;
 
 namespace {
 
-// Points in planes and in rows, one group of images, several for a thread, several that all threads take together
-// (256 channels), edges that cut tiles, every padding.
+// In the weight gradient one group of tiles, several of a thread, several that all threads take together (256
+// channels); edges that cut tiles, every padding, odd multiples of 16 channels.
 const std::vector<ConvCase> kCases{
     {{48, 64, 3, 1, 1}, 3, 8, 8},   {{64, 48, 3, 1, 0}, 2, 9, 10},  {{64, 64, 3, 1, 2}, 5, 6, 7},
     {{128, 160, 3, 1, 1}, 8, 8, 8}, {{48, 48, 3, 1, 1}, 4, 16, 16}, {{160, 128, 3, 1, 2}, 1, 13, 6},
@@ -100,7 +100,7 @@ TEST_CASE("Winograd's convolutions of whole numbers are exact, but for the round
 }
 
 TEST_CASE("Winograd's convolutions lose a few bits") {
-  for (const ConvCase& c : {ConvCase{{256, 256, 3, 1, 1}, 2, 8, 8}, ConvCase{{48, 64, 3, 1, 2}, 6, 17, 10},
+  for (const ConvCase& c : {ConvCase{{256, 256, 3, 1, 1}, 2, 8, 8}, ConvCase{{48, 64, 3, 1, 2}, 10, 17, 10},
                             ConvCase{{64, 48, 3, 1, 0}, 5, 13, 15}}) {
     CAPTURE(c.spec.in_channels);
     Array x = uniform(c.input(), 4), w = uniform({c.spec.out_channels, c.spec.in_channels, 3, 3}, 5);
