@@ -47,7 +47,7 @@ struct FloatPanels {
   static constexpr std::int64_t kMaxIn = 128, kMaxOut = 512;
   static constexpr std::int64_t kMinPixels = 128, kMaxPixels = 192;
   static constexpr std::int64_t kPanelBytes = 256 << 10;
-  static constexpr std::int64_t kRows = kLanes, kColumns = kLanes;
+  static constexpr std::int64_t kRows = kLanes, kColumns = kLanes;  // with kOuterColumns no faster
   static constexpr std::int64_t kPart = 512;
   static constexpr bool kFillsOnTheWay = false;
 };

@@ -6,8 +6,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "layers/backend/onednn/conv/row_product.h"
+#include "layers/backend/onednn/onednn_backend.h"
 #include "layers/backend/onednn/onednn_state.h"
 #include "tests/layers/backend/reference.h"
 
@@ -65,7 +67,24 @@ TEST_CASE("own products of rows of whole numbers are exact, with any number of t
     for (const int threads : {1, 2, 3}) {
       for (const std::int64_t rows : {1, 127, 128, 500, 1300}) check_both_directions(rows, 48, 80, tag, threads);
     }
-    check_both_directions(5, 512, 2080, tag,
-                          2);  // a weight of more than 4 MiB, some columns of which are taken at a time
+    // A weight of more than 4 MiB, some columns of which are taken at a time.
+    check_both_directions(5, 512, 2080, tag, 2);
+  }
+}
+
+// Ranks on CPUs that take different products of rows exchange gradients.
+TEST_CASE("own products of rows leave the formats of weights as they are") {
+  CpuRules with = this_cpu().rules, without = with;
+  with.own_rows = true;
+  without.own_rows = false;
+  OnednnBackend own(1, DType::kF32, with), library(1, DType::kF32, without);
+  const auto native = [](const std::unique_ptr<WeightLayout>& layout) {
+    return static_cast<const OnednnWeightLayout&>(*layout).native;
+  };
+  CHECK((native(own.linear_layout(784, 1024, 256)) == native(library.linear_layout(784, 1024, 256))));
+  for (const Conv2dSpec& spec :
+       {Conv2dSpec{64, 256, 1, 1, 0}, Conv2dSpec{64, 128, 1, 2, 0}, Conv2dSpec{128, 128, 3, 2, 1}}) {
+    const Shape x{16, spec.in_channels, 32, 32};
+    CHECK((native(own.conv2d_layout(spec, x)) == native(library.conv2d_layout(spec, x))));
   }
 }
