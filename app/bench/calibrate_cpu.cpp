@@ -60,7 +60,7 @@ std::vector<Choice> timed_choices() {
        &CpuRules::pixel_gradient_f32},
       {&CpuRules::im2col_narrow,
        DType::kF32,
-       {{kBackwardInput, 128, 128, 3, 2, 32}, {kBackwardInput, 256, 256, 3, 2, 16}}},
+       {{kForward, 128, 128, 3, 2, 32}, {kBackwardInput, 256, 256, 3, 2, 16}, {kBackwardWeight, 128, 128, 3, 2, 32}}},
       {&CpuRules::pixel_gradient_f32,
        DType::kF32,
        {{kBackwardWeight, 512, 512, 3, 2, 8}, {kBackwardWeight, 128, 128, 3, 2, 32}, {kForward, 128, 128, 3, 2, 32}}},

@@ -96,7 +96,8 @@ class Winograd final : public Direction {
 };
 
 // A thread takes tiles of its own through transforms and products, some at a time, so that no points go from one core's
-// cache to another's, and adds up sums of its own. Where these are large, all threads take the same tiles together.
+// cache to another's, and adds up sums of its own. Where these are large, or tiles few, all threads take the same tiles
+// together.
 class WinogradGradient final : public WeightGradient {
  public:
   WinogradGradient(const Conv2dSpec& spec, const Shape& x, std::int64_t m)

@@ -12,8 +12,8 @@ namespace convoy {
 namespace {
 
 constexpr std::int64_t kGroupBytes = 5 << 18;  // of points at a time: 1.25 MiB, beside a weight's in 2 MiB
-constexpr std::int64_t kMinTiles = 64;         // at a time, so that the sums of their products are worth a pass,
-constexpr std::int64_t kMinTilesMemory = 128;  // and if these come from memory
+constexpr std::int64_t kTiles = 64;            // of those that do not fit: the sums of their products are worth a pass,
+constexpr std::int64_t kTilesMemory = 128;     // and if these come from memory
 constexpr std::int64_t kLastLevelBytes = 16 << 20;
 constexpr std::size_t kMaxPixels = 36;  // of a patch
 
@@ -83,7 +83,7 @@ bool TileGrid::weight_in_memory() const { return points() * in * out * std::int6
 
 std::int64_t TileGrid::gradient_tiles() const {
   const std::int64_t tile_bytes = points() * (in + out) * std::int64_t{sizeof(float)};
-  return std::max(kGroupBytes / tile_bytes, weight_in_memory() ? kMinTilesMemory : kMinTiles);
+  return std::max(kGroupBytes / tile_bytes, weight_in_memory() ? kTilesMemory : kTiles);
 }
 
 template <class Pixel>

@@ -25,8 +25,8 @@ struct TileGrid {
   [[nodiscard]] std::int64_t points() const { return winograd_points(side); }
   /// Whether a weight has more points than last-level caches hold.
   [[nodiscard]] bool weight_in_memory() const;
-  /// Tiles of all images whose points, of inputs and of gradients, stay in the second-level cache, or as many as are
-  /// worth the sums of their products.
+  /// The most tiles at a time in a weight gradient: as many as have their points, of inputs and of gradients, in the
+  /// second-level cache, but enough that the sums of their products are worth a pass.
   [[nodiscard]] std::int64_t gradient_tiles() const;
 };
 

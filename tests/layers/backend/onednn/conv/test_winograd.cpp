@@ -20,12 +20,12 @@ using namespace convoy::reference;
 
 namespace {
 
-// In the weight gradient one group of tiles, several of a thread, several that all threads take together (256
-// channels); edges that cut tiles, every padding, odd multiples of 16 channels.
+// In the weight gradient one group of tiles, several of a thread, of one size and of two, several that all threads take
+// together (256 channels); edges that cut tiles, every padding, odd multiples of 16 channels.
 const std::vector<ConvCase> kCases{
     {{48, 64, 3, 1, 1}, 3, 8, 8},   {{64, 48, 3, 1, 0}, 2, 9, 10},  {{64, 64, 3, 1, 2}, 5, 6, 7},
     {{128, 160, 3, 1, 1}, 8, 8, 8}, {{48, 48, 3, 1, 1}, 4, 16, 16}, {{160, 128, 3, 1, 2}, 1, 13, 6},
-    {{48, 48, 3, 1, 1}, 9, 16, 16}, {{256, 272, 3, 1, 1}, 8, 8, 7},
+    {{48, 48, 3, 1, 1}, 9, 16, 16}, {{48, 48, 3, 1, 1}, 9, 13, 13}, {{256, 272, 3, 1, 1}, 8, 8, 7},
 };
 
 struct Results {
