@@ -38,6 +38,7 @@ constexpr CpuRules with_own_rows(CpuRules rules) {
 
 // Six sums in registers are enough to keep its multipliers busy, which take half a vector of 16 values at a time.
 constexpr CpuKind kZen4{kFastBf16.name, "an AMD EPYC (Zen 4)", with_own_rows(kFastBf16.rules)};
+
 // Intel's instruction takes four times as long as a float32 multiply-add and does twice as much. It counts where the
 // matrix units are hidden, as on many virtual machines: 94 GFLOP/s beside 190 on a core of the fifth generation.
 constexpr CpuKind kSlowBf16{"x86-64 with AVX512-BF16 of Intel",

@@ -20,9 +20,7 @@ CONVOY_INLINE void multiply_rows(std::int64_t first, std::int64_t depth, const f
                                  const TileOutput& out) {
   constexpr int width = kWidth<Floats>;
   const std::int64_t b_vector = width == kLanes ? depth * kLanes : width;  // the next panel, or within one
-  multiply_tile<rows, columns / width, Floats>(
-      depth, {a + first, 1, kLanes, b, kLanes, b_vector}, 0,
-      {out.c + first * out.c_row, out.c_row, out.add, out.next == nullptr ? nullptr : out.next + first * out.c_row});
+  multiply_tile<rows, columns / width, Floats>(depth, {a + first, 1, kLanes, b, kLanes, b_vector}, 0, out.at(first, 0));
 }
 
 }  // namespace
@@ -60,7 +58,7 @@ void outer_product(std::int64_t depth, const float* a, const float* b, std::int6
     } else {
       for (std::int64_t column = 0; column < columns; column += kLanes) {
         const float* panel = b + column * depth;
-        const TileOutput part{out.c + column, out.c_row, out.add, out.next == nullptr ? nullptr : out.next + column};
+        const TileOutput part = out.at(0, column);
         multiply_rows<6, kLanes, Floats>(0, depth, a, panel, part);
         multiply_rows<5, kLanes, Floats>(6, depth, a, panel, part);
         multiply_rows<5, kLanes, Floats>(11, depth, a, panel, part);

@@ -24,6 +24,12 @@ struct TileOutput {
   std::int64_t c_row;
   bool add = false;
   const float* next = nullptr;
+
+  /// The part from this row and column on, in both tiles.
+  [[nodiscard]] CONVOY_INLINE TileOutput at(std::int64_t row, std::int64_t column) const {
+    const std::int64_t offset = row * c_row + column;
+    return {c + offset, c_row, add, next == nullptr ? nullptr : next + offset};
+  }
 };
 
 /// Sets or adds the tile [rows, vectors * width] a b for a [rows, depth] and b [depth, vectors * width]; its sums stay
