@@ -86,6 +86,10 @@ double all_reduce_seconds(const Cluster& cluster, AllReduceAlgorithm algorithm, 
   return 0;
 }
 
+double all_gather_seconds(const Cluster& cluster, double bytes, int ranks, int stride) {
+  return all_reduce_seconds(cluster, AllReduceAlgorithm::kRing, bytes, ranks, stride) / 2;
+}
+
 AllReduceTime all_reduce_time(const Cluster& cluster, double bytes, int ranks, int stride) {
   AllReduceTime best{AllReduceAlgorithm::kRing, kUnlimited};
   for (const auto algorithm : {AllReduceAlgorithm::kRing, AllReduceAlgorithm::kTree, AllReduceAlgorithm::kInNetwork}) {

@@ -40,6 +40,9 @@ enum class AllReduceAlgorithm { kRing, kTree, kInNetwork };
 [[nodiscard]] double all_reduce_seconds(const Cluster& cluster, AllReduceAlgorithm algorithm, double bytes, int ranks,
                                         int stride);
 
+/// Of a ring's all-gather to `bytes` on each rank, or its reduce-scatter from so many: the two halves of an all-reduce.
+[[nodiscard]] double all_gather_seconds(const Cluster& cluster, double bytes, int ranks, int stride);
+
 struct AllReduceTime {
   AllReduceAlgorithm algorithm = AllReduceAlgorithm::kRing;
   double seconds = 0;

@@ -10,8 +10,8 @@
 
 #include "app/build/build_model.h"
 #include "app/build/memory_prediction.h"
+#include "app/planning/replica_traffic.h"
 #include "layers/base/error.h"
-#include "parallel/engine/gradient_buckets.h"
 
 namespace convoy {
 
@@ -19,7 +19,6 @@ namespace {
 
 constexpr int kMaxMicrobatches = 256;
 constexpr int kMaxChunks = 4;
-constexpr double kMaxBuckets = 1000;  // of a stage; smaller ones are joined
 
 // By stage: links to the next stage; the widest of a replica's places in the nodes counts, so replica 0 stands for all.
 std::vector<Link> stage_links(const Cluster& cluster, int stages) {
@@ -29,58 +28,8 @@ std::vector<Link> stage_links(const Cluster& cluster, int stages) {
   return links;
 }
 
-// What a stage's flat gradient buffer holds, in its order: that of the backward.
-struct GradientRange {
-  double end = 0;    // in bytes of the buffer
-  int chunk = 0;     // whose backward makes it,
-  double ready = 0;  // as a share of the time of that backward
-};
-
-std::vector<GradientRange> gradient_ranges(const Layout& layout, int stage) {
-  std::vector<GradientRange> ranges;
-  double end = 0;
-  const std::vector<UnitRange> chunks = stage_chunks(layout.schedule, layout.partition, stage);
-  for (int chunk = static_cast<int>(chunks.size()) - 1; chunk >= 0; --chunk) {
-    const UnitRange& range = chunks[static_cast<std::size_t>(chunk)];
-    const auto backward = [&](int unit) {
-      const UnitCost& cost = layout.costs[static_cast<std::size_t>(unit)];
-      return cost.backward_input + cost.backward_weight;
-    };
-    double all = 0, passed = 0;
-    for (int unit = range.first; unit < range.end; ++unit) all += backward(unit);
-    for (int unit = range.end - 1; unit >= range.first; --unit) {
-      passed += backward(unit);
-      end += layout.costs[static_cast<std::size_t>(unit)].parameter_bytes;
-      ranges.push_back({end, chunk, all > 0 ? passed / all : 1});
-    }
-  }
-  return ranges;
-}
-
-// The all-reduces of a stage: its buckets as the backward fills them, or all at once behind it.
-std::vector<BucketCost> bucket_costs(const Layout& layout, const Config& config, const MachineModel& machine,
-                                     int stage) {
-  const std::vector<GradientRange> gradients = gradient_ranges(layout, stage);
-  const double bytes = gradients.back().end;
-  if (bytes <= 0) return {};
-  const int replicas = layout.mesh.replicas(), stages = layout.mesh.stages();
-  const auto seconds = [&](double part) { return all_reduce_time(machine.cluster, part, replicas, stages).seconds; };
-  if (!machine.overlaps) return {{0, 1, seconds(bytes)}};
-  const auto size = [&](double mib) {
-    return static_cast<std::int64_t>(std::clamp(mib * (1 << 20), bytes / kMaxBuckets, bytes));
-  };
-  const ParallelOptions& p = config.parallel;
-  std::vector<BucketCost> buckets;
-  auto at = gradients.begin();
-  for (const BucketRange& range :
-       bucket_ranges(static_cast<std::int64_t>(bytes / sizeof(float)), size(p.first_bucket_mb), size(p.bucket_mb))) {
-    while (at->end < sizeof(float) * static_cast<double>(range.end)) ++at;
-    buckets.push_back({at->chunk, at->ready, seconds(sizeof(float) * static_cast<double>(range.size()))});
-  }
-  return buckets;
-}
-
-CostModel cost_model(const Layout& layout, const Config& config, const MachineModel& machine, double slots) {
+CostModel cost_model(const Layout& layout, const Config& config, const MachineModel& machine, std::int64_t samples,
+                     double slots) {
   CostModel model;
   const Schedule& schedule = layout.schedule;
   const int replicas = layout.mesh.replicas();
@@ -103,8 +52,12 @@ CostModel cost_model(const Layout& layout, const Config& config, const MachineMo
     }
     if (machine.reduces && replicas > 1) model.buckets.push_back(bucket_costs(layout, config, machine, stage));
     model.optimizer.push_back(parameters * machine.optimizer_seconds /
-                              (config.parallel.shard_optimizer ? replicas : 1));
+                                  (config.parallel.shard_optimizer ? replicas : 1) +
+                              gather_seconds(layout, config, machine, stage));
   }
+  const HeadTraffic head = head_traffic(layout, config, machine, samples);
+  model.chunks.back().forward += head.forward;
+  model.chunks.back().backward_input += head.backward;
   return model;
 }
 
@@ -155,7 +108,7 @@ void set_memory(Prediction& prediction, std::vector<double> bytes) {
 Prediction predict(Layout layout, const Config& config, const MachineModel& machine, std::int64_t global_batch) {
   const std::int64_t samples = layout.microbatch(global_batch);
   const double slots = config.slots_of_replica(layout.mesh.replicas());
-  layout.costs = machine.costs(samples);
+  layout.costs = costs_of_rank(machine.costs(samples), config, layout.mesh.replicas());
   if (layout.recompute || config.model.recompute != RecomputeOptions()) {
     layout.costs = recomputed(std::move(layout.costs), unit_blocks(config));
   }
@@ -164,7 +117,7 @@ Prediction predict(Layout layout, const Config& config, const MachineModel& mach
     layout.partition = partition_by_cost(layout.schedule, layout.costs, {machine.memory_bytes, slots});
   }
   Prediction prediction{std::move(layout), global_batch, {}, 0, 0};
-  const CostModel model = cost_model(prediction.layout, config, machine, slots);
+  const CostModel model = cost_model(prediction.layout, config, machine, samples, slots);
   prediction.timeline = simulate(prediction.layout.schedule, model);
   prediction.seconds = step_seconds(prediction.timeline.seconds, machine, prediction.layout.mesh.ranks(), global_batch);
   set_memory(prediction, prediction.timeline.peak_bytes);

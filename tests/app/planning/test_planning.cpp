@@ -143,6 +143,46 @@ TEST_CASE("buckets are reduced while the backward fills them") {
   CHECK(predicted(config, machine, 2).seconds == doctest::Approx(48 + 1.5 + 1));
 }
 
+TEST_CASE(
+    "a sharded optimizer scatters gradients beside the backward and gathers parameters behind it, or hides that") {
+  MachineModel machine = simple_machine();
+  machine.cluster.node_reduce = 1000;
+  machine.overlaps = true;
+  Config config = simple_config(ParallelMode::kData, 1);
+  config.parallel.shard_optimizer = true;
+  config.parallel.first_bucket_mb = config.parallel.bucket_mb = 1000.0 / (1 << 20);
+  // Half of what an all-reduce moves in each direction: 500 bytes of the last bucket, 2000 of all parameters.
+  CHECK(predicted(config, machine, 2).seconds == doctest::Approx(48 + 0.5 + 2));
+  config.device.graphs = false;
+  CHECK(predicted(config, machine, 2).seconds == doctest::Approx(48 + 0.5));
+  machine.cluster.node_reduce = 100;  // 20 s, 4 more than the forward
+  CHECK(predicted(config, machine, 2).seconds == doctest::Approx(48 + 5 + 4));
+  config.train.ema_decay = 0.9;
+  CHECK(predicted(config, machine, 2).seconds == doctest::Approx(48 + 5 + 20));
+}
+
+TEST_CASE("a sharded head exchanges features in place of gradients") {
+  MachineModel machine = simple_machine();
+  machine.cluster.node_reduce = 1000;
+  machine.optimizer_seconds = 0.01;
+  Config config = simple_config(ParallelMode::kData, 1);
+  config.parallel.shard_head = true;
+  // Half of the last unit's 1000 bytes are updated, and none of its gradients travel.
+  constexpr double kAlike = 48 + 3 + 35;
+  // 25 outputs of 4 bytes and 250 parameters: 9 features. Rows of 8 samples: 288 bytes of features and 64 of labels are
+  // gathered, 16 and 24 bytes a row are all-reduced, 288 bytes of gradients are scattered.
+  constexpr double kTraffic = 0.144 + 0.032 + 0.128 + 0.192 + 0.144;
+  CHECK(predicted(config, machine, 2).seconds == doctest::Approx(kAlike + kTraffic));
+  CHECK(predicted(config, machine, 2).peak_bytes == doctest::Approx(3 * 3500 + 4 * 4 * 10));
+  CHECK(predicted(config, without(machine, Term::kReduce), 2).seconds == doctest::Approx(48 + 35));
+  CHECK(predicted(config, machine, 1).seconds == doctest::Approx(96 + 40));
+  config.train.precision = Precision::kBf16;  // twice as many outputs, so 4 features, of 2 bytes; gradients of 4
+  CHECK(predicted(config, machine, 2).seconds == doctest::Approx(kAlike + 0.032 + 0.032 + 0.128 + 0.192 + 0.064));
+  config.parallel.microbatches = 2;  // of half as many rows
+  config.train.precision = Precision::kFp32;
+  CHECK(predicted(config, machine, 2).seconds == doctest::Approx(kAlike + kTraffic));
+}
+
 TEST_CASE("fixed time, the slowest rank and the input") {
   MachineModel machine = simple_machine();
   const Config config = simple_config(ParallelMode::kData, 1);
