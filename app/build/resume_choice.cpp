@@ -16,6 +16,7 @@
 #include "layers/base/clock.h"
 #include "layers/base/error.h"
 #include "layers/base/option_error.h"
+#include "layers/base/system_error.h"
 
 namespace convoy {
 
@@ -65,7 +66,7 @@ Past read_past(const std::string& folder, const std::string& named) {
       past.checkpoint = fmt::format("{} (step {})", line.text("path"), line.integer("step").value_or(0));
     }
   }
-  if (!file.is_open() || file.bad()) fail("cannot read {}: {}", path, std::strerror(errno));
+  if (!file.is_open() || file.bad()) fail_io("cannot read {}: {}", path, std::strerror(errno));
   return past;
 }
 

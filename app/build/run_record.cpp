@@ -14,6 +14,7 @@
 #include "io/files/atomic_file.h"
 #include "layers/base/error.h"
 #include "layers/base/file_text.h"
+#include "layers/base/system_error.h"
 
 namespace convoy {
 
@@ -30,7 +31,7 @@ RunRecord read_run_record(const std::string& folder) {
   const std::string path = record_path(folder);
   const auto text = file_text(path);
   if (!text && errno == ENOENT) return {};
-  if (!text) fail("cannot read {}: {}", path, std::strerror(errno));
+  if (!text) fail_io("cannot read {}: {}", path, std::strerror(errno));
   try {
     const RecordJson json = RecordJson::parse(*text);
     RunRecord record{json.at("id"), json.at("created"), json.at("resumed_file"), json.at("checkpoints")};

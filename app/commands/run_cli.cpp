@@ -4,6 +4,7 @@
 // failure of one rank can end all ranks while it is being reported. A collective Error is one that all ranks have: rank
 // 0 reports it, and all end in order.
 #include <chrono>
+#include <csignal>
 #include <exception>
 #include <iostream>
 #include <new>
@@ -102,6 +103,7 @@ int run(const Command& command) {
 }  // namespace
 
 int run_cli(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that reaches `ulimit -f` gives an error with its name
   // Outside of a World every rank of a launch comes here with the same arguments: the first one reports.
   const bool speaks = World::launch_rank() == 0;
   try {

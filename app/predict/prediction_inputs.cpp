@@ -77,7 +77,7 @@ class DecodedInputs final : public Dataset {
     try {
       images_->read(sample.index, own.bytes);
     } catch (const Error& error) {
-      throw Error(fmt::format("{}: {}", images_->name(sample.index), error.what()), error.code());
+      fail_as(error, fmt::format("{}: {}", images_->name(sample.index), error.what()));
     }
     try {
       const ImageHeader header = own.decoder.open(own.bytes);

@@ -16,6 +16,7 @@
 #include "layers/base/error.h"
 #include "layers/base/format_bytes.h"
 #include "layers/base/option_error.h"
+#include "layers/base/system_error.h"
 #include "parallel/watchdog/activity.h"
 
 namespace convoy {
@@ -172,7 +173,8 @@ void RunCheckpoints::drain_copies() {
 // A checkpoint is tried again at the next occasion, while training continues: a full disk may be cleared meanwhile.
 void RunCheckpoints::not_written(const Error& error) {
   if (++failed_writes_ >= kCheckpointTries) {
-    fail("{}; {} checkpoints in a row could not be written", error.what(), failed_writes_);
+    fail_running_as(error,
+                    fmt::format("{}; {} checkpoints in a row could not be written", error.what(), failed_writes_));
   }
   report_.warning(fmt::format("{}; training continues without it, {} left until the run ends", error.what(),
                               counted(kCheckpointTries - failed_writes_, "try")));

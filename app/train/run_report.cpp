@@ -16,6 +16,7 @@
 #include "io/files/atomic_file.h"
 #include "layers/base/counted.h"
 #include "layers/base/error.h"
+#include "layers/base/system_error.h"
 
 namespace convoy {
 
@@ -55,7 +56,7 @@ RunReport::RunReport(const Run& run, const RunState& state)
     try {
       prometheus_->write();
     } catch (const Error& error) {
-      throw Error(fmt::format("log.prometheus: {}", error.what()), error.code());  // that rank 0 alone meets
+      fail_as(error, fmt::format("log.prometheus: {}", error.what()));
     }
   }
   metrics_.write({{"event", "start"},

@@ -28,6 +28,7 @@
 #include "layers/base/clock.h"
 #include "layers/base/error.h"
 #include "layers/base/file_text.h"
+#include "layers/base/system_error.h"
 
 namespace convoy {
 
@@ -43,7 +44,7 @@ using OnPiece = std::function<void()>;  // after each piece; may throw
 class Descriptor {
  public:
   explicit Descriptor(const std::string& path) : path_(path), number_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    if (number_ < 0) fail("cannot open {}: {}", path, std::strerror(errno));
+    if (number_ < 0) fail_io("cannot open {}: {}", path, std::strerror(errno));
   }
   ~Descriptor() { ::close(number_); }
   Descriptor(const Descriptor&) = delete;
@@ -56,7 +57,7 @@ class Descriptor {
     for (std::uint32_t crc = 0;;) {
       const ssize_t count = ::read(number_, piece.data(), piece.size());
       if (count < 0 && errno == EINTR) continue;
-      if (count < 0) fail("cannot read {}: {}", path_, std::strerror(errno));
+      if (count < 0) fail_io("cannot read {}: {}", path_, std::strerror(errno));
       if (count == 0) return crc;
       const std::span bytes(piece.data(), static_cast<std::size_t>(count));
       crc = crc32c({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, crc);

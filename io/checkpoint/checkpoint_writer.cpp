@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Relies on std::thread; the thread touches error_, result_ and what mutex_ guards only, and the caller reads the first
-// two after the join.
+// Relies on std::thread: while the thread runs it alone touches state_, memory_, error_ and result_; what both sides
+// touch is guarded by mutex_.
 // Invariant: the destructor joins and never throws.
 #include "io/checkpoint/checkpoint_writer.h"
 
@@ -30,6 +30,21 @@ using Clock = std::chrono::steady_clock;
 // next barrier. Less, and the write would not be done by the next checkpoint.
 void yield_to_training() { static_cast<void>(::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 10)); }
 
+// The exception that is being handled, as an Error that names the step.
+std::exception_ptr error_of_step(std::int64_t step) {
+  try {
+    try {
+      throw;
+    } catch (const Error& error) {
+      fail_running_as(error, fmt::format("checkpoint of step {}: {}", step, error.what()));
+    } catch (const std::exception& error) {
+      fail("checkpoint of step {}: {}", step, error.what());
+    }
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
 }  // namespace
 
 CheckpointWriter::CheckpointWriter(std::string dir, int keep, bool async, std::optional<StepScores> scores)
@@ -57,10 +72,8 @@ void CheckpointWriter::run(double stall_seconds) noexcept {
     newest_ = step;
     in_flight_ = -1;
     rotate();
-  } catch (const std::exception& error) {
-    error_ = std::make_exception_ptr(Error(fmt::format("checkpoint of step {}: {}", step, error.what())));
   } catch (...) {
-    error_ = std::current_exception();
+    error_ = error_of_step(step);
   }
   state_.spool.reset();  // its disk space
   {

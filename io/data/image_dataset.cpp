@@ -86,7 +86,7 @@ void ImageDataset::replace(const SampleId& sample, std::uint8_t* out) const {
       decode(index, sample, out);
       return;
     } catch (const Error& error) {
-      if (is_of_file(error)) throw;
+      if (is_of_file(error)) fail_as(error, fmt::format("{}: {}", images_->name(index), error.what()));
       broken_.note(index, images_->name(index), error.what());
     }
   }
@@ -104,7 +104,7 @@ void ImageDataset::read(const SampleId& sample, void* input, std::int64_t* label
     decode(sample.index, sample, out);
     return;
   } catch (const Error& error) {
-    if (is_of_file(error)) throw;
+    if (is_of_file(error)) fail_as(error, fmt::format("{}: {}", images_->name(sample.index), error.what()));
     problem = error.what();
   }
   broken_.note(sample.index, images_->name(sample.index), problem);

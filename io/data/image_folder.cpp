@@ -55,6 +55,12 @@ struct CloseFolder {
   void operator()(DIR* folder) const noexcept { ::closedir(folder); }
 };
 
+// A file that is not there or not to be read is broken; all else is of this host.
+[[noreturn]] void cannot_read(int reason) {
+  if (is_input_fault(reason)) fail("{}", std::strerror(reason));
+  fail_io("{}", std::strerror(reason));
+}
+
 [[noreturn]] void cannot_list(const std::string& path) {
   if (errno == ENOTDIR) {
     fail_usage(
@@ -233,14 +239,14 @@ void read_image_file(const std::string& path, std::vector<std::byte>& bytes) {
   };
   const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};  // a pipe must not block
   struct stat status {};
-  if (file.number < 0 || ::fstat(file.number, &status) != 0) fail("{}", std::strerror(errno));
+  if (file.number < 0 || ::fstat(file.number, &status) != 0) cannot_read(errno);
   if (!S_ISREG(status.st_mode)) fail("it is no regular file");
   if (status.st_size > kMaxFileBytes) fail("{} bytes (at most {})", status.st_size, kMaxFileBytes);
   bytes.resize(static_cast<std::size_t>(status.st_size));
   for (std::size_t done = 0; done < bytes.size();) {
     const ssize_t count = ::read(file.number, bytes.data() + done, bytes.size() - done);
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) fail("{}", std::strerror(errno));
+    if (count < 0) cannot_read(errno);
     if (count == 0) bytes.resize(done);  // it has shrunk
     done += static_cast<std::size_t>(count);
   }

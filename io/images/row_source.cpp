@@ -125,7 +125,7 @@ void RowSource::pread_rows(std::int64_t first, std::size_t bytes, std::byte* out
     const ssize_t count = ::pread(descriptor_, out + done, bytes - done, offset);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) {
-      fail("{}: cannot read sample {}: {}", place_, first, count == 0 ? "the file ends early" : std::strerror(errno));
+      fail_io("{}: cannot read row {}: {}", place_, first, count == 0 ? "the file ends early" : std::strerror(errno));
     }
     done += static_cast<std::size_t>(count);
   }
@@ -147,7 +147,7 @@ void RowSource::read(std::int64_t first, void* out, std::int64_t count) const {
     try {
       reader_->read(first, count, dtype_, out);
     } catch (const Error& error) {
-      fail("sample {}: {}", first, error.what());
+      fail_running_as(error, fmt::format("row {}: {}", first, error.what()));
     }
   }
 }

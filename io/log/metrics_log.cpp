@@ -109,7 +109,7 @@ void MetricsLog::write(const std::vector<MetricsField>& fields) {
 
 void MetricsLog::sync() {
   if (::fdatasync(descriptor_) != 0 && errno != EINVAL && errno != ENOTSUP) {  // those of what is no plain file
-    fail("cannot write {}: {}", path_, std::strerror(errno));
+    fail_io("cannot write {}: {}", path_, std::strerror(errno));
   }
   if (!std::exchange(is_named_, true)) sync_folder_of(path_);
 }
@@ -118,7 +118,7 @@ std::int64_t MetricsLog::truncate_after(std::int64_t step) {
   std::string kept;
   std::int64_t dropped = 0;
   std::ifstream file(path_);
-  if (!file.is_open()) fail("cannot read {}: {}", path_, std::strerror(errno));
+  if (!file.is_open()) fail_io("cannot read {}: {}", path_, std::strerror(errno));
   MetricsLine fields;
   for (std::string line; std::getline(file, line);) {
     if (keeps(fields, line, step)) {

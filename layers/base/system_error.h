@@ -44,6 +44,13 @@ class SystemError : public Error {
   throw Error(message, cause.code());
 }
 
+/// The same with exit code 1: it happened while running, and another start may find it changed.
+[[noreturn]] inline void fail_running_as(const Error& cause, const std::string& message) {
+  const std::string host = host_at_fault(cause);
+  if (!host.empty()) throw SystemError(message, ExitCode::kFailure, host);
+  throw Error(message, ExitCode::kFailure);
+}
+
 /// Whether `reason` (an errno) says that a path or an option is wrong.
 [[nodiscard]] inline bool is_input_fault(int reason) noexcept {
   switch (reason) {

@@ -11,7 +11,8 @@
 //                         call number N (from 1) of this name on paths that match this pattern fails with EIO, ENOSPC
 //                         or EINTR; "short": it reads or writes half
 //   CONVOY_FAULT_FIRED    made when the call has failed; while it exists none fails, so a restarted rank does not fail
-//   again CONVOY_FAULT_RECORD   each call that changed files is appended, with its bytes (disk.py reads it)
+//                         again. Without it the call fails in every process
+//   CONVOY_FAULT_RECORD   each call that changed files is appended, with its bytes (disk.py reads it)
 //   CONVOY_FAULT_CLOCK    a file whose first 8 bytes are added to CLOCK_REALTIME, in seconds
 //
 // Paths are relative to the root. Invariant: no function here makes a call that is interposed.

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """System calls that fail once (io_faults.py) and power that is cut (power_loss.py): a sample. scripts/test_faults.sh
 tries all of them."""
+import os
+
 import pytest
 
 h5py = pytest.importorskip("h5py")
@@ -44,6 +46,30 @@ def test_a_config_that_cannot_be_read_is_not_an_empty_one():
     endings = [harness.judge(case) for case in reads]
     lines = [io_faults.short(stderr) for ending, stderr in endings if ending != io_faults.RIGHT]
     assert lines and all("run.toml: the config cannot be opened: Input/output error" in line for line in lines)
+
+
+def test_samples_that_cannot_be_read_set_no_checkpoint_aside():
+    """Under launch, an I/O error of every generation is no fault of the checkpoint from which it resumed."""
+    scenario = io_faults.SCENARIOS["launch"]
+    folder = os.path.abspath("unread")
+    os.makedirs(folder)
+    io_faults.few_digits(os.path.join(folder, "digits.h5"))
+
+    def train(steps, run, **options):
+        sections = io_faults.config({"name": "mlp", "hidden": [8]}, train={"steps": steps, "eval_every_epochs": 0},
+                                    data={"train": "digits.h5:/train", "validation": "digits.h5:/validation"},
+                                    checkpoint={"every_epochs": 0, "every_steps": 0})
+        with open(os.path.join(folder, "run.toml"), "w") as file:
+            file.write(io_faults.toml(sections))
+        return run(folder, **options)
+
+    assert train(6, io_faults.SCENARIOS["train"].run, preload=False)[0] == 0
+    # More reads than the start takes, fewer than the training.
+    code, stderr = train(2000, scenario.run, CONVOY_FAULT_COMMAND="train", CONVOY_FAULT_CALL="read",
+                         CONVOY_FAULT_PATH="digits.h5", CONVOY_FAULT_NUMBER="1000", CONVOY_FAULT_ERROR="EIO")
+    assert code == 1 and "3 restarts (--max-restarts) are used up" in stderr, stderr
+    assert stderr.count("cannot read row") >= 4 and "Input/output error" in stderr, stderr
+    assert list(scenario.checkpoints(folder)) == ["step-00000006.h5"], "it was set aside"
 
 
 @pytest.mark.parametrize("name", QUICK)

@@ -112,6 +112,22 @@ def test_gives_up_after_two_failures_at_the_only_checkpoint():
     assert [os.path.basename(path) for path in folder.checkpoints()] == ["step-00000400.h5"], "it was set aside"
 
 
+def test_a_full_disk_sets_no_checkpoint_aside():
+    """It is no fault of the checkpoint from which the run resumed."""
+    sections = dict(model={"name": "mlp", "hidden": [2048, 1024]}, checkpoint={"every_epochs": 0, "every_steps": 10})
+    folder = Folder("full", config(train={"steps": 20, "eval_every_epochs": 0}, **sections))
+    folder.train(1)
+    folder.configure(config(train={"steps": 60, "eval_every_epochs": 0}, **sections))
+    # Checkpoints take more, the files of MPI less.
+    with Launch(folder, "--nproc-per-node", "1", "--max-restarts", "2", wrapper=("prlimit", "--fsize=12000000")) as launch:
+        launch.ends_with(1)
+        generations = launch.state()["generations"]
+        assert len(generations) == 3 and not any(g["program_error"] for g in generations), generations
+        assert all(g["step_at_start"] == 20 and "File too large" in g["exit"] for g in generations), generations
+    names = [os.path.basename(path) for path in folder.checkpoints()]
+    assert names == ["step-00000010.h5", "step-00000020.h5"], "one was set aside"
+
+
 def test_gives_up_after_an_older_checkpoint_has_failed_too():
     folder = Folder("both", config(train={"steps": 400, "eval_every_epochs": 0},
                                    checkpoint={"every_epochs": 0, "every_steps": 100}))

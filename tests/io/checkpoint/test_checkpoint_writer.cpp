@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstddef>
@@ -22,6 +23,8 @@
 #include "io/checkpoint/checkpoint_writer.h"
 #include "io/files/atomic_file.h"
 #include "io/images/row_source.h"
+#include "layers/base/host_name.h"
+#include "layers/base/system_error.h"
 #include "tests/io/checkpoint/sample_checkpoint.h"
 #include "tests/io/temporary_folder.h"
 
@@ -299,6 +302,17 @@ TEST_CASE("what must be on disk before a checkpoint is written first, and its er
   writer.write(sample_checkpoint(2));
   CHECK(contains(error_of([&] { writer.wait(); }), "checkpoint of step 2: the log is on a full disk"));
   CHECK(files_in(folder.path()) == 1);
+  // Of the system of this host, while running, whatever errno it was.
+  writer.set_before_write([] { fail_system(EACCES, "the log cannot be written"); });
+  writer.write(sample_checkpoint(3));
+  try {
+    writer.wait();
+    FAIL("no error");
+  } catch (const Error& error) {
+    CHECK(host_at_fault(error) == host_name());
+    CHECK(error.code() == ExitCode::kFailure);
+    CHECK(std::string(error.what()) == "checkpoint of step 3: the log cannot be written");
+  }
 }
 
 TEST_CASE("what a killed writer left is removed") {

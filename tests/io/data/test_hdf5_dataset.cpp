@@ -314,6 +314,6 @@ TEST_CASE("a file that shrinks while it is read is an error of running, with the
   data.read(49, image.data(), &label, nullptr);
   ExitCode code{};
   const std::string error = error_of([&] { data.read(50, image.data(), &label, nullptr); }, &code);
-  CHECK(contains(error, path + ":/images: cannot read sample 50: the file ends early"));
+  CHECK(contains(error, path + ":/images: cannot read row 50: the file ends early"));
   CHECK(code == ExitCode::kFailure);
 }

@@ -3,6 +3,7 @@
 // Folders and HDF5 files of JPEGs, good and bad, and the samples that come of them.
 #include <doctest/doctest.h>
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,6 +21,7 @@
 #include "io/data/image_dataset.h"
 #include "io/data/image_folder.h"
 #include "io/images/resize.h"
+#include "layers/base/system_error.h"
 #include "tests/io/hdf5/raw_hdf5.h"
 #include "tests/io/images/jpeg_files.h"
 #include "tests/io/images/png_files.h"
@@ -56,6 +58,22 @@ std::string folder_error(const std::string& path) {
   CHECK(code == ExitCode::kUsage);
   return error;
 }
+
+// While it lives, no file can be opened.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    REQUIRE(::getrlimit(RLIMIT_NOFILE, &before_) == 0);
+    const rlimit none{0, before_.rlim_max};
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
+  }
+  ~NoDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+  NoDescriptors(const NoDescriptors&) = delete;
+  NoDescriptors& operator=(const NoDescriptors&) = delete;
+
+ private:
+  rlimit before_{};
+};
 
 ImageDataset dataset(const std::string& folder, const ImageDataset::Options& options) {
   return {std::make_unique<ImageFolder>(folder), folder, options};
@@ -295,6 +313,52 @@ TEST_CASE("broken files: too many end the run") {
   half.broken()->merge(others);
   others.push_back({4, "file 4: bad"});
   CHECK(contains(error_of([&] { half.broken()->merge(others); }), "file 4: bad"));
+}
+
+TEST_CASE("a file that this host cannot read now is no broken one") {
+  const TemporaryFolder folder;
+  fill(folder);
+  const ImageDataset data = dataset(folder.path(), small_options());
+  (void)sample(data, 0);
+  const auto failed = [&](const ImageDataset& from) {
+    try {
+      (void)sample(from, 9);
+    } catch (const Error& error) {
+      CHECK(is_system_fault(error));
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  {
+    const NoDescriptors full;
+    CHECK(failed(data) == folder / "b/09.jpg: Too many open files");
+  }
+  const std::string path = folder / "data.h5";
+  {
+    RawFile raw(path);
+    raw.group("jpeg");
+    std::string all;
+    std::vector<std::int64_t> offsets{0}, labels;
+    for (int i = 0; i < 24; ++i) {
+      all += picture(i);
+      offsets.push_back(static_cast<std::int64_t>(all.size()));
+      labels.push_back(i / 8);
+    }
+    raw.labels("jpeg/offsets", offsets);
+    raw.labels("labels", labels);
+    raw.write("jpeg/bytes", {all.size()}, H5T_NATIVE_UINT8, H5T_NATIVE_UINT8, all.data(), Storage::kContiguous);
+  }
+  const ImageDataset packed(std::make_unique<Hdf5Jpegs>(path), path, small_options());
+  (void)sample(packed, 0);
+  fs::resize_file(path, 4000);
+  const std::string error = failed(packed);
+  CHECK(contains(error, path + ":/jpeg/bytes image 9: "));
+  CHECK(contains(error, "the file ends early"));
+  CHECK(data.broken()->noted() + packed.broken()->noted() == 0);
+  // It has gone: broken, and another of its class takes its place.
+  fs::remove(folder / "b/09.jpg");
+  (void)sample(data, 9);
+  CHECK(data.broken()->noted() == 1);
 }
 
 TEST_CASE("JPEGs in an HDF5 file are those of a folder") {
