@@ -112,8 +112,11 @@ int eval_command(World& world, const EvalArguments& arguments) {
   const std::string& file = of.file;
   const bool held_out = run->validation != nullptr;
   const Dataset& data = held_out ? *run->validation : *run->train;
-  agree(
-      *run->communicator, [&] { check_confusion(arguments, *run, data); }, "checking --confusion");
+  const auto check = [&] {
+    check_confusion(arguments, *run, data);
+    check_results({{"--confusion", arguments.confusion}, {"--json", arguments.json}}, of.files);
+  };
+  agree(*run->communicator, check, "checking the options");
   std::unique_ptr<Progress> progress;
   if (run->is_root()) progress = std::make_unique<Progress>(run->config.log.progress, 0, 1);
   const bool shows = progress && progress->mode() == ProgressMode::kBar;  // lines would be among the results

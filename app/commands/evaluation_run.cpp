@@ -5,6 +5,7 @@
 
 #include "app/build/find_checkpoint.h"
 #include "app/build/run_state.h"
+#include "app/commands/write_result.h"
 #include "layers/base/error.h"
 #include "parallel/comm/agree.h"
 
@@ -29,7 +30,7 @@ EvaluationRun evaluation_run(World& world, const std::string& command, const std
   read.train_sizes.clear();
   read.size_milestones.clear();
   change(loaded);
-  EvaluationRun result{build_run(world, world.ranks(), std::move(loaded)), ""};
+  EvaluationRun result{build_run(world, world.ranks(), std::move(loaded)), "", {}};
   const Run& run = *result.run;
   const std::string run_of = of_run ? config : run_folder(run.config);
   const std::string checkpoints =
@@ -37,6 +38,8 @@ EvaluationRun evaluation_run(World& world, const std::string& command, const std
   const auto find = [&] { return find_checkpoint(checkpoint.empty() ? "newest" : checkpoint, run_of, checkpoints); };
   result.file = on_root(*run.communicator, find, "finding the checkpoint");
   load_model(*result.run, result.file);
+  result.files = of_run ? files_of_run(config) : std::vector{config};
+  result.files.push_back(result.file);
   return result;
 }
 

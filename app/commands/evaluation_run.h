@@ -14,7 +14,8 @@ namespace convoy {
 
 struct EvaluationRun {
   std::unique_ptr<Run> run;
-  std::string file;  ///< the checkpoint
+  std::string file;                ///< the checkpoint
+  std::vector<std::string> files;  ///< that it reads, but for data
 };
 
 /// command: "eval", for errors. config: a config file, an example or a run's folder. checkpoint: as find_checkpoint()

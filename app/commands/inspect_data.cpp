@@ -18,9 +18,9 @@
 #include "app/build/build_data.h"
 #include "app/build/read_config.h"
 #include "app/commands/commands.h"
+#include "app/commands/write_result.h"
 #include "app/inspect/image_grid.h"
 #include "io/data/augment.h"
-#include "io/files/atomic_file.h"
 #include "layers/base/error.h"
 #include "layers/base/message_text.h"
 
@@ -162,7 +162,7 @@ int inspect_data_command(const InspectArguments& arguments) {
   const std::string png = png_bytes(draw_grid(tiles, train->sample_shape_in(kEpoch)));
   const std::string output = arguments.output.empty() ? "grid.png" : arguments.output;
   try {
-    write_file_atomically(output, std::as_bytes(std::span(png)));
+    write_output(output, std::as_bytes(std::span(png)));
   } catch (const Error& error) {
     fail_usage("{} (-o FILE names another place)", error.what());
   }

@@ -11,10 +11,14 @@
 #include <string>
 #include <system_error>
 #include <thread>
+#include <vector>
 
 #include "app/commands/commands.h"
+#include "app/commands/write_result.h"
 #include "app/train/progress.h"
 #include "app/train/stop.h"
+#include "io/data/shards.h"
+#include "io/hdf5/hdf5_source.h"
 #include "io/pack/packer.h"
 #include "io/pack/pixel_statistics.h"
 #include "layers/base/counted.h"
@@ -43,6 +47,9 @@ void check_output(const PackArguments& arguments, const PackOutput& files) {
   if (!output.has_filename() || fs::is_directory(output, error)) {
     fail_usage("{} is a folder (name the file that is to be written)", arguments.output);
   }
+  if (const fs::file_status there = status_of(output); fs::exists(there) && !fs::is_regular_file(there)) {
+    fail_usage("{} is no regular file (name another)", arguments.output);
+  }
   if (!fs::is_directory(status_of(folder))) {
     fail_usage("there is no folder {} for {} (make it first)", folder.string(), output.filename().string());
   }
@@ -50,6 +57,14 @@ void check_output(const PackArguments& arguments, const PackOutput& files) {
   if (const auto there = files.finished(); !there.empty()) {
     fail_usage("{} is there already (--force replaces it)", there.front());
   }
+}
+
+// --force must not replace what is read. A folder may hold the output of an earlier packing.
+void check_replaced(const PackArguments& arguments, const PackOutput& output) {
+  if (fs::is_directory(status_of(arguments.source))) return;
+  std::vector<std::string> read;
+  for (const std::string& source : shard_sources(arguments.source)) read.push_back(Hdf5Source(source).path);
+  for (const std::string& file : output.finished()) check_results({{"OUT", file}}, read);
 }
 
 void check_options(const PackArguments& a, const PackSource& source) {
@@ -89,12 +104,13 @@ std::string facts(const PackOutput& output, const PackResult& result, std::int64
 }  // namespace
 
 int pack_command(const PackArguments& arguments) {
-  const PackOutput output(arguments.output, arguments.shards);
+  const PackOutput output(behind_links(arguments.output), arguments.shards);
   check_output(arguments, output);
   const StopRequest stop({"SIGINT", "SIGTERM", "SIGUSR2"}, std::nullopt);
   const auto kind = arguments.kind.empty() ? detect_pack_kind(arguments.source) : *pack_kind(arguments.kind);
   const PackSource source(arguments.source, kind);
   check_options(arguments, source);
+  check_replaced(arguments, output);
   const PackPlan plan = plan_packing(source, arguments.validation, arguments.seed, arguments.shuffle, output.files());
 
   const Clock::time_point start = Clock::now();

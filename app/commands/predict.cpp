@@ -27,6 +27,7 @@
 #include "app/train/progress.h"
 #include "io/files/packed_bytes.h"
 #include "io/hdf5/hdf5.h"
+#include "io/hdf5/hdf5_source.h"
 #include "io/hdf5/validation.h"
 #include "layers/base/error.h"
 #include "layers/base/message_text.h"
@@ -168,6 +169,12 @@ int predict_command(World& world, const PredictArguments& arguments) {
                                           });
   Run& run = *of.run;
   const std::unique_ptr<PredictionInputs> inputs = open_inputs(arguments.inputs, run);
+  const auto check = [&] {
+    std::vector<std::string> read = of.files;
+    for (const std::string& input : arguments.inputs) read.push_back(Hdf5Source(input).path);
+    check_results({{"--json", arguments.json}, {"--out", arguments.out}}, read);
+  };
+  agree(*run.communicator, check, "checking the options");
 
   Predictions p;
   p.checkpoint = of.file;

@@ -5,12 +5,13 @@
 #include <iostream>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "app/commands/commands.h"
+#include "app/commands/write_result.h"
 #include "app/report/page.h"
 #include "app/report/report_run.h"
-#include "io/files/atomic_file.h"
 #include "layers/base/error.h"
 #include "layers/base/message_text.h"
 
@@ -24,9 +25,14 @@ int report_command(const ReportArguments& arguments) {
   const std::string output = arguments.output.empty()
                                  ? (std::filesystem::path(runs.front().folder) / "report.html").string()
                                  : arguments.output;
+  std::vector<std::string> read;
+  for (const ReportRun& run : runs) {
+    for (std::string& file : files_of_run(run.folder)) read.push_back(std::move(file));
+  }
+  check_results({{"-o", output}}, read);
   const std::string page = report_page(runs);
   try {
-    write_file_atomically(output, std::as_bytes(std::span(page)));
+    write_output(output, std::as_bytes(std::span(page)));
   } catch (const Error& error) {
     fail_usage("{} (-o FILE names another place)", error.what());
   }

@@ -2,16 +2,18 @@
 //
 // convoy verify: reads the files of runs back and says which are what was written.
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "app/commands/commands.h"
+#include "app/commands/write_result.h"
 #include "app/verify/file_check.h"
-#include "io/files/atomic_file.h"
 #include "layers/base/counted.h"
 #include "layers/base/error.h"
 #include "layers/base/message_text.h"
@@ -36,16 +38,19 @@ void write_json(const std::string& path, const std::vector<FileCheck>& checks) {
   }
   const std::string text =
       nlohmann::ordered_json{{"files", files}}.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-  try {
-    write_file_atomically(path, std::as_bytes(std::span(text)));
-  } catch (const Error& error) {
-    fail_usage("--json: {}", error.what());
-  }
+  write_result("--json", path, std::as_bytes(std::span(text)));
 }
 
 }  // namespace
 
 int verify_command(const VerifyArguments& arguments) {
+  std::vector<std::string> read;
+  for (const std::string& path : arguments.paths) {
+    std::error_code error;
+    const bool folder = std::filesystem::is_directory(path, error);
+    for (std::string& file : folder ? files_of_run(path) : std::vector{path}) read.push_back(std::move(file));
+  }
+  check_results({{"--json", arguments.json}}, read);
   std::vector<FileCheck> checks;
   for (const std::string& path : arguments.paths) {
     for (FileCheck& check : check_path(path)) {

@@ -219,6 +219,10 @@ std::optional<Supervisor::Ended> Supervisor::end_generation(const GenerationEnd&
     return ended(static_cast<int>(ExitCode::kStopped), JobStatus::kStopped,
                  "stopped after a checkpoint; run the same command again to resume");
   }
+  if (asked && kind == EndKind::kKilled && !insisted_ && !progress_.start_step()) {
+    return ended(static_cast<int>(ExitCode::kStopped), JobStatus::kStopped,
+                 "was ended before it began to train; run the same command again");
+  }
   if (asked) {
     return ended(1, JobStatus::kFailed,
                  fmt::format("was to stop and ended otherwise ({}); the newest checkpoint is of step {}", last.exit,

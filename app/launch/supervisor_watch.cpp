@@ -68,7 +68,13 @@ void Supervisor::look_at_signals(Generation& generation) {
   }
   if (user_stop_) return;
   user_stop_ = true;
-  journal_.write(fmt::format("{}: stops generation {} at a step boundary", signal_name(*signal), record().number));
+  const std::string name = signal_name(*signal);
+  if (!progress_.start_step()) {  // the launcher and the ranks may not listen yet, and there is nothing to lose
+    journal_.write(fmt::format("{}: ends generation {}, which has not begun to train", name, record().number));
+    generation.terminate(SIGTERM);
+    return;
+  }
+  journal_.write(fmt::format("{}: stops generation {} at a step boundary", name, record().number));
   if (!generation.stopping()) {
     generation.stop(options_.stop_signal, false, std::chrono::duration<double>(timeout_ + kStopGrace));
   }

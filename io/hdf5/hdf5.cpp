@@ -47,7 +47,8 @@ std::unique_lock<std::recursive_mutex> lock() {
   std::unique_lock guard(library_lock());
   // The library's clean-up at the exit crashes on a file whose H5Fclose() has failed. No file is open then.
   [[maybe_unused]] static const herr_t no_exit_handler = H5dont_atexit();
-  [[maybe_unused]] static const herr_t silent = H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+  // Thread-safe builds of the library have such settings by thread.
+  [[maybe_unused]] static thread_local const herr_t silent = H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
   return guard;
 }
 

@@ -112,6 +112,22 @@ def test_gives_up_after_two_failures_at_the_only_checkpoint():
     assert [os.path.basename(path) for path in folder.checkpoints()] == ["step-00000400.h5"], "it was set aside"
 
 
+@pytest.mark.parametrize("restarted", (False, True))
+@pytest.mark.parametrize("delay", (0, 0.1, 0.25))
+def test_a_signal_while_ranks_start_ends_them(restarted, delay):
+    """mpirun or the ranks do not listen yet; the signal was lost, and the run went on."""
+    folder = Folder(f"early-{restarted}-{delay}", ENDLESS)
+    with Launch(folder, *RANKS) as launch:
+        if restarted:
+            launch.generation(1)
+            kill(launch.ranks()[0])
+        wait_for("the start", lambda: f"generation {1 + restarted}: 2 ranks" in launch.stderr())
+        time.sleep(delay)
+        kill(launch.process.pid, signal.SIGTERM)
+        launch.ends_with(75, 20)
+        launch.nothing_left()
+
+
 def test_a_full_disk_sets_no_checkpoint_aside():
     """It is no fault of the checkpoint from which the run resumed."""
     sections = dict(model={"name": "mlp", "hidden": [2048, 1024]}, checkpoint={"every_epochs": 0, "every_steps": 10})

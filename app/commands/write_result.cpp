@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/commands/write_result.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "io/files/atomic_file.h"
+#include "layers/base/system_error.h"
+
+namespace convoy {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// What is open already: a file there would have two names, of which a rename changes one.
+bool is_open_descriptor(const std::string& path) {
+  return path == "/dev/stdout" || path == "/dev/stderr" || path.starts_with("/dev/fd/") || path.starts_with("/proc/");
+}
+
+void write_into(const std::string& path, std::span<const std::byte> bytes) {
+  int descriptor = -1;
+  do descriptor = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY);
+  while (descriptor < 0 && errno == EINTR);
+  if (descriptor < 0) fail_system(errno, "cannot write {}: {}", path, std::strerror(errno));
+  try {
+    write_all(descriptor, bytes, path);
+  } catch (...) {
+    ::close(descriptor);
+    throw;
+  }
+  if (::close(descriptor) != 0) fail_io("cannot write {}: {}", path, std::strerror(errno));
+}
+
+// Whether the file lies in the folder, at any depth.
+bool is_within(const fs::path& file, const fs::path& folder) {
+  std::error_code error;
+  const fs::path inner = fs::canonical(file, error), outer = fs::canonical(folder, error);
+  if (error) return false;
+  const auto [end, at] = std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end());
+  return end == outer.end() && at != inner.end();
+}
+
+bool is_one_file(const std::string& a, const std::string& b) {
+  std::error_code error;
+  if (fs::equivalent(a, b, error)) return true;
+  const auto whole = [&](const std::string& path) {
+    return fs::weakly_canonical(fs::absolute(behind_links(path), error), error).lexically_normal();
+  };
+  return whole(a) == whole(b);
+}
+
+}  // namespace
+
+std::string behind_links(const std::string& path) {
+  constexpr int kMostLinks = 40;
+  fs::path target(path);
+  std::error_code error;
+  for (int links = 0; fs::is_symlink(fs::symlink_status(target, error)); ++links) {
+    if (links == kMostLinks) fail_system(ELOOP, "cannot write {}: {}", path, std::strerror(ELOOP));
+    const fs::path next = fs::read_symlink(target, error);
+    if (error) fail_system(error.value(), "cannot read the link {}: {}", target.string(), error.message());
+    target = target.parent_path() / next;
+  }
+  return target.string();
+}
+
+void write_output(const std::string& path, std::span<const std::byte> bytes) {
+  struct stat status {};
+  const bool there = ::stat(path.c_str(), &status) == 0;
+  const bool plain = !there || S_ISREG(status.st_mode) || S_ISDIR(status.st_mode);
+  if (is_open_descriptor(path) || !plain) return write_into(path, bytes);
+  const std::string target = behind_links(path);
+  const std::string parent = fs::path(target).parent_path().string(), folder = parent.empty() ? "." : parent;
+  if (::access(folder.c_str(), W_OK | X_OK) != 0) {
+    fail_system(errno, "cannot write {}: {} (name a folder that may be written)", path, std::strerror(errno));
+  }
+  write_file_atomically(target, bytes);
+}
+
+void write_result(const char* option, const std::string& path, std::span<const std::byte> bytes) {
+  try {
+    write_output(path, bytes);
+  } catch (const SystemError& error) {
+    fail_as(error, std::string(option) + ": " + error.what());
+  } catch (const Error& error) {
+    fail_usage("{}: {}", option, error.what());
+  }
+}
+
+void check_results(const std::vector<ResultFile>& results, const std::vector<std::string>& inputs) {
+  for (auto result = results.begin(); result != results.end(); ++result) {
+    const std::string& path = result->path;
+    std::error_code error;
+    if (path.empty() || is_open_descriptor(path)) continue;
+    if (fs::exists(fs::status(path, error)) && !fs::is_regular_file(fs::status(path, error))) continue;
+    for (auto other = results.begin(); other != result; ++other) {
+      if (!other->path.empty() && is_one_file(other->path, path)) {
+        fail_usage("{} and {} both name {} (name two files)", other->option, result->option, path);
+      }
+    }
+    for (const std::string& input : inputs) {
+      if (!fs::exists(fs::status(path, error))) break;
+      if (fs::equivalent(path, input, error) || is_within(path, input)) {
+        fail_usage("{}: {} is read by this command, and would be replaced (name another file)", result->option, path);
+      }
+    }
+  }
+}
+
+std::vector<std::string> files_of_run(const std::string& folder) {
+  std::vector<std::string> files;
+  for (const char* name : {"config.toml", "metrics.jsonl", "log.txt", "run.json", "checkpoints"}) {
+    files.push_back(folder + "/" + name);
+  }
+  return files;
+}
+
+}  // namespace convoy
