@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Rules that no compiler checks: the modules and their order (check_modules.py), one SPDX line at the top of each file, no
-# file longer than 400 lines, no leftovers, no other folders. Prints every breach, then fails. --map prints the modules.
+# Rules that no compiler checks: the modules and their order (check_modules.py), the code quoted in docs/tour.md
+# (check_tour.py), one SPDX line at the top of each file, no file longer than 400 lines, no leftovers, no other folders.
+# Prints every breach, then fails. --map prints the modules.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 if [[ "${1:-}" == --map ]]; then exec scripts/check_modules.py --map; fi
@@ -16,6 +17,7 @@ report() {  # report RULE TEXT-WITH-THE-BREACHES
 }
 
 report 'modules' "$(scripts/check_modules.py)"
+report 'code quoted in docs/tour.md' "$(scripts/check_tour.py)"
 
 mapfile -t sources < <(find app layers parallel io tests scripts slurm packaging .ci -type f \
   \( -name '*.cpp' -o -name '*.h' -o -name '*.py' -o -name '*.sh' -o -name '*.sbatch' -o -name 'CMakeLists.txt' -o -path .ci/run \) \

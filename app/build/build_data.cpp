@@ -199,9 +199,9 @@ void check_plan(const Config& config, const BatchPlan& plan, std::int64_t parts)
   const std::int64_t rest = plan.size % plan.global_batch;
   if (!plan.drop_last && rest > 0 && rest < parts) {
     fail_option("data.drop_last",
-                "false leaves a last batch of {} samples for {} ranks and microbatches (set it to true, "
+                "false leaves a last batch of {} for {} ranks and microbatches (set it to true, "
                 "or change train.global_batch_size)",
-                rest, parts);
+                counted(rest, "sample"), parts);
   }
 }
 

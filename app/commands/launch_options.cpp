@@ -45,7 +45,7 @@ std::string launch_hint(const std::vector<std::string>& words) {
   }
   for (const std::string& word : words) {
     if (word == "train" || word.ends_with(".toml")) {
-      return "what to start stands behind --: convoy launch [OPTIONS] -- train CONFIG ...";
+      return "put the command to start after `--`: convoy launch [OPTIONS] -- train CONFIG ...";
     }
   }
   return "";
@@ -54,9 +54,7 @@ std::string launch_hint(const std::vector<std::string>& words) {
 CLI::App* add_launch_command(CLI::App& app, LaunchOptions& options) {
   LaunchArguments& a = options.arguments;
   CLI::App* launch = app.add_subcommand("launch", "start a training's ranks, and restart or resize them as needed");
-  launch->footer(
-      "What to start stands behind --, as without launch: convoy launch --nodes 1:4 -- train CONFIG [--set "
-      "KEY=VALUE]...");
+  launch->footer("Put the command to start after `--`: convoy launch --nodes 1:4 -- train CONFIG [--set KEY=VALUE]...");
   launch->add_option("--nodes", options.nodes, "how many hosts to use: as many as there are from MIN to MAX, or N")
       ->type_name("MIN:MAX")
       ->capture_default_str();

@@ -47,7 +47,8 @@ struct RunOptions {
     v.key("name", o.name, anything(), "folder of the run in run.dir; default: the config file's name");
     v.key("dir", o.dir, anything(), "where run folders are kept");
     v.key("seed", o.seed, at_least(0), "of the initial weights, the order of samples and synthetic data");
-    v.key("max_time", o.max_time, anything(), "stop with a checkpoint after this time; \"\": no limit");
+    v.key("max_time", o.max_time, anything(),
+          "stop with a checkpoint after this time; \"\": at the end of the Slurm job, less a margin");
     v.key("stop_signals", o.stop_signals, one_of(signal_names()), "stop with a checkpoint on these");
     v.key("allow_over_memory", o.allow_over_memory, anything(), "start even if the predicted memory is not there");
     v.key("replay_every", o.replay_every, between(0, kMaxCount), "compute every N-th step twice and compare; 0: never");

@@ -16,6 +16,7 @@
 #include "app/base/duration.h"
 #include "app/report/report_run.h"
 #include "app/watch/text_plot.h"
+#include "layers/base/counted.h"
 #include "layers/base/error.h"
 #include "layers/base/median.h"
 #include "layers/base/message_text.h"
@@ -131,8 +132,8 @@ std::vector<std::string> watch_view(const WatchedRun& run, std::size_t columns, 
   lines.push_back(m.evals.empty() ? "no evaluation yet" : evaluation_text(m.evals.back()));
   if (!m.starts.empty()) {
     const StartLine& start = m.starts.back();
-    lines.push_back(fmt::format("{} ranks ({} replicas of {} stages), {}", start.ranks, start.replicas, start.stages,
-                                name_text(start.device)));
+    lines.push_back(fmt::format("{} ({} of {}), {}", counted(start.ranks, "rank"), counted(start.replicas, "replica"),
+                                counted(start.stages, "stage"), name_text(start.device)));
   }
   for (std::string& line : lines) {
     if (line.size() > columns) line.resize(columns);

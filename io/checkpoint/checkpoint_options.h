@@ -37,7 +37,8 @@ struct CheckpointOptions {
     v.key("keep", o.keep, between(1, 1e6), "how many; older ones are deleted");
     v.key("keep_best", o.keep_best, one_of(kBestNames), "keep the best by this score of evaluations as well; \"\": no");
     v.key("resume", o.resume, input_file(kResumeNames).or_gone(),
-          "auto: from the newest valid checkpoint of the run; never or a file: for the first start of a run");
+          "where a run starts from: auto (its newest valid checkpoint), never or a file; a run that exists already "
+          "restarts from a newly named file, once");
     v.key("async", o.async, anything(), "write in the background");
     v.key("copy_to", o.copy_to, anything(), "folder of second copies, in a folder for each run; \"\": none");
   }

@@ -86,9 +86,8 @@ struct DataOptions {
     v.key("validation", d.validation, from_files(input_file()), "the same; \"\": no evaluation");
     v.key(
         "stage_dir", d.stage_dir, anything().only_for("data.kind", d.kind, {"hdf5", "idx", "cifar10", "image_folder"}),
-        "folder on each node's own storage, to which it copies the files before they are read ($NAME is a variable of "
-        "the "
-        "environment); \"\": none");
+        "hdf5, idx, cifar10 (not image_folder): folder on each node's own storage, to which it copies the files before "
+        "they are read ($NAME is a variable of the environment); \"\": none");
     v.key("samples", d.samples, owned(between(1, kMaxCount), "synthetic"), "length of an epoch");
     v.key("features", d.features, owned(between(0, 1e7), "synthetic"), "float32 vectors of this length; 0: images");
     v.key("targets", d.targets, owned(between(0, 1e7), "synthetic"), "float32 targets of this length; 0: class labels");

@@ -39,7 +39,7 @@ CudaDevice device(int index) {
   CudaDevice found;
   cudaDeviceProp properties{};
   if (cudaGetDeviceProperties(&properties, index) != cudaSuccess) {
-    found.name = fmt::format("GPU {}, of which CUDA tells nothing", index);
+    found.name = fmt::format("GPU {} (CUDA gives no properties)", index);
     return found;
   }
   found.name = properties.name;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The exception type of the program. An Error carries the message for the user (the problem, the place, the remedy) and
-// the exit code. Only `main` prints errors and exits.
+// the exit code. app/commands/run_cli.cpp reports errors and returns the exit code to `main`.
 #pragma once
 
 #include <fmt/format.h>

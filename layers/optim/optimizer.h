@@ -34,9 +34,9 @@ struct SgdOptions {
 
   template <class Visitor, class Self>
   static void visit(Visitor& v, Self& o) {
-    v.key("momentum", o.momentum, below(0, 1), "share of the last step kept");
-    v.key("nesterov", o.nesterov, anything(), "look ahead along the momentum");
-    v.key("weight_decay", o.weight_decay, at_least(0), "pull of the weights to zero");
+    v.key("momentum", o.momentum, below(0, 1), "momentum coefficient");
+    v.key("nesterov", o.nesterov, anything(), "use Nesterov momentum");
+    v.key("weight_decay", o.weight_decay, at_least(0), "weight decay coefficient");
   }
   [[nodiscard]] std::unique_ptr<Optimizer> make(Backend& backend, ParameterStore& store) const;
   bool operator==(const SgdOptions&) const = default;
@@ -53,8 +53,8 @@ struct LarsOptions {
 
   template <class Visitor, class Self>
   static void visit(Visitor& v, Self& o) {
-    v.key("momentum", o.momentum, below(0, 1), "share of the last step kept");
-    v.key("weight_decay", o.weight_decay, at_least(0), "pull of the weights to zero");
+    v.key("momentum", o.momentum, below(0, 1), "momentum coefficient");
+    v.key("weight_decay", o.weight_decay, at_least(0), "weight decay coefficient");
     v.key("epsilon", o.epsilon, above(0), kEpsilonHelp);
     v.key("trust", o.trust, above(0), "a layer's step as a share of its weights' norm");
   }
@@ -73,7 +73,7 @@ struct AdamOptions {
 
   template <class Visitor, class Self>
   static void visit(Visitor& v, Self& o) {
-    v.key("weight_decay", o.weight_decay, at_least(0), "pull of the weights to zero");
+    v.key("weight_decay", o.weight_decay, at_least(0), "weight decay coefficient");
     v.key("betas", o.betas, below(0, 1), "decay of the first and second moment");
     v.key("epsilon", o.epsilon, above(0), kEpsilonHelp);
   }

@@ -55,7 +55,7 @@ void answer(Communicator& all, int parent) {
 }  // namespace
 
 // Along a binomial tree: each rank compares its clock with those of its children, and adds the offset that its parent
-// then tells it. On the host of rank 0 all have its clock.
+// then tells it. Ranks on rank 0's host share its clock (offset 0).
 double clock_offset(Communicator& all, const std::string& host) {
   const int rank = all.rank(), size = all.size();
   std::vector<std::pair<int, double>> children;

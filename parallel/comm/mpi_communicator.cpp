@@ -16,7 +16,7 @@ namespace convoy {
 
 namespace {
 
-// For moving data; bfloat16 travels as two plain bytes.
+// For moving data; bfloat16 and float16 travel as two plain bytes.
 MPI_Datatype mpi_type(DType dtype) {
   switch (dtype) {
     case DType::kF32: return MPI_FLOAT;

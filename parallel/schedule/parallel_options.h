@@ -62,7 +62,8 @@ struct ParallelOptions {
     v.key("partition", p.partition, in(anything(), {kModel, kPipeline}),
           "auto: split by measured cost; or the first unit of each chunk");
     v.key("stage_memory_gb", p.stage_memory_gb, in(at_least(0), {kModel, kPipeline}),
-          "GB that auto lets a stage take; 0: the rank's share of the node's memory");
+          "memory limit of a stage when the partition is chosen automatically, in GB; 0: the rank's share of the "
+          "node's memory");
     v.key("bucket_mb", p.bucket_mb, in(above(0), {kData, kModel, kPipeline}), "MiB of gradients reduced at a time");
     v.key("first_bucket_mb", p.first_bucket_mb, in(above(0), {kData, kModel, kPipeline}),
           "the same for the first bucket");

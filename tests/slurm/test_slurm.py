@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs that are started, well and wrongly: the quickstart on two nodes, a sweep, GPUs, wrong launches, exit codes.
 
-Stands on jobs.py. A wrong launch says what is wrong and what mends it in two lines, once, and ends with exit code 2.
+Stands on jobs.py. A wrong launch says what is wrong and how to fix it in two lines, once, and ends with exit code 2.
 """
 import json
 import os

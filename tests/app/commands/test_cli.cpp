@@ -140,7 +140,7 @@ TEST_CASE("unexpected arguments are listed in their order, with what was meant b
       refused({"launch", "--nproc_per_node=4", "--", "train", "net.toml"}) ==
       "launch: this argument was not expected: --nproc_per_node=4 (--nproc_per_node is called --nproc-per-node here)");
   CHECK(refused({"launch", "--nodes", "2", "train", "net.toml"}) ==
-        "launch: these arguments were not expected: train net.toml (what to start stands behind --: convoy launch "
+        "launch: these arguments were not expected: train net.toml (put the command to start after `--`: convoy launch "
         "[OPTIONS] -- train CONFIG ...)");
 }
 
