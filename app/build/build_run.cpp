@@ -209,7 +209,7 @@ std::unique_ptr<Run> build_run(const World& world, const RankGroup& ranks, Loade
   agree(
       all, [&] { build_runner(*run, loaded.purpose); }, "building the optimizer");
   check_same_run(*run);
-  load_start_weights(*run);
+  if (loaded.purpose != RunPurpose::kTraining) load_start_weights(*run);
   run->cpus = describe_load(world, *run);
   if (loaded.purpose != RunPurpose::kEvaluation) {
     // One reader of a node and one of a GPU.

@@ -65,6 +65,7 @@ struct Run {
   MemoryReport memory;                         ///< what was predicted before the model was made
   BatchPlan plan;
   std::int64_t total_steps = 0;
+  std::int64_t steps_ahead = 0;  ///< of the step, at which the schedule stands: after a resumption with another batch
   LrSchedule lr;
   std::unique_ptr<Model> model;  ///< this stage's chunks
   std::unique_ptr<Optimizer> optimizer;

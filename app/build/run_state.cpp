@@ -248,6 +248,31 @@ Checkpoint capture_checkpoint(Run& run, const RunState& state, Checkpoint reuse)
   return checkpoint;
 }
 
+namespace {
+
+// The steps of an epoch may have changed in number, with the batch.
+void follow_epochs(Run& run, RunState& state) {
+  if (state.samples_seen > 0 && run.plan.batch_at(state.samples_seen).count == 0) {  // none is left of this size
+    ++state.epoch;
+    state.samples_seen = 0;
+    state.evaluation_due = evaluates_now(run, state, true);
+  }
+  if (!run.config.train.epochs) return;
+  BatchPlan left = run.plan;
+  left.size -= state.samples_seen;
+  const std::int64_t of_all = (state.epoch + 1) * run.plan.steps_per_epoch();  // of the epochs done and this one
+  run.steps_ahead = of_all - left.steps_per_epoch() - state.step;
+  run.total_steps -= run.steps_ahead;
+}
+
+}  // namespace
+
+bool evaluates_now(const Run& run, const RunState& state, bool end_of_epoch) {
+  if (!run.validation) return false;
+  const std::int64_t every = run.config.train.eval_every_epochs;
+  return every > 0 ? end_of_epoch && state.epoch % every == 0 : is_finished(run.config, state);
+}
+
 RunState restore_run(Run& run, const std::string& log) {
   RunState state;
   StateTensors tensors;
@@ -287,7 +312,10 @@ RunState restore_run(Run& run, const std::string& log) {
                        checkpoint.loss_scale, evaluates, early_stop.reached(), file);
   };
   const std::string found = on_root(*run.communicator, load, "resuming from a checkpoint");
-  if (found.empty()) return state;
+  if (found.empty()) {
+    load_start_weights(run);
+    return state;
+  }
   std::istringstream text(found);
   double loss_scale = 1;
   text >> state.step >> state.epoch >> state.samples_seen >> loss_scale >> state.evaluation_due >> state.early_stop >>
@@ -296,6 +324,7 @@ RunState restore_run(Run& run, const std::string& log) {
   std::getline(text, state.source);
   scatter_state(run, tensors, state.source);
   if (run.head) scatter_head(run, head_parts(run, average_in_file), rows.get());
+  follow_epochs(run, state);
   return state;
 }
 

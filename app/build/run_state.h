@@ -37,14 +37,18 @@ struct RunState {
 /// Whether no step is left: that, or an early stop.
 [[nodiscard]] bool is_finished(const Config& config, const RunState& state);
 
+/// Whether the validation data is to be evaluated after the step that led to `state`.
+[[nodiscard]] bool evaluates_now(const Run& run, const RunState& state, bool end_of_epoch);
+
 /// The complete state of a run, copied from the devices of all stages. Complete on rank 0 only. `reuse`: an earlier
 /// result whose memory is reused.
 Checkpoint capture_checkpoint(Run& run, const RunState& state, Checkpoint reuse = {});
 
 /// Chooses a checkpoint (resume_choice.h), loads it on rank 0 and distributes it. Starts from scratch when there is
-/// none and never was one. Prints warnings about damaged files to stderr (rank 0). Throws a usage Error if the
-/// checkpoint is one of another model, data set or loss; the list of tensors goes to the file `log`, unless that is
-/// empty.
+/// none and never was one, with model.weights if that is set. Where a run given in epochs has another number of steps
+/// an epoch than before, its learning rate and end follow the epochs done. Prints warnings about damaged files to
+/// stderr (rank 0). Throws a usage Error if the checkpoint is one of another model, data set or loss; the list of
+/// tensors goes to the file `log`, unless that is empty.
 RunState restore_run(Run& run, const std::string& log);
 
 /// Loads only the model's parameters and buffers of this file.

@@ -115,7 +115,7 @@ int pack_command(const PackArguments& arguments) {
 
   const Clock::time_point start = Clock::now();
   const auto elapsed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
-  Progress progress(progress_mode(arguments.progress), source.size(), source.size());
+  Progress progress(progress_mode(arguments.progress), source.size(), 1);
   std::int64_t first = -1;
   PackHooks hooks;
   hooks.progress = [&](std::int64_t done) {

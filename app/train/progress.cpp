@@ -74,13 +74,13 @@ std::string progress_bar(const ProgressState& s, std::size_t columns, bool color
                      std::string(width - full, '.'), text);
 }
 
-Progress::Progress(ProgressMode mode, std::int64_t total_steps, std::int64_t steps_per_epoch, std::FILE* out)
-    : mode_(mode), out_(out), steps_per_epoch_(std::max<std::int64_t>(1, steps_per_epoch)) {
+Progress::Progress(ProgressMode mode, std::int64_t total_steps, std::int64_t epochs, std::FILE* out)
+    : mode_(mode), out_(out) {
   if (mode_ == ProgressMode::kAuto) mode_ = redraws(out) ? ProgressMode::kBar : ProgressMode::kLines;
   const char* no_color = std::getenv("NO_COLOR");
   color_ = redraws(out) && (no_color == nullptr || *no_color == '\0');
   state_.total_steps = total_steps;
-  state_.epochs = (total_steps + steps_per_epoch_ - 1) / steps_per_epoch_;
+  state_.epochs = epochs;
 }
 
 Progress::~Progress() {

@@ -40,7 +40,7 @@ struct ProgressState {
 class Progress {
  public:
   /// kAuto is a bar when `out` is a terminal that can redraw a line, else lines.
-  Progress(ProgressMode mode, std::int64_t total_steps, std::int64_t steps_per_epoch, std::FILE* out = stdout);
+  Progress(ProgressMode mode, std::int64_t total_steps, std::int64_t epochs, std::FILE* out = stdout);
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -71,7 +71,6 @@ class Progress {
   ProgressMode mode_;
   std::FILE* out_;
   bool color_ = false;
-  std::int64_t steps_per_epoch_;
   ProgressState state_;
   bool bar_drawn_ = false;
   bool shown_ = true;  ///< whether the newest state has been printed

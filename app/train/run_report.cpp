@@ -48,7 +48,8 @@ RunReport::RunReport(const Run& run, const RunState& state)
   if (config_.log.tensorboard) {
     tensorboard_ = std::make_unique<TensorboardWriter>(run_folder(config_), state.step);
   }
-  progress_ = std::make_unique<Progress>(config_.log.progress, run.total_steps, run.plan.steps_per_epoch());
+  const std::int64_t an_epoch = run.plan.steps_per_epoch(), steps = run.total_steps + run.steps_ahead;
+  progress_ = std::make_unique<Progress>(config_.log.progress, run.total_steps, (steps + an_epoch - 1) / an_epoch);
   if (!config_.log.prometheus.empty()) {
     prometheus_ = std::make_unique<PrometheusFile>(config_.log.prometheus, config_.run.name);
     prometheus_->set("running", 1, kRunningHelp);

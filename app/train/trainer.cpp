@@ -166,7 +166,7 @@ void Trainer::step() {
   const LoaderStep batch = feed_->next();
   note_activity("computing a step");
   if (trace::enabled()) trace::record(trace::Track::kData, "data", asked, trace::now());
-  const double lr = run_.lr.at(state_.step);
+  const double lr = run_.lr.at(state_.step + run_.steps_ahead);
   const LossTotals totals = run_.runner->train_step(batch.microbatches, batch.global_samples, lr, state_.step,
                                                     [this] { feed_->fetch_ahead(); });
   health_.add(seconds_since(start), batch.wait_seconds, communication_wait_seconds() - waited);
@@ -243,8 +243,7 @@ void Trainer::after_step(bool end_of_epoch) {
   const auto due = [&](std::int64_t every_epochs) {
     return end_of_epoch && every_epochs > 0 && state_.epoch % every_epochs == 0;
   };
-  state_.evaluation_due =
-      run_.validation && (due(c.train.eval_every_epochs) || (c.train.eval_every_epochs == 0 && is_finished(c, state_)));
+  state_.evaluation_due = evaluates_now(run_, state_, end_of_epoch);
   const bool by_steps = c.checkpoint.every_steps > 0 && state_.step % c.checkpoint.every_steps == 0;
   const bool last_evaluation = state_.evaluation_due && is_finished(c, state_);
   if (due(c.checkpoint.every_epochs) || by_steps || last_evaluation) save();

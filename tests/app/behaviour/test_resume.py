@@ -3,6 +3,9 @@
 
 44 steps make an epoch (1,437 images in batches of 32), so most of these kills are in the middle of one.
 """
+import math
+import os
+import shutil
 import time
 
 import pytest
@@ -88,3 +91,48 @@ def test_finished_run_says_so_and_changes_nothing():
     folder.train(2)
     assert "already finished" in folder.stdout
     assert before == open(folder.file("runs", "run", "metrics.jsonl")).read()
+
+
+def test_with_another_batch_the_learning_rate_follows_the_epochs():
+    epochs, rate = 4, 0.002
+    sections = config(train={"steps": None, "epochs": epochs}, optimizer={"lr": rate},
+                      lr_schedule={"name": "cosine", "warmup_epochs": 0}, checkpoint={"every_epochs": 1})
+    folder = Folder("batch", sections)
+    folder.train(1)
+    for path in folder.checkpoints()[2:]:
+        os.remove(path)
+    sections["train"]["global_batch_size"] = 64  # 22 steps an epoch
+    folder.configure(sections)
+    folder.train(1)
+    steps = {step["step"]: step["lr"] for step in folder.events("step")}
+    assert sorted(steps) == list(range(1, 2 * 44 + 2 * 22 + 1))
+    for step in range(89, 133):
+        passed = 2 * 22 + step - 89
+        assert steps[step] == pytest.approx(rate * (1 + math.cos(math.pi * passed / (epochs * 22))) / 2, rel=1e-5)
+    assert folder.events("start")[-1]["total_steps"] == 132
+    assert len(folder.events("eval")) == epochs
+
+
+def test_an_epoch_without_a_batch_of_the_new_size_is_done():
+    folder = Folder("done", config(train={"steps": 43}))  # 1,376 of 1,437 images
+    folder.train(1)
+    folder.configure(config(train={"steps": None, "epochs": 1, "global_batch_size": 128}))
+    folder.train(1)
+    assert [step["step"] for step in folder.events("step")] == list(range(1, 44))
+    assert [(event["step"], event["epoch"]) for event in folder.events("eval")][-1] == (43, 1)
+    folder.configure(config(train={"steps": None, "epochs": 2, "global_batch_size": 128}))
+    folder.train(1)
+    assert {step["epoch"] for step in folder.events("step") if step["step"] > 43} == {1}
+
+
+def test_a_run_that_resumes_needs_no_start_weights():
+    first = Folder("first", config())
+    first.train(1)
+    folder = Folder("second", config({**MLP, "weights": "weights.h5"}))
+    shutil.copy(first.checkpoints()[-1], folder.file("weights.h5"))
+    folder.train(1)
+    with open(folder.file("weights.h5"), "w") as file:
+        file.write("no weights")
+    folder.configure(config({**MLP, "weights": "weights.h5"}, train={"steps": 30}))
+    folder.train(1)
+    assert len(folder.events("step")) == 30

@@ -66,8 +66,11 @@ TEST_CASE("what a command reads is not replaced, and two results are two files")
   fs::create_symlink("config.toml", folder / "link");
   const auto problem = [&](const std::string& json, const std::string& out) {
     ExitCode code = ExitCode::kUsage;
-    const std::string text =
-        error_of([&] { check_results({{"--json", json}, {"--out", out}}, files_of_run(folder.path())); }, &code);
+    const std::string text = error_of(
+        [&] {
+          check_results({{"--json", json}, {"--out", out}}, files_of_run(folder.path()));
+        },
+        &code);
     CHECK(code == ExitCode::kUsage);
     return text;
   };
