@@ -20,6 +20,7 @@
 #include "layers/backend/cuda_devices.h"
 #include "layers/base/counted.h"
 #include "layers/base/error.h"
+#include "layers/base/message_text.h"
 #include "layers/base/option_error.h"
 
 namespace convoy {
@@ -40,7 +41,8 @@ void check_rising(const std::vector<Number>& epochs, std::string_view key) {
 
 void check_run(const Config& c) {
   const std::string& name = c.run.name;
-  const bool bad = name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos;
+  const bool bad = name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos ||
+                   name_text(name) != name;  // also what is not UTF-8
   refuse_if(bad, "run.name", "\"{}\" cannot be a folder's name (use letters, digits, '-', '_' and '.')", name);
   refuse_if(c.run.dir.empty(), "run.dir", "is empty (\".\" is the current folder)");
 }

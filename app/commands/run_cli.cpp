@@ -108,7 +108,13 @@ int run_cli(int argc, char** argv) {
   const bool speaks = World::launch_rank() == 0;
   try {
     const std::optional<Command> command = parse_command_line(argc, argv);
-    return command ? run(*command) : 0;
+    // A training goes on without a reader of what it prints; a result that nobody got is an error.
+    const bool trains = command && std::holds_alternative<TrainArguments>(*command);
+    if (trains) std::signal(SIGPIPE, SIG_IGN);
+    const int code = command ? run(*command) : 0;
+    const bool prints_results = !trains && !(command && std::holds_alternative<LaunchArguments>(*command));
+    if (code == 0 && prints_results && !std::cout.flush()) fail("standard output cannot be written (a full disk?)");
+    return code;
   } catch (const Error& error) {
     if (speaks) {
       report_error(error.what(), host_at_fault(error));

@@ -9,8 +9,10 @@
 #include <sstream>
 #include <utility>
 
+#include "app/base/toml_keys.h"
 #include "app/base/trimmed.h"
 #include "layers/base/error.h"
+#include "layers/base/message_text.h"
 
 namespace convoy {
 
@@ -18,7 +20,7 @@ namespace {
 
 /// Parses "x = TEXT"; nothing unless that is one TOML value.
 std::unique_ptr<toml::table> parse_value(std::string_view text) {
-  if (text.find('\n') != std::string_view::npos) return nullptr;
+  if (text.find('\n') != std::string_view::npos || line_of_deep_key(text) > 0) return nullptr;
   try {
     return std::make_unique<toml::table>(toml::parse("x = " + std::string(text)));
   } catch (const toml::parse_error&) {
@@ -36,6 +38,9 @@ bool bare_word(std::string_view text) {
 
 ConfigSource::ConfigSource(std::string_view text, std::string path, const std::vector<std::string>& overrides)
     : path_(std::move(path)) {
+  if (const std::size_t line = line_of_deep_key(text); line > 0) {
+    fail_usage("{}:{}: a key of more than {} parts", path_, line, kMostKeyParts);
+  }
   try {
     root_ = toml::parse(text, std::string_view(path_));
   } catch (const toml::parse_error& error) {
@@ -89,6 +94,10 @@ void ConfigSource::lay_over(const std::string& override) {
   if (const auto parsed = parse_value(text)) {
     parsed->get("x")->visit([&](auto& value) { table.insert_or_assign(name, std::move(value)); });
   } else if (bare_word(text)) {
+    if (without_controls(text) != text) {
+      fail_usage("--set: {}: {} is not UTF-8, or has control characters (a config is text of UTF-8)", key,
+                 without_controls(text));
+    }
     table.insert_or_assign(name, std::string(text));
   } else {
     fail_usage("--set: {}: {} is not a value (a number, true, false, a word, \"text in quotes\", or a list [a, b])",

@@ -21,7 +21,11 @@ std::string toml_text(const std::string& value) {
   std::string text = "\"";
   for (const char c : value) {
     if (c == '"' || c == '\\') text += '\\';
-    text += c;  // control characters never get past the reader
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      text += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+    } else {
+      text += c;
+    }
   }
   return text + "\"";
 }

@@ -4,6 +4,7 @@
 // and four addresses, of which the third is the end of the file). Relies on crc32c.h. Invariant: no HDF5 call is made.
 #include "io/hdf5/checksum_trailer.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -37,8 +38,14 @@ std::string_view text_of(std::span<const std::byte> bytes) {
 
 class Reader {
  public:
-  explicit Reader(const std::string& path) : path_(path), file_(std::fopen(path.c_str(), "rb")) {
+  explicit Reader(const std::string& path) : path_(path) {
+    const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe must not block
+    file_.reset(descriptor < 0 ? nullptr : ::fdopen(descriptor, "rb"));
     if (!file_) fail_system(errno, "cannot read {}: {}", path_, std::strerror(errno));
+    struct stat status {};
+    if (::fstat(descriptor, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) {
+      fail_usage("{}: is no regular file", path_);
+    }
   }
   [[nodiscard]] std::uint64_t size() const {
     struct stat status {};

@@ -6,6 +6,7 @@
 #include "io/hdf5/hdf5.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -103,7 +104,12 @@ Handle access_list(const std::string& place) {
 
 File::File(const std::string& path, Trust origin) : path_(path) {
   // The system's message is clearer than HDF5's when there is no such file, or it may not be read.
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe must not block
+  struct stat status {};
+  if (descriptor >= 0 && ::fstat(descriptor, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) {
+    ::close(descriptor);
+    fail_usage("{}: is no regular file", path);
+  }
   char byte = 0;
   const bool readable = descriptor >= 0 && ::read(descriptor, &byte, 1) >= 0;
   const int reason = errno;

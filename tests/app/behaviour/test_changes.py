@@ -178,3 +178,18 @@ def test_eval_and_inspect_take_runs_and_names_for_checkpoints():
     assert folder.stdout.startswith(f"runs/run/checkpoints/step-{best['step']:08}.h5: a checkpoint"), folder.stdout
     assert folder.run(1, "eval", "run.toml") == USAGE
     assert "eval: --checkpoint is missing (a file, newest, best, or a run's folder" in folder.stderr
+
+
+def test_results_that_nobody_gets_are_an_error_and_a_training_needs_no_reader():
+    folder = Folder("unread", small(train={"steps": 60}))
+    training = subprocess.Popen([CONVOY, "train", "run.toml", "--set", "log.progress=lines"], cwd=folder.path,
+                                env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    training.stdout.close()
+    assert training.wait(60) == 0, training.stderr.read()
+    assert len(folder.events("step")) == 60
+    for words in (["eval", "runs/run"], ["check", "run.toml"], ["schedule", "--name", "gpipe", "--stages", "2"]):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([CONVOY, *words], cwd=folder.path, env=ENVIRONMENT, stdout=full,
+                                  stderr=subprocess.PIPE, text=True, timeout=60)
+        assert done.returncode == 1, (words, done.stderr)
+        assert "convoy: error: standard output cannot be written" in done.stderr

@@ -71,6 +71,24 @@ TEST_CASE("what is not TOML") {
   });
 }
 
+TEST_CASE("a key of very many parts, which the parser would take apart by recursion") {
+  std::string parts = "a";
+  for (int i = 0; i < 50000; ++i) parts += ".a";
+  check_all({{"[run]\n[" + parts + "]\n", "2: a key of more than 100 parts"},
+             {parts + " = 1\n", "1: a key of more than 100 parts"}});
+  CHECK(refused(kToy, {"run." + parts + "=1"}) != "");
+  CHECK(refused(kToy, {"run.dir={" + parts + " = 1}"}) != "");
+  CHECK(refused(toy("# " + parts + " = 1\n[run]\ndir = \"" + std::string(200, '.') + "\"\n")).empty());
+}
+
+TEST_CASE("words that a config cannot hold") {
+  CHECK(refused(kToy, {"run.dir=d\xe9"}) ==
+        "--set: run.dir: d\\xe9 is not UTF-8, or has control characters (a config is text of UTF-8)");
+  CHECK(refused(kToy, {"run.dir=d\x1b"}) != "");
+  CHECK(refused(kToy, {"run.dir=d\xc3\xa9"}).empty());
+  CHECK(refused(toy("[run]\nname = \"a\\nb\"\n")).find("run.name") != std::string::npos);
+}
+
 TEST_CASE("unknown names") {
   check_all({
       {toy("[optimiser]\nlr = 1.0\n"), "7:2: optimiser: unknown section (did you mean [optimizer]?)"},
