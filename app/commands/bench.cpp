@@ -3,14 +3,17 @@
 // convoy bench: times training steps without checkpoints or evaluation, over every combination of cases and sweeps,
 // in turn, so that what is compared was measured side by side.
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <ctime>
 #include <iostream>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>

@@ -14,7 +14,6 @@
 #include "app/base/version.h"
 #include "app/bench/calibrate_cpu.h"
 #include "app/bench/model_bytes.h"
-#include "app/build/build_model.h"
 #include "app/build/read_config.h"
 #include "app/commands/result_path.h"
 #include "app/commands/write_result.h"

@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -36,6 +37,7 @@
 #include "io/files/create_folders.h"
 #include "layers/base/error.h"
 #include "layers/base/message_text.h"
+#include "layers/base/system_error.h"
 #include "parallel/comm/agree.h"
 
 namespace convoy {
@@ -133,7 +135,7 @@ class Planner {
       machine = calibrate(without_recomputation(), *data_, device_, world_.ranks(), *all_, check_stop_);
       const auto keep = [&] {
         if (world_.rank() != 0) return;
-        if (arguments_.costs.empty()) static_cast<void>(create_folders(run_folder(config_)));  // writing tells
+        if (arguments_.costs.empty()) make_run_folder();
         const std::string text = machine_json(machine);
         write_result("--costs", file, std::as_bytes(std::span(text)));
       };
@@ -147,6 +149,12 @@ class Planner {
     };
     agree(*all_, get, "reading the costs");
     return reduced(std::move(machine));
+  }
+
+  void make_run_folder() const {
+    const std::string folder = run_folder(config_);
+    const std::error_code error = create_folders(folder);
+    if (error) fail_system(error.value(), "cannot create the run folder {}: {}", folder, error.message());
   }
 
   // Costs are those of plain units: predict() adds the forward that runs again.
