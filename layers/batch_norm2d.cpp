@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "layers/base/error.h"
+#include "layers/base/rehearsal.h"
 
 namespace convoy {
 
@@ -122,10 +123,11 @@ Activation BatchNorm2d::forward_pending(const Tensor& x, const Activation& short
     count = host_.back();
   }
   if (count < 2) {
-    fail(
-        "{}: batch norm needs more than one value per channel in training, and this batch has one (a larger batch, "
-        "larger images, or data.drop_last = true)",
-        path_);
+    const std::string message = path_ +
+                                ": batch norm needs more than one value per channel in training, and this batch has "
+                                "one (raise train.global_batch_size, lower parallel.microbatches, take larger images, "
+                                "or set data.drop_last = true)";
+    throw Error(message, rehearsing() ? ExitCode::kUsage : ExitCode::kFailure);
   }
   if (reducer_ != nullptr) {  // else the moments have been added by the operation that computed them
     backend_->run(ops::Axpy{cache.share, slots[kMean], running_->step_mean});

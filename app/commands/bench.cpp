@@ -3,14 +3,17 @@
 // convoy bench: times training steps without checkpoints or evaluation, over every combination of cases and sweeps,
 // in turn, so that what is compared was measured side by side.
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <ctime>
 #include <iostream>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,6 +29,7 @@
 #include "app/build/build_run.h"
 #include "app/commands/bench_reports.h"
 #include "app/commands/commands.h"
+#include "app/commands/result_path.h"
 #include "app/train/batch_feed.h"
 #include "app/train/stop.h"
 #include "layers/base/clock.h"
@@ -328,7 +332,12 @@ int bench_command(World& world, const BenchArguments& arguments) {
   const auto all = world.ranks().communicator(kIdleTimeout, "bench");
   std::vector<BenchPoint> points;
   agree(
-      *all, [&] { points = points_of(arguments, world.size()); }, "bench");
+      *all,
+      [&] {
+        points = points_of(arguments, world.size());
+        if (world.rank() == 0) check_result_path("--json", arguments.json);
+      },
+      "bench");
   const StopRequest stop(RunOptions().stop_signals, std::nullopt);
   Bench bench(world, arguments, stop);
   for (std::int64_t repeat = 0; repeat < arguments.repeat; ++repeat) {

@@ -4,17 +4,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "app/base/error_report.h"
 #include "app/base/version.h"
 #include "app/bench/calibrate_cpu.h"
 #include "app/bench/model_bytes.h"
-#include "app/build/build_model.h"
 #include "app/build/read_config.h"
+#include "app/commands/result_path.h"
+#include "app/commands/write_result.h"
 #include "layers/backend/onednn/onednn_backend.h"
 #include "layers/base/counted.h"
 #include "layers/base/error.h"
@@ -31,6 +33,7 @@ void keep_largest_size(DataOptions& data) {
 int count_bytes(const World& world, const BenchArguments& arguments) {
   if (world.size() > 1)
     fail_usage("--model-bytes: counts a step of one rank, and there are {} (start one)", world.size());
+  check_result_path("--json", arguments.json);
   Config config = read_config(arguments.config, arguments.overrides, DeviceCheck::kNone);
   print_note(config.note);
   keep_largest_size(config.data);
@@ -47,6 +50,7 @@ int count_bytes(const World& world, const BenchArguments& arguments) {
 
 int calibrate(const World& world, const BenchArguments& arguments) {
   if (world.size() > 1) fail_usage("--calibrate-cpu: times this CPU, and there are {} ranks (start one)", world.size());
+  check_result_path("--json", arguments.json);
   const std::vector<Calibration> calibrations = calibrate_cpu(arguments.threads);
   std::cout << fmt::format("cpu, {}, {}\n", OnednnBackend::library_description(), counted(arguments.threads, "thread"))
             << calibration_report(calibrations) << std::flush;
@@ -60,9 +64,8 @@ int calibrate(const World& world, const BenchArguments& arguments) {
 }
 
 void write_bench_json(const std::string& path, const nlohmann::ordered_json& document) {
-  std::ofstream file(path);
-  file << document.dump(2) << "\n" << std::flush;
-  if (!file) fail("--json: cannot write {}", path);
+  const std::string text = document.dump(2) + "\n";
+  write_result("--json", path, std::as_bytes(std::span(text)));
 }
 
 }  // namespace convoy

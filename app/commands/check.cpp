@@ -23,6 +23,18 @@ namespace convoy {
 
 namespace {
 
+// A batch norm may want more than one value: a step of one replica says so, and more replicas have no more.
+void check_single_samples(const Config& given) {
+  if (given.train.global_batch_size > schedule_choice(given.parallel, 1).microbatches) return;
+  Config config = given;
+  config.parallel.mode = ParallelMode::kData;
+  const auto data = build_dataset(config, config.data.train, "data.train");
+  Layout layout = plan_layout(config, 1);
+  layout.partition = {{0, static_cast<int>(build_units(config, *data).size())}};
+  static_cast<void>(
+      predict_memory({config, layout, 0, data_shape(config, *data), std::nullopt, RunPurpose::kTraining, {}}));
+}
+
 // As comments, so that the output stays a config. The costs are measured here, as at the start of a run.
 void print_stages(const Config& config) {
   const ParallelOptions& p = config.parallel;
@@ -55,6 +67,7 @@ void print_stages(const Config& config) {
 int check_command(const CheckArguments& arguments) {
   const Config config = read_config(arguments.config, arguments.overrides);
   print_note(config.note);
+  add_places(config, [&] { check_single_samples(config); });
   std::cout << resolved_toml(config, true);
   add_places(config, [&] { print_stages(config); });
   return 0;

@@ -5,12 +5,11 @@
 // (--fit).
 #include <algorithm>
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -24,6 +23,8 @@
 #include "app/build/build_run.h"
 #include "app/commands/commands.h"
 #include "app/commands/plan_output.h"
+#include "app/commands/result_path.h"
+#include "app/commands/write_result.h"
 #include "app/planning/calibrate.h"
 #include "app/planning/count_work.h"
 #include "app/planning/machine_figures.h"
@@ -33,7 +34,10 @@
 #include "app/planning/terms.h"
 #include "app/planning/training_time.h"
 #include "app/train/stop.h"
+#include "io/files/create_folders.h"
 #include "layers/base/error.h"
+#include "layers/base/message_text.h"
+#include "layers/base/system_error.h"
 #include "parallel/comm/agree.h"
 
 namespace convoy {
@@ -75,6 +79,7 @@ class Planner {
 
  private:
   void read_arguments() {
+    if (world_.rank() == 0) check_outputs();
     terms_ = parse_terms(arguments_.without, "--without");
     if (!arguments_.recipe.empty()) training_.recipe = &find_recipe(arguments_.recipe);
     if (!arguments_.machine.empty()) {
@@ -86,6 +91,13 @@ class Planner {
     }
     if (!arguments_.fit.empty()) rows_ = read_measured_rows(arguments_.fit);
     plan_training();
+  }
+
+  void check_outputs() const {  // before anything is measured
+    check_result_path("--json", arguments_.json);
+    check_result_path("--trace", arguments_.trace);
+    check_result_path("--write-machine", arguments_.write_machine);
+    if (arguments_.calibrate) check_result_path("--costs", arguments_.costs);
   }
 
   // What is trained, if it is known for how many epochs.
@@ -123,20 +135,26 @@ class Planner {
       machine = calibrate(without_recomputation(), *data_, device_, world_.ranks(), *all_, check_stop_);
       const auto keep = [&] {
         if (world_.rank() != 0) return;
-        const std::filesystem::path folder = std::filesystem::path(file).parent_path();
-        std::error_code ignored;
-        if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
-        write_machine(file, machine);
+        if (arguments_.costs.empty()) make_run_folder();
+        const std::string text = machine_json(machine);
+        write_result("--costs", file, std::as_bytes(std::span(text)));
       };
       agree(*all_, keep, "writing the costs");
       if (world_.rank() == 0) std::cout << "measured costs are in " << file << "\n";
       return reduced(std::move(machine));
     }
     const auto get = [&] {
-      if (world_.rank() == 0) machine = figures_ ? machine_of_figures() : read_machine(file);
+      if (world_.rank() != 0) return;
+      machine = figures_ ? machine_of_figures() : read_machine(file, measured_model(config_, *data_, device_));
     };
     agree(*all_, get, "reading the costs");
     return reduced(std::move(machine));
+  }
+
+  void make_run_folder() const {
+    const std::string folder = run_folder(config_);
+    const std::error_code error = create_folders(folder);
+    if (error) fail_system(error.value(), "cannot create the run folder {}: {}", folder, error.message());
   }
 
   // Costs are those of plain units: predict() adds the forward that runs again.
@@ -158,8 +176,9 @@ class Planner {
       std::cout << fit_report(*fit_);
       if (!arguments_.write_machine.empty()) {
         const std::string comment =
-            fmt::format("{}, fitted to {} measured rows by convoy plan.", figures.name, rows_.size());
-        write_figures(arguments_.write_machine, figures, comment);
+            fmt::format("{}, fitted to {} measured rows by convoy plan.", name_text(figures.name), rows_.size());
+        const std::string text = figures_toml(figures, comment);
+        write_result("--write-machine", arguments_.write_machine, std::as_bytes(std::span(text)));
       }
     }
     MachineModel machine = stated_machine(figures, work);
@@ -175,7 +194,7 @@ class Planner {
   void report(const MachineModel& machine) {
     Json results = Json::array();
     if (!arguments_.ranks.empty())
-      std::cout << machine.name << "\n" << layout_head(timed_, figures_ || device_.on_gpu());
+      std::cout << name_text(machine.name) << "\n" << layout_head(timed_, figures_ || device_.on_gpu());
     const auto after_layout = [this] { check_stop_("planning"); };
     for (const int ranks : arguments_.ranks) {
       const std::int64_t batch = global_batch(ranks);
@@ -191,12 +210,15 @@ class Planner {
       }
       report_own(config, machine, ranks, memory, results);
     }
-    if (arguments_.json.empty()) return;
-    Json json{{"machine", machine.name}, {"config", arguments_.config}, {"layouts", results}};
-    if (fit_) json["fit"] = fit_json(*fit_);
-    std::ofstream file(arguments_.json);
-    file << json.dump(2) << "\n" << std::flush;
-    if (!file) fail_usage("--json: cannot write {}", arguments_.json);
+    if (!arguments_.json.empty()) {
+      Json json{{"machine", machine.name}, {"config", arguments_.config}, {"layouts", results}};
+      if (fit_) json["fit"] = fit_json(*fit_);
+      const std::string text = json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+      write_result("--json", arguments_.json, std::as_bytes(std::span(text)));
+    }
+    if (arguments_.trace.empty()) return;
+    if (own_.empty()) fail_usage("--trace: the config's own layout suits none of --ranks: {}", own_problem_);
+    write_timelines("--trace", arguments_.trace, own_);
   }
 
   [[nodiscard]] PlannedLayout complete(const Prediction& p, const Config& config, const MachineModel& machine,
@@ -218,32 +240,35 @@ class Planner {
     return planned;
   }
 
-  // The layout that the config itself asks for, when it suits that many ranks.
+  // The layout that the config itself asks for, or why it does not suit that many ranks.
   void report_own(const Config& config, const MachineModel& machine, int ranks, const LayoutMemory& memory,
                   Json& results) {
-    if (config.parallel.mode == ParallelMode::kScatter) return;
-    Layout layout;
     try {
-      layout = plan_layout(config, ranks);
-    } catch (const Error&) {
-      return;  // the table above stands without it
+      Prediction own = own_layout(config, machine, ranks);
+      set_memory(own, memory(own.layout, own.global_batch));
+      const PlannedLayout planned = complete(own, config, machine, true);
+      std::cout << layout_row("  config:", planned) << std::flush;
+      results.push_back(layout_json(planned));
+      if (!arguments_.trace.empty()) own_.push_back(std::move(own));
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::kUsage) throw;
+      own_problem_ = error.what();
+      std::cout << "  config:  " << name_text(own_problem_) << "\n";
     }
+  }
+
+  // Throws a usage Error when it does not suit that many ranks.
+  [[nodiscard]] Prediction own_layout(const Config& config, const MachineModel& machine, int ranks) const {
+    if (config.parallel.mode == ParallelMode::kScatter) {
+      fail_usage("parallel.mode = \"scatter\" is not predicted (choose another mode)");
+    }
+    Layout layout = plan_layout(config, ranks);
     if (!config.parallel.partition.first_units.empty()) {
       const std::int64_t samples = layout.microbatch(config.train.global_batch_size);
       const auto infos = describe_model(config, *rehearsal_backend(config, device_), *data_, samples);
       cut_model(layout, config, infos, device_.memory_bytes);
     }
-    try {
-      Prediction own = predict(std::move(layout), config, machine, config.train.global_batch_size);
-      set_memory(own, memory(own.layout, own.global_batch));
-      const PlannedLayout planned = complete(own, config, machine, true);
-      std::cout << layout_row("  config:", planned) << std::flush;
-      results.push_back(layout_json(planned));
-      if (!arguments_.trace.empty()) write_timeline(arguments_.trace, own);
-    } catch (const Error& error) {
-      if (error.code() != ExitCode::kUsage) throw;
-      std::cout << "  config:  " << error.what() << "\n";
-    }
+    return predict(std::move(layout), config, machine, config.train.global_batch_size);
   }
 
   World& world_;
@@ -260,6 +285,8 @@ class Planner {
   std::optional<MachineFit> fit_;
   TrainingPlan training_;
   bool timed_ = false;
+  std::vector<Prediction> own_;  // of the config's own layout, for --trace
+  std::string own_problem_;      // why there was none, the last time
 };
 
 }  // namespace

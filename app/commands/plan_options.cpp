@@ -14,6 +14,7 @@ CLI::App* add_plan_command(CLI::App& app, PlanArguments& plan) {
   add_config(command, plan.config, plan.overrides);
   command->add_option("--ranks", plan.ranks, "numbers of ranks to plan for")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->check(CLI::Range(1, 1 << 20))
       ->type_name("N,...");
   command->add_option("--samples-per-rank", plan.samples_per_rank, "a global batch of so many samples for each rank")
@@ -38,6 +39,7 @@ CLI::App* add_plan_command(CLI::App& app, PlanArguments& plan) {
       ->type_name("FILE");
   command->add_option("--without", plan.without, "leave these terms out of the cost model")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->type_name("TERM,...");
   CLI::Option* epochs =
       command->add_option("--epochs", plan.epochs, "say how long so many epochs take; default: train.epochs")

@@ -7,6 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "io/log/trace_file.h"
+#include "layers/base/counted.h"
+#include "layers/base/error.h"
+#include "layers/base/system_error.h"
 
 namespace convoy {
 
@@ -151,16 +154,22 @@ Json fit_json(const MachineFit& fit) {
   return {{"rows", rows}, {"parameters", parameters}};
 }
 
-void write_timeline(const std::string& path, const Prediction& prediction) {
+void write_timelines(const char* option, const std::string& path, const std::vector<Prediction>& predictions) {
   std::vector<RankTrace> ranks;
-  for (std::size_t stage = 0; stage < prediction.timeline.stages.size(); ++stage) {
-    RankTrace& rank = ranks.emplace_back();
-    rank.name = fmt::format("stage {} (simulated)", stage);
-    for (const TimedAction& timed : prediction.timeline.stages[stage]) {
-      rank.events.push_back({action_name(timed.action), trace::Track::kCompute, 1, timed.start, timed.end});
+  for (const Prediction& prediction : predictions) {
+    for (std::size_t stage = 0; stage < prediction.timeline.stages.size(); ++stage) {
+      RankTrace& rank = ranks.emplace_back();
+      rank.name = fmt::format("stage {} of {} (simulated)", stage, counted(prediction.layout.mesh.ranks(), "rank"));
+      for (const TimedAction& timed : prediction.timeline.stages[stage]) {
+        rank.events.push_back({action_name(timed.action), trace::Track::kCompute, 1, timed.start, timed.end});
+      }
     }
   }
-  write_trace_file(path, ranks);
+  try {
+    write_trace_file(path, ranks);
+  } catch (const Error& error) {
+    fail_as(error, fmt::format("{}: {}", option, error.what()));
+  }
 }
 
 }  // namespace convoy

@@ -39,7 +39,8 @@ struct PlannedLayout {
 [[nodiscard]] std::string fit_report(const MachineFit& fit);
 [[nodiscard]] nlohmann::ordered_json fit_json(const MachineFit& fit);
 
-/// The simulated step, one row for each stage. Throws an Error naming the file when it cannot be written.
-void write_timeline(const std::string& path, const Prediction& prediction);
+/// The simulated steps, a process for each stage of each layout. Throws an Error that begins with the option and names
+/// the file when it cannot be written.
+void write_timelines(const char* option, const std::string& path, const std::vector<Prediction>& predictions);
 
 }  // namespace convoy

@@ -12,6 +12,7 @@
 #include "app/build/build_layout.h"
 #include "app/build/build_model.h"
 #include "layers/base/median.h"
+#include "layers/base/rehearsal.h"
 #include "layers/base/stopwatch.h"
 #include "parallel/comm/agree.h"
 #include "parallel/engine/batch_transfer.h"
@@ -119,6 +120,16 @@ double measure_input(const Config& config, Backend& backend, const Dataset& data
 
 }  // namespace
 
+MeasuredModel measured_model(const Config& config, const Dataset& data, const DeviceChoice& device) {
+  const Rehearsal rehearsal;
+  MeasuredModel model;
+  model.precision = to_string(config.train.precision);
+  for (const UnitInfo& unit : describe_model(config, *rehearsal_backend(config, device), data, 1)) {
+    model.units.push_back({unit.name, unit.output.size(), unit.frozen ? 0 : unit.parameters()});
+  }
+  return model;
+}
+
 MachineModel calibrate(const Config& config, const Dataset& data, const DeviceChoice& device, const RankGroup& ranks,
                        Communicator& all, const CheckStop& check_stop) {
   MachineModel machine;
@@ -128,6 +139,7 @@ MachineModel calibrate(const Config& config, const Dataset& data, const DeviceCh
   }
   machine.sizes.push_back({largest, measure_costs(config, data, largest, device, all, check_stop)});
 
+  machine.measured = measured_model(config, data, device);
   const auto backend = build_backend(config, device);
   {
     const auto links = device_communicator(ranks.communicator(config.parallel.timeout, "calibration"), *backend, config,

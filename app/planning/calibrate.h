@@ -14,6 +14,9 @@
 
 namespace convoy {
 
+/// What costs that are measured now are of.
+[[nodiscard]] MeasuredModel measured_model(const Config& config, const Dataset& data, const DeviceChoice& device);
+
 /// ranks: those of `all`. Every rank calls it and gets the same numbers. check_stop is called after each round.
 [[nodiscard]] MachineModel calibrate(const Config& config, const Dataset& data, const DeviceChoice& device,
                                      const RankGroup& ranks, Communicator& all, const CheckStop& check_stop = {});

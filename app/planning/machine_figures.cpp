@@ -6,14 +6,15 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <fstream>
+#include <filesystem>
 #include <iterator>
 #include <optional>
-#include <ostream>
+#include <system_error>
 #include <vector>
 
 #include "layers/base/did_you_mean.h"
 #include "layers/base/error.h"
+#include "layers/base/message_text.h"
 
 namespace convoy {
 
@@ -53,9 +54,12 @@ constexpr Figure kFigures[] = {
 constexpr std::string_view kName = "name", kDistribution = "jitter_distribution", kInNetwork = "network.in_network";
 constexpr std::string_view kTables[] = {"node", "network", "job"};
 
-class Reader {
+class FigureReader {
  public:
-  explicit Reader(const std::string& path) : path_(path) {
+  explicit FigureReader(const std::string& path) : path_(path) {
+    std::error_code ignored;
+    if (std::filesystem::is_directory(path, ignored))
+      fail_at(0, "is a folder (name a TOML file of a machine's figures)");
     try {
       table_ = toml::parse_file(path);
     } catch (const toml::parse_error& error) {
@@ -146,8 +150,13 @@ class Reader {
 std::string quoted(const std::string& text) {
   std::string result = "\"";
   for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7f) {  // TOML wants control characters by their numbers
+      result += fmt::format("\\u{:04x}", byte);
+      continue;
+    }
     if (c == '"' || c == '\\') result += '\\';
-    if (static_cast<unsigned char>(c) >= 0x20) result += c;
+    result += c;
   }
   return result + "\"";
 }
@@ -156,11 +165,11 @@ std::string quoted(const std::string& text) {
 
 std::span<const Figure> machine_figures() { return kFigures; }
 
-MachineFigures read_figures(const std::string& path) { return Reader(path).figures(); }
+MachineFigures read_figures(const std::string& path) { return FigureReader(path).figures(); }
 
-void write_figures(const std::string& path, const MachineFigures& figures, const std::string& comment) {
+std::string figures_toml(const MachineFigures& figures, const std::string& comment) {
   std::string text = "# ";
-  for (const char c : comment) text += c == '\n' ? "\n# " : std::string(1, c);
+  for (const char c : without_controls(comment)) text += c == '\n' ? "\n# " : std::string(1, c);
   text += fmt::format("\n\n{} = {}\n", kName, quoted(figures.name));
   std::string table;
   const auto enter = [&](std::string_view key) {
@@ -179,9 +188,7 @@ void write_figures(const std::string& path, const MachineFigures& figures, const
       text += fmt::format("{} = \"{}\"\n", kDistribution, to_string(figures.jitter_distribution));
     if (figure.value == &M::network_bandwidth) text += fmt::format("in_network = {}\n", figures.network_reduces);
   }
-  std::ofstream file(path);
-  file << text << std::flush;
-  if (!file) fail_usage("--write-machine: cannot write {}", path);
+  return text;
 }
 
 }  // namespace convoy

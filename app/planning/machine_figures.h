@@ -44,8 +44,7 @@ struct Figure {
 
 /// Throws a usage Error naming file, line and key.
 [[nodiscard]] MachineFigures read_figures(const std::string& path);
-/// A file that read_figures() reads back to the same numbers, with `comment` (lines without "#") above. Throws a usage
-/// Error when it cannot be written.
-void write_figures(const std::string& path, const MachineFigures& figures, const std::string& comment);
+/// A file that read_figures() reads back to the same numbers, with `comment` (lines without "#") above.
+[[nodiscard]] std::string figures_toml(const MachineFigures& figures, const std::string& comment);
 
 }  // namespace convoy

@@ -2,13 +2,21 @@
 #include "app/planning/machine_model.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstddef>
-#include <fstream>
+#include <cstring>
+#include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
-#include <ostream>
+#include <optional>
+#include <system_error>
 
+#include "layers/base/counted.h"
 #include "layers/base/error.h"
+#include "layers/base/file_text.h"
+#include "layers/base/message_text.h"
+#include "layers/base/system_error.h"
 
 namespace convoy {
 
@@ -33,9 +41,114 @@ UnitCost times(const UnitCost& a, double factor) {
 }
 
 Json link_json(const Link& link) { return {{"latency", link.latency}, {"bytes_per_second", link.bytes_per_second}}; }
-Link link_from(const Json& json) {
-  return {json.at("latency").get<double>(), json.at("bytes_per_second").get<double>()};
-}
+
+class CostReader {
+ public:
+  explicit CostReader(const std::string& path) : path_(path) {}
+
+  MachineModel machine(const MeasuredModel& model) {
+    std::error_code ignored;
+    if (std::filesystem::is_directory(path_, ignored)) {
+      fail_usage("--costs: {} is a folder (name a file of measured costs)", path_);
+    }
+    const std::optional<std::string> text = file_text(path_);
+    if (!text) {
+      fail_system(errno, "--costs: {} cannot be opened: {} (measure first: convoy plan CONFIG --ranks N --calibrate)",
+                  path_, std::strerror(errno));
+    }
+    try {
+      const Json json = Json::parse(*text);
+      if (json.at("format") != kFormat) fail_usage("--costs: {} is not a file of measured costs", path_);
+      check_model(json, model);
+      return read(json, model);
+    } catch (const Json::exception& problem) {
+      fail_usage("--costs: {} is not a file of measured costs: {}", path_, problem.what());
+    }
+  }
+
+ private:
+  // The words say what is wrong with the file.
+  [[noreturn]] void refuse(const std::string& words) const {
+    fail_usage("--costs: {}: {} (measure again: --calibrate)", path_, words);
+  }
+
+  void check_model(const Json& json, const MeasuredModel& model) const {
+    if (!json.contains("model") || !json.contains("precision")) refuse("does not say for which model it was measured");
+    const auto precision = json["precision"].get<std::string>();
+    if (precision != model.precision) {
+      refuse(fmt::format("measured in {}, and train.precision is {}", name_text(precision), model.precision));
+    }
+    const Json& units = json["model"];
+    if (units.size() != model.units.size()) {
+      refuse(fmt::format("measured for a model of {}, and this one has {}", counted(units.size(), "unit"),
+                         model.units.size()));
+    }
+    for (std::size_t i = 0; i < units.size(); ++i) {
+      const std::string there =
+          unit_text({units[i].at("name").get<std::string>(), units[i].at("outputs").get<std::int64_t>(),
+                     units[i].at("parameters").get<std::int64_t>()});
+      const std::string here = unit_text(model.units[i]);
+      if (there != here) refuse(fmt::format("measured for another model: unit {} is {}, here {}", i, there, here));
+    }
+  }
+
+  static std::string unit_text(const MeasuredModel::Unit& unit) {
+    return fmt::format("{} of {} and {} of a sample", name_text(unit.name), counted(unit.parameters, "parameter"),
+                       counted(unit.outputs, "output"));
+  }
+
+  MachineModel read(const Json& json, const MeasuredModel& model) const {
+    MachineModel m;
+    m.name = json.at("name").get<std::string>();
+    m.measured = model;
+    m.cluster.ranks_per_node = static_cast<int>(whole(json, "ranks_per_node", 0, std::numeric_limits<int>::max()));
+    m.cluster.node = link(json, "node");
+    m.cluster.network = link(json, "network");
+    m.cluster.node_reduce = number(json, "node_reduce");
+    m.optimizer_seconds = number(json, "optimizer_seconds");
+    m.input_seconds = number(json, "input_seconds");
+    m.crowding = number(json, "crowding");
+    if (m.crowding == 0) refuse("crowding: 0 is not above 0");
+    m.memory_bytes = number(json, "memory_bytes");
+    for (const Json& size : json.at("sizes")) {
+      const std::int64_t least = m.sizes.empty() ? 1 : m.sizes.back().samples + 1;  // they rise
+      SizedCosts& costs = m.sizes.emplace_back();
+      costs.samples = whole(size, "samples", least, std::numeric_limits<std::int64_t>::max());
+      for (const Json& u : size.at("units")) {
+        costs.units.push_back({number(u, "forward"), number(u, "backward_input"), number(u, "backward_weight"),
+                               number(u, "output_bytes"), number(u, "cache_bytes"), number(u, "parameter_bytes")});
+      }
+      if (costs.units.size() != model.units.size()) {
+        refuse(fmt::format("{} for {} of the model's {}", costs.units.size(), counted(costs.samples, "sample"),
+                           counted(model.units.size(), "unit")));
+      }
+    }
+    if (m.sizes.empty()) refuse("holds no measured sizes");
+    return m;
+  }
+
+  double number(const Json& json, const char* key) const {
+    const double value = json.at(key).get<double>();
+    if (!std::isfinite(value) || value < 0)
+      refuse(fmt::format("{}: {} is not a finite number of at least 0", key, value));
+    return value;
+  }
+
+  std::int64_t whole(const Json& json, const char* key, std::int64_t least, std::int64_t most) const {
+    const Json& value = json.at(key);
+    if (!value.is_number_integer() || value.get<double>() > static_cast<double>(most) ||
+        value.get<std::int64_t>() < least) {
+      refuse(fmt::format("{}: {} is not a whole number of at least {}", key, value.dump(), least));
+    }
+    return value.get<std::int64_t>();
+  }
+
+  Link link(const Json& json, const char* key) const {
+    return {number(json.at(key), "latency"), number(json.at(key), "bytes_per_second")};
+  }
+
+  std::string path_;
+};
 
 }  // namespace
 
@@ -61,7 +174,11 @@ std::vector<UnitCost> MachineModel::costs(std::int64_t samples) const {
   return result;
 }
 
-void write_machine(const std::string& path, const MachineModel& machine) {
+std::string machine_json(const MachineModel& machine) {
+  Json model = Json::array();
+  for (const MeasuredModel::Unit& unit : machine.measured.units) {
+    model.push_back({{"name", unit.name}, {"outputs", unit.outputs}, {"parameters", unit.parameters}});
+  }
   Json sizes = Json::array();
   for (const SizedCosts& size : machine.sizes) {
     Json units = Json::array();
@@ -85,41 +202,14 @@ void write_machine(const std::string& path, const MachineModel& machine) {
                   {"input_seconds", machine.input_seconds},
                   {"crowding", machine.crowding},
                   {"memory_bytes", machine.memory_bytes},
+                  {"precision", machine.measured.precision},
+                  {"model", model},
                   {"sizes", sizes}};
-  std::ofstream file(path);
-  file << json.dump(1) << "\n" << std::flush;
-  if (!file) fail_usage("--costs: cannot write {}", path);
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-MachineModel read_machine(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) fail_usage("--costs: {} cannot be opened (measure first: convoy plan CONFIG --ranks N --calibrate)", path);
-  try {
-    const Json json = Json::parse(file);
-    if (json.at("format") != kFormat) fail_usage("--costs: {} is not a file of measured costs", path);
-    MachineModel m;
-    m.name = json.at("name").get<std::string>();
-    m.cluster.ranks_per_node = json.at("ranks_per_node").get<int>();
-    m.cluster.node = link_from(json.at("node"));
-    m.cluster.network = link_from(json.at("network"));
-    m.cluster.node_reduce = json.at("node_reduce").get<double>();
-    m.optimizer_seconds = json.at("optimizer_seconds").get<double>();
-    m.input_seconds = json.at("input_seconds").get<double>();
-    m.crowding = json.at("crowding").get<double>();
-    m.memory_bytes = json.at("memory_bytes").get<double>();
-    for (const Json& size : json.at("sizes")) {
-      SizedCosts& costs = m.sizes.emplace_back(SizedCosts{size.at("samples").get<std::int64_t>(), {}});
-      for (const Json& u : size.at("units")) {
-        costs.units.push_back({u.at("forward").get<double>(), u.at("backward_input").get<double>(),
-                               u.at("backward_weight").get<double>(), u.at("output_bytes").get<double>(),
-                               u.at("cache_bytes").get<double>(), u.at("parameter_bytes").get<double>()});
-      }
-    }
-    if (m.sizes.empty()) fail_usage("--costs: {} holds no measured sizes", path);
-    return m;
-  } catch (const Json::exception& problem) {
-    fail_usage("--costs: {} is not a file of measured costs: {}", path, problem.what());
-  }
+MachineModel read_machine(const std::string& path, const MeasuredModel& model) {
+  return CostReader(path).machine(model);
 }
 
 }  // namespace convoy

@@ -23,6 +23,17 @@ struct SizedCosts {
   std::vector<UnitCost> units;
 };
 
+/// What costs were measured for: tells models and precisions apart.
+struct MeasuredModel {
+  struct Unit {
+    std::string name;
+    std::int64_t outputs = 0;     ///< elements, of one sample
+    std::int64_t parameters = 0;  ///< that learn
+  };
+  std::string precision;  ///< train.precision
+  std::vector<Unit> units;
+};
+
 /// What a training takes beside its steps; 0: not counted.
 struct JobFigures {
   double startup_seconds = 0;              ///< until the first step
@@ -34,6 +45,7 @@ struct JobFigures {
 struct MachineModel {
   std::string name;                       ///< for people
   std::vector<SizedCosts> sizes;          ///< measured, in rising order; empty: from `work`
+  MeasuredModel measured;                 ///< that `sizes` are of
   std::shared_ptr<const ModelWork> work;  ///< of the model, on `gpu`
   GpuFigures gpu;
   Cluster cluster;
@@ -58,8 +70,10 @@ struct MachineModel {
   [[nodiscard]] std::vector<UnitCost> costs(std::int64_t samples) const;
 };
 
-/// A machine of measured costs as JSON, and back. Throws a usage Error naming the file when it is none.
-void write_machine(const std::string& path, const MachineModel& machine);
-[[nodiscard]] MachineModel read_machine(const std::string& path);
+/// A machine of measured costs as JSON.
+[[nodiscard]] std::string machine_json(const MachineModel& machine);
+/// Reads it back. Throws a usage Error naming the file when it is none, holds impossible numbers, or was measured for
+/// anything but `model`.
+[[nodiscard]] MachineModel read_machine(const std::string& path, const MeasuredModel& model);
 
 }  // namespace convoy

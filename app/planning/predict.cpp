@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "app/build/build_model.h"
@@ -189,12 +190,19 @@ std::vector<Prediction> best_layouts(const Config& config, const MachineModel& m
   }
   const auto faster = [](const Prediction& a, const Prediction& b) { return a.seconds < b.seconds; };
   std::stable_sort(found.begin(), found.end(), faster);
-  if (memory) {  // as many as are asked for: a rehearsal takes a good part of a second
+  std::string refused;  // why the model did not take a layout, the last time
+  if (memory) {         // as many as are asked for: a rehearsal takes a good part of a second
     std::vector<Prediction> fitting;
     for (std::size_t i = 0; i < found.size() && static_cast<int>(fitting.size()) < top; ++i) {
       if (after_layout) after_layout();
       Prediction& prediction = found[i];
-      set_memory(prediction, memory(prediction.layout, global_batch));
+      try {
+        set_memory(prediction, memory(prediction.layout, global_batch));
+      } catch (const Error& error) {
+        if (error.code() != ExitCode::kUsage) throw;
+        refused = error.what();  // no candidate for this model
+        continue;
+      }
       if (fits(prediction)) {
         fitting.push_back(std::move(prediction));
       } else if (may_recompute && !prediction.layout.recompute) {
@@ -211,8 +219,8 @@ std::vector<Prediction> best_layouts(const Config& config, const MachineModel& m
     found = std::move(fitting);
   }
   if (found.empty()) {
-    fail_usage("--ranks: no layout of {} ranks suits a batch of {} and {} units within {:.3g} GB a rank", ranks,
-               global_batch, units, machine.memory_bytes / 1e9);
+    fail_usage("--ranks: no layout of {} ranks suits a batch of {} and {} units within {:.3g} GB a rank{}", ranks,
+               global_batch, units, machine.memory_bytes / 1e9, refused.empty() ? "" : ": " + refused);
   }
   if (static_cast<int>(found.size()) > top) found.resize(static_cast<std::size_t>(top));
   return found;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A communicator of a rehearsal (layers/base/rehearsal.h): one rank of a group whose other members do not run. Every
-// operation is complete at once and carries nothing; buffers are as they were.
+// operation is complete at once and carries nothing; buffers are as they were. Sums of numbers are those of ranks that
+// are all alike.
 #pragma once
 
 #include <cstddef>
@@ -46,7 +47,10 @@ class RehearsalCommunicator final : public Communicator {
   Pending receive(const Tensor& buffer, int /*peer*/, int /*tag*/, const std::string& /*what*/) override {
     return done(buffer);
   }
-  void all_reduce(std::span<double> /*values*/, ReduceOp /*op*/, const std::string& /*what*/) override {}
+  void all_reduce(std::span<double> values, ReduceOp op, const std::string& /*what*/) override {
+    if (op != ReduceOp::kSum) return;
+    for (double& value : values) value *= size_;
+  }
   std::string broadcast(std::string text, int /*root*/, const std::string& /*what*/) override { return text; }
   std::vector<std::string> all_gather(const std::string& text, const std::string& /*what*/) override {
     return std::vector<std::string>(static_cast<std::size_t>(size_), text);

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from behaviour import FAILURE, MLP, SMALL_NET, USAGE, Folder, config, error_lines, part_of
+from behaviour import CONVOY, ENVIRONMENT, FAILURE, MLP, SMALL_NET, USAGE, Folder, config, error_lines, part_of
 
 NET = {"name": "mlp", "hidden": [16]}
 

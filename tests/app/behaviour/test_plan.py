@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """`convoy plan` for machines that are not here: a fit to a published ladder, the machine that it writes, the time to an
-accuracy, and what is refused."""
+accuracy, and what is refused. Costs that were measured here, and the files that it writes."""
 import json
+import os
 
 import pytest
 
-from behaviour import MLP, USAGE, Folder, config
+from behaviour import MLP, SMALL_NET, USAGE, Folder, config
 
 HEAD = "ranks,samples_per_rank,images_per_second\n"
 # ResNet-50 in MLPerf Training 2.1, four A100 40 GB a node.
@@ -65,6 +66,7 @@ def test_fit_and_plan_with_the_fitted_machine():
     pytest.param("--write-machine", ["--ranks", "8", "--write-machine", "x.toml"], id="write"),
     pytest.param("cannot write no/x.toml", ["--fit", "rows2.csv", "--write-machine", "no/x.toml"], id="written"),
     pytest.param("\"scatter\" is not predicted", ["--fit", "rows2.csv", "--set", "parallel.mode=scatter"], id="scatter"),
+    pytest.param(".: is a folder", ["--ranks", "8", "--machine", "."], id="machine_folder"),
     pytest.param("rows3.csv:3: ", ["--fit", "rows3.csv", "--set", "parallel.microbatches=4"], id="layout")))
 def test_what_is_refused(words, arguments):
     """One line that says where."""
@@ -77,3 +79,92 @@ def test_what_is_refused(words, arguments):
     machine = [] if "--machine" in arguments else ["--machine", "h200_dgx"]
     assert folder.run(1, "plan", "run.toml", *machine, *arguments) == USAGE, folder.stderr
     assert words in folder.stderr and folder.stderr.count("\n") == 1, folder.stderr
+
+
+SMALL_BATCH = {"steps": 2, "global_batch_size": 4}
+# Batch norm of vectors: a microbatch of one sample has one value per channel.
+NORMED_MLP = {"name": "sequential", "layers": [
+    {"type": "flatten"}, {"type": "linear", "name": "a", "out_features": 16}, {"type": "batch_norm2d", "name": "norm"},
+    {"type": "relu"}, {"type": "linear", "name": "b", "out_features": 10}]}
+
+
+def refused(folder, words, *arguments, code=USAGE):
+    assert folder.run(1, *arguments) == code, folder.stdout + folder.stderr
+    assert words in folder.stderr and folder.stderr.count("\n") == 1, folder.stderr
+
+
+def test_costs_are_of_one_model():
+    """And of one precision; the name in the file reaches the terminal without control characters."""
+    folder = Folder("costs", config(MLP, train=SMALL_BATCH))
+    assert folder.run(1, "plan", "run.toml", "--ranks", "1", "--calibrate") == 0, folder.stderr
+    assert plan(folder, "run.toml", "--ranks", "1,2")["layouts"]
+    costs = "runs/run/costs.json"
+    for words, override in (("measured for a model of 2 units, and this one has 3", "model.hidden=[64, 64]"),
+                            ("unit 0 is fc1 of 4160 parameters", "model.hidden=[65]"),
+                            ("measured in fp32, and train.precision is bf16", "train.precision=bf16")):
+        refused(folder, words, "plan", "run.toml", "--ranks", "1", "--set", override)
+        assert costs in folder.stderr and "(measure again: --calibrate)" in folder.stderr, folder.stderr
+    with open(folder.file(costs)) as file:
+        measured = json.load(file)
+    measured["name"] = "evil\x1b[2J\nforged"
+    with open(folder.file(costs), "w") as file:
+        json.dump(measured, file)
+    assert plan(folder, "run.toml", "--ranks", "1")["machine"] == measured["name"]
+    assert folder.stdout.startswith("evil\\x1b[2J\\x0aforged\n"), ascii(folder.stdout)
+
+
+def test_layouts_that_the_model_refuses():
+    folder = Folder("refused_layouts", config(NORMED_MLP))
+    machine = ["plan", "run.toml", "--machine", "h200_dgx"]
+    layouts = plan(folder, *machine[1:], "--ranks", "32", "--top", "1000")["layouts"]
+    assert layouts and all(layout["samples_per_rank"] * layout["stages"] / layout["microbatches"] > 1 for layout in layouts)
+    assert "  config:  norm: batch norm needs more than one value" in folder.stdout, folder.stdout
+    refused(folder, "norm: batch norm needs more than one value", *machine, "--ranks", "1", "--samples-per-rank", "1")
+    for command in ("check", "train"):
+        refused(folder, "train.global_batch_size", command, "run.toml", "--set", "train.global_batch_size=1")
+        assert "norm: batch norm needs more than one value" in folder.stderr
+    assert folder.run(1, "check", "run.toml", "--set", "train.global_batch_size=2") == 0, folder.stderr
+    folder.configure(config(NORMED_MLP, train=SMALL_BATCH | {"global_batch_size": 2}, parallel={"sync_batch_norm": True}))
+    folder.train(2)  # two values in all
+
+
+def test_trace_of_the_own_layout():
+    folder = Folder("trace", config(SMALL_NET))
+    machine = ["plan", "run.toml", "--machine", "h200_dgx", "--trace", "trace.json", "--ranks"]
+    assert folder.run(1, *machine, "1,2,3") == 0, folder.stderr
+    with open(folder.file("trace.json")) as file:
+        events = json.load(file)["traceEvents"]
+    names = [event["args"]["name"] for event in events if event["name"] == "process_name"]
+    assert names == ["stage 0 of 1 rank (simulated)", "stage 0 of 2 ranks (simulated)"]
+    assert {event["pid"] for event in events if event["ph"] == "X"} == {0, 1}
+    problem = "train.global_batch_size: 32 does not divide into 3 replicas"
+    assert f"  config:  {problem}" in folder.stdout, folder.stdout
+    os.remove(folder.file("trace.json"))
+    refused(folder, f"--trace: the config's own layout suits none of --ranks: {problem}", *machine, "3")
+    refused(folder, "is not predicted", *machine, "3", "--set", "parallel.mode=scatter")
+    assert not os.path.exists(folder.file("trace.json"))
+
+
+def test_outputs_are_whole_or_not_there():
+    """And looked at before anything is measured."""
+    folder = Folder("outputs", config(MLP, train=SMALL_BATCH))
+    machine = ["plan", "run.toml", "--machine", "h200_dgx", "--ranks", "1"]
+    for option, command in (("--json", machine), ("--trace", machine), ("--json", ["bench", "run.toml"]),
+                            ("--costs", ["plan", "run.toml", "--ranks", "1", "--calibrate"]),
+                            ("--json", ["bench", "run.toml", "--model-bytes"])):
+        refused(folder, f"{option}: cannot write no/x: No such file or directory", *command, option, "no/x")
+        assert not folder.stdout and not os.path.exists(folder.file("no"))
+        refused(folder, f"{option}: . is a folder", *command, option, ".")
+    with open(folder.file("rows.csv"), "w") as file:
+        file.write(HEAD + "4,8,9\n8,8,9\n")
+    fit = ["plan", "run.toml", "--machine", "h200_dgx", "--fit", "rows.csv"]
+    for option, command in (("--json", machine), ("--trace", machine), ("--write-machine", fit),
+                            ("--costs", ["plan", "run.toml", "--ranks", "1", "--calibrate"]),
+                            ("--json", ["bench", "run.toml", "--model-bytes"])):
+        with open(folder.file("before"), "w") as file:
+            file.write("before")
+        os.link(folder.file("before"), folder.file("output"))
+        assert folder.run(1, *command, option, "output") == 0, folder.stderr
+        with open(folder.file("before")) as before, open(folder.file("output")) as output:
+            assert before.read() == "before" and output.read()[-1] == "\n"
+        os.remove(folder.file("output"))

@@ -106,6 +106,27 @@ TEST_CASE("bench") {
   CHECK(bench.sweeps[1].values == std::vector<std::string>{"[8,8]", "[16]"});
 }
 
+TEST_CASE("plan: lists do not take what follows them") {
+  const auto plan = std::get<PlanArguments>(
+      parse({"plan", "--without", "launch,tiles", "toy", "--without", "jitter", "--ranks", "1,2"}).value());
+  CHECK(plan.config == "toy");
+  CHECK(plan.without == std::vector<std::string>{"launch", "tiles", "jitter"});
+  CHECK(plan.ranks == std::vector<int>{1, 2});
+  CHECK(std::get<PlanArguments>(parse({"plan", "--ranks", "2", "toy"}).value()).config == "toy");
+}
+
+TEST_CASE("schedule: the three numbers have a limit together") {
+  const auto schedule = [](const char* name, const char* stages, const char* microbatches, const char* chunks) {
+    return std::get<ScheduleArguments>(
+        parse({"schedule", "--name", name, "--stages", stages, "--microbatches", microbatches, "--chunks", chunks})
+            .value());
+  };
+  CHECK_THROWS_WITH_AS((void)schedule_command(schedule("interleaved", "1024", "1024", "3")),
+                       "--stages, --microbatches, --chunks: 1024 x 1024 x 3 forwards are more than 2097152 (lower one "
+                       "of the three)",
+                       Error);
+}
+
 TEST_CASE("bench --model-bytes times nothing") {
   const auto bytes =
       std::get<BenchArguments>(parse({"bench", "c.toml", "--model-bytes", "--bandwidth", "4800"}).value());

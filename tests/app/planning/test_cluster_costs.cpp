@@ -227,13 +227,18 @@ TEST_CASE("the machines that come with the program, and what is no machine") {
     figures.network_reduces = true;
     figures.jitter_distribution = JitterDistribution::kExponential;
     const std::string path = folder / "again.toml";
-    write_figures(path, figures, "A comment\nof two lines");
+    std::ofstream(path) << figures_toml(figures, "A comment\nof two lines");
     const MachineFigures again = read_figures(path);
     for (const Figure& figure : machine_figures()) CHECK(again.*figure.value == figures.*figure.value);
     CHECK(again.name == figures.name);
     CHECK(again.network_reduces);
     CHECK(again.jitter_distribution == JitterDistribution::kExponential);
+    figures.name = "a\x1b[2J\n\"b\"\x7f";
+    std::ofstream(path) << figures_toml(figures, "A comment on " + figures.name);
+    CHECK(read_figures(path).name == figures.name);
   }
+  const std::string place = folder / "";
+  CHECK(complaint(place) == "--machine: " + place + ": is a folder (name a TOML file of a machine's figures)");
   const auto with = [&](const std::string& from, const std::string& to) {
     const std::string text = complaint(machine_file(folder, from, to));
     const std::size_t name = text.find("machine.toml");

@@ -7,13 +7,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <numbers>
+#include <string>
 #include <vector>
 
 #include "app/bench/bench_points.h"
 #include "app/planning/predict.h"
 #include "app/planning/terms.h"
 #include "layers/base/error.h"
-#include "tests/io/temporary_folder.h"
 
 using namespace convoy;
 
@@ -292,18 +292,18 @@ TEST_CASE("a search that is told to stop ends at the next layout") {
   CHECK(layouts == 3);
 }
 
-TEST_CASE("a machine survives its file") {
-  MachineModel machine = simple_machine();
-  machine.cluster.node = {1e-6, 1e9};
-  machine.crowding = 1.25;
-  const test::TemporaryFolder folder;
-  const std::string path = folder / "costs.json";
-  write_machine(path, machine);
-  const MachineModel back = read_machine(path);
-  CHECK(back.name == machine.name);
-  CHECK(back.cluster.node.latency == machine.cluster.node.latency);
-  CHECK(back.crowding == machine.crowding);
-  REQUIRE(back.sizes.size() == 1);
-  CHECK(back.sizes[0].units[3].cache_bytes == 10);
-  CHECK_THROWS_AS((void)read_machine("/nonexistent/costs.json"), Error);
+TEST_CASE("a layout that the model refuses is no candidate") {
+  const LayoutMemory memory = [](const Layout& layout, std::int64_t global_batch) -> std::vector<double> {
+    if (layout.microbatch(global_batch) < 4) fail_usage("bn: one value");
+    return std::vector<double>(static_cast<std::size_t>(layout.mesh.stages()), 0.0);
+  };
+  const Config config = simple_config(ParallelMode::kData, 1);
+  const auto best = best_layouts(config, simple_machine(), 2, 8, 1000, memory);
+  CHECK_FALSE(best.empty());
+  for (const Prediction& p : best) CHECK(p.layout.microbatch(8) >= 4);
+  CHECK_THROWS_WITH_AS((void)best_layouts(config, simple_machine(), 1, 2, 5, memory),
+                       "--ranks: no layout of 1 ranks suits a batch of 2 and 4 units within 0 GB a rank: bn: one value",
+                       Error);
+  const LayoutMemory broken = [](const Layout& /*layout*/, std::int64_t) -> std::vector<double> { fail("broken"); };
+  CHECK_THROWS_WITH_AS((void)best_layouts(config, simple_machine(), 1, 2, 5, broken), "broken", Error);
 }
