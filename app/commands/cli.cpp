@@ -16,6 +16,7 @@
 #include "app/base/examples.h"
 #include "app/commands/launch_options.h"
 #include "app/commands/model_options.h"
+#include "app/commands/option_checks.h"
 #include "app/commands/plan_options.h"
 #include "app/commands/version_text.h"
 #include "app/config/config_keys.h"
@@ -84,10 +85,15 @@ CLI::App* add_pack_command(CLI::App& app, PackArguments& pack) {
                     "measure mean and deviation of each channel of training pixels: printed, and written to OUT");
   command
       ->add_option("--validation", pack.validation, "hold out this share of each class, in groups /train, /validation")
-      ->check(CLI::Range(1e-9, 1 - 1e-9).description("between 0 and 1"))
+      ->check(number_between(1e-9, 1 - 1e-9, "between 0 and 1"))
       ->type_name("SHARE");
-  command->add_option("--seed", pack.seed, "of the split")->type_name("N")->capture_default_str();
-  command->add_option("--shuffle", pack.shuffle, "write samples in a random order of this seed")->type_name("SEED");
+  command->add_option("--seed", pack.seed, "of the split")
+      ->check(unsigned_number())
+      ->type_name("N")
+      ->capture_default_str();
+  command->add_option("--shuffle", pack.shuffle, "write samples in a random order of this seed")
+      ->check(unsigned_number())
+      ->type_name("SEED");
   command->add_option("--shards", pack.shards, "write this many files, OUT-00000-of-0000N.h5 ..., instead of one")
       ->check(CLI::Range(1, kMaxShards))
       ->type_name("N");
@@ -248,7 +254,7 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   }
   bench_app->add_option("--bandwidth", bench.bandwidth, "GB/s of a memory: say how many images/s the bytes allow")
       ->needs(model_bytes)
-      ->check(CLI::Range(1.0, 1e6))
+      ->check(number_between(1, 1e6, "FLOAT in [1 - 1e+06]"))
       ->type_name("GB/S");
   CLI::Option* calibrate_cpu = bench_app->add_flag(
       "--calibrate-cpu", bench.calibrate_cpu,
@@ -336,6 +342,7 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
     return std::nullopt;
   }
   if (argc > 1) refuse_unknown_command(argv[1]);
+  refuse_empty_values(app);
   // What launch starts stands behind "--", for the program's own parser.
   const bool launches = argc > 1 && std::string_view(argv[1]) == "launch";
   const char* const* const end = argv + argc;
@@ -343,7 +350,8 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
       launches ? std::find_if(argv, end, [](const char* word) { return std::string_view(word) == "--"; }) : end;
   const std::vector<std::string> launched(dashes == end ? end : dashes + 1, end);
   try {
-    const std::vector<std::string> words = joined_overrides({argv, dashes});
+    std::vector<std::string> words = joined_overrides({argv, dashes});
+    if (argc > 1 && argv[1][0] != '-') words = with_empty_values(*app.get_subcommand(argv[1]), words);
     std::vector<const char*> pointers;
     pointers.reserve(words.size());
     for (const std::string& word : words) pointers.push_back(word.c_str());
