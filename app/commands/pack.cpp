@@ -92,7 +92,8 @@ int pack_command(const PackArguments& arguments) {
   const PackOutput output(arguments.output, arguments.shards);
   check_output(arguments, output);
   const StopRequest stop({"SIGINT", "SIGTERM", "SIGUSR2"}, std::nullopt);
-  const auto kind = arguments.kind.empty() ? detect_pack_kind(arguments.source) : *pack_kind(arguments.kind);
+  const auto kind = arguments.kind.empty() ? detect_pack_kind(arguments.source, "--kind names what it is")
+                                           : *pack_kind(arguments.kind);
   const PackSource source(arguments.source, kind);
   check_options(arguments, source);
   const PackPlan plan = plan_packing(source, arguments.validation, arguments.seed, arguments.shuffle, output.files());
