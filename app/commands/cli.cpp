@@ -134,9 +134,7 @@ std::vector<std::string> joined_overrides(std::vector<std::string> words) {
 SlurmJobArguments parse_slurm_job(std::vector<std::string> words, const char* program) {
   SlurmJobArguments job;
   const std::string action = words.empty() ? "" : words.front();
-  if (action == "run-name") {
-    job.action = SlurmJobAction::kRunName;
-  } else if (action == "newest-checkpoint") {
+  if (action == "newest-checkpoint") {
     job.action = SlurmJobAction::kNewestCheckpoint;
   } else if (action == "end" && words.size() >= 3) {
     job.action = SlurmJobAction::kEnd;
@@ -150,8 +148,8 @@ SlurmJobArguments parse_slurm_job(std::vector<std::string> words, const char* pr
     words.erase(words.begin() + 1, words.begin() + 3);
   } else {
     fail_usage(
-        "slurm-job: is for the scripts in slurm/ (run-name, newest-checkpoint, sweep-point TASK SWEEP, or end "
-        "EXIT_CODE CHECKPOINT)");
+        "slurm-job: is for the scripts in slurm/ (newest-checkpoint, sweep-point TASK SWEEP, or end EXIT_CODE "
+        "CHECKPOINT)");
   }
   if (words.size() < 2) {
     fail_usage("no config (usage: sbatch [options] slurm/NAME.sbatch CONFIG [arguments of train])");
