@@ -14,9 +14,9 @@
 #include <utility>
 
 #include "app/base/examples.h"
+#include "app/base/option_checks.h"
 #include "app/commands/launch_options.h"
 #include "app/commands/model_options.h"
-#include "app/commands/option_checks.h"
 #include "app/commands/plan_options.h"
 #include "app/commands/version_text.h"
 #include "app/config/config_keys.h"

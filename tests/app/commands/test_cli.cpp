@@ -233,6 +233,8 @@ TEST_CASE("an empty value is not the same as none") {
   const auto launch =
       std::get<LaunchArguments>(parse({"launch", "--launcher-args", "", "--", "train", "c.toml"}).value());
   CHECK(launch.launcher_args.empty());
+  CHECK(refused({"train", "c.toml", "--foo="}) ==
+        "train: this argument was not expected: --foo= (see convoy train --help)");
   CHECK(std::get<TrainArguments>(parse({"train", "c.toml", "--set", "data.validation="}).value()).overrides ==
         std::vector<std::string>{"data.validation="});
 }

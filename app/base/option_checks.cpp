@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "app/commands/option_checks.h"
+#include "app/base/option_checks.h"
 
 #include <fmt/format.h>
 
