@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <system_error>
