@@ -252,7 +252,7 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   }
   bench_app->add_option("--bandwidth", bench.bandwidth, "GB/s of a memory: say how many images/s the bytes allow")
       ->needs(model_bytes)
-      ->check(number_between(1, 1e6, "FLOAT in [1 - 1e+06]"))
+      ->check(number_between(1, 1e6, "between 1 and 1000000"))
       ->type_name("GB/S");
   CLI::Option* calibrate_cpu = bench_app->add_flag(
       "--calibrate-cpu", bench.calibrate_cpu,
