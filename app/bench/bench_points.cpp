@@ -27,7 +27,8 @@ int parse_ranks(const std::string& word, int world_ranks) {
 }
 
 BenchPoint parse_case(const std::string& text, int world_ranks) {
-  BenchPoint point{text, {}, 0};
+  BenchPoint point;
+  point.words = text;
   std::istringstream words(text);
   for (std::string word; words >> word;) {
     if (word.find('=') == std::string::npos || word.front() == '=') {
@@ -41,6 +42,7 @@ BenchPoint parse_case(const std::string& text, int world_ranks) {
       point.overrides.push_back(word);
     }
   }
+  point.of_case = point.overrides.size();
   return point;
 }
 

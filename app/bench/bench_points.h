@@ -3,6 +3,7 @@
 // What convoy bench times: every combination of its cases and sweeps.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@ struct Sweep {
 struct BenchPoint {
   std::string words;                   ///< the case as it was given, and "KEY=VALUE" of each sweep
   std::vector<std::string> overrides;  ///< "KEY=VALUE"
+  std::size_t of_case = 0;             ///< the first so many overrides are the case's, the others of sweeps
   int ranks = 0;                       ///< the first so many; 0: all
   bool independent = false;            ///< each of them trains alone, all at the same time
 };

@@ -14,6 +14,7 @@
 #include "app/base/error_report.h"
 #include "io/log/metrics_reader.h"
 #include "layers/base/error.h"
+#include "layers/base/file_status.h"
 #include "layers/base/system_error.h"
 
 namespace convoy {
@@ -41,7 +42,7 @@ std::string best_of(const std::string& run, const std::string& checkpoints) {
 }
 
 std::string checkpoints_of(const std::string& folder) {
-  return fs::is_directory(folder + "/checkpoints") ? folder + "/checkpoints" : folder;
+  return fs::is_directory(status_in(folder, "checkpoints")) ? folder + "/checkpoints" : folder;
 }
 
 std::string chosen(const std::string& which, const std::string& run, const std::string& checkpoints) {
@@ -124,9 +125,6 @@ void EarlyStop::add_from(const std::string& metrics, std::int64_t last_step) {
   }
 }
 
-bool is_run_folder(const std::string& path) {
-  std::error_code ignored;
-  return fs::is_regular_file(path + "/config.toml", ignored);
-}
+bool is_run_folder(const std::string& path) { return fs::is_regular_file(status_in(path, "config.toml")); }
 
 }  // namespace convoy

@@ -50,7 +50,7 @@ class EarlyStop {
   std::int64_t without_ = 0;  // evaluations since the best one
 };
 
-/// Whether `path` is a run's folder, by what is in it.
+/// Whether `path` is a run's folder, by what is in it. Throws a SystemError when it may not be searched.
 [[nodiscard]] bool is_run_folder(const std::string& path);
 
 }  // namespace convoy

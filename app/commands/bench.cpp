@@ -239,7 +239,9 @@ class Bench {
  private:
   LoadedConfig load(const RankGroup& ranks, const BenchPoint& point) const {
     std::vector<std::string> overrides = arguments_.overrides;
-    overrides.insert(overrides.end(), point.overrides.begin(), point.overrides.end());
+    for (std::size_t i = 0; i < point.overrides.size(); ++i) {  // each with its option, for messages
+      overrides.push_back((i < point.of_case ? "--case " : "--sweep ") + point.overrides[i]);
+    }
     return load_point(ranks, arguments_.config, overrides, stop_);
   }
 

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "app/base/examples.h"
+#include "app/base/option_checks.h"
 #include "app/commands/launch_options.h"
 #include "app/commands/model_options.h"
 #include "app/commands/plan_options.h"
@@ -84,10 +85,15 @@ CLI::App* add_pack_command(CLI::App& app, PackArguments& pack) {
                     "measure mean and deviation of each channel of training pixels: printed, and written to OUT");
   command
       ->add_option("--validation", pack.validation, "hold out this share of each class, in groups /train, /validation")
-      ->check(CLI::Range(1e-9, 1 - 1e-9).description("between 0 and 1"))
+      ->check(number_between(1e-9, 1 - 1e-9, "between 0 and 1"))
       ->type_name("SHARE");
-  command->add_option("--seed", pack.seed, "of the split")->type_name("N")->capture_default_str();
-  command->add_option("--shuffle", pack.shuffle, "write samples in a random order of this seed")->type_name("SEED");
+  command->add_option("--seed", pack.seed, "of the split")
+      ->check(unsigned_number())
+      ->type_name("N")
+      ->capture_default_str();
+  command->add_option("--shuffle", pack.shuffle, "write samples in a random order of this seed")
+      ->check(unsigned_number())
+      ->type_name("SEED");
   command->add_option("--shards", pack.shards, "write this many files, OUT-00000-of-0000N.h5 ..., instead of one")
       ->check(CLI::Range(1, kMaxShards))
       ->type_name("N");
@@ -128,9 +134,7 @@ std::vector<std::string> joined_overrides(std::vector<std::string> words) {
 SlurmJobArguments parse_slurm_job(std::vector<std::string> words, const char* program) {
   SlurmJobArguments job;
   const std::string action = words.empty() ? "" : words.front();
-  if (action == "run-name") {
-    job.action = SlurmJobAction::kRunName;
-  } else if (action == "newest-checkpoint") {
+  if (action == "newest-checkpoint") {
     job.action = SlurmJobAction::kNewestCheckpoint;
   } else if (action == "end" && words.size() >= 3) {
     job.action = SlurmJobAction::kEnd;
@@ -144,8 +148,8 @@ SlurmJobArguments parse_slurm_job(std::vector<std::string> words, const char* pr
     words.erase(words.begin() + 1, words.begin() + 3);
   } else {
     fail_usage(
-        "slurm-job: is for the scripts in slurm/ (run-name, newest-checkpoint, sweep-point TASK SWEEP, or end "
-        "EXIT_CODE CHECKPOINT)");
+        "slurm-job: is for the scripts in slurm/ (newest-checkpoint, sweep-point TASK SWEEP, or end EXIT_CODE "
+        "CHECKPOINT)");
   }
   if (words.size() < 2) {
     fail_usage("no config (usage: sbatch [options] slurm/NAME.sbatch CONFIG [arguments of train])");
@@ -248,7 +252,7 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   }
   bench_app->add_option("--bandwidth", bench.bandwidth, "GB/s of a memory: say how many images/s the bytes allow")
       ->needs(model_bytes)
-      ->check(CLI::Range(1.0, 1e6))
+      ->check(number_between(1, 1e6, "between 1 and 1000000"))
       ->type_name("GB/S");
   CLI::Option* calibrate_cpu = bench_app->add_flag(
       "--calibrate-cpu", bench.calibrate_cpu,
@@ -336,6 +340,7 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
     return std::nullopt;
   }
   if (argc > 1) refuse_unknown_command(argv[1]);
+  refuse_empty_values(app);
   // What launch starts stands behind "--", for the program's own parser.
   const bool launches = argc > 1 && std::string_view(argv[1]) == "launch";
   const char* const* const end = argv + argc;
@@ -343,7 +348,8 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
       launches ? std::find_if(argv, end, [](const char* word) { return std::string_view(word) == "--"; }) : end;
   const std::vector<std::string> launched(dashes == end ? end : dashes + 1, end);
   try {
-    const std::vector<std::string> words = joined_overrides({argv, dashes});
+    std::vector<std::string> words = joined_overrides({argv, dashes});
+    if (argc > 1 && argv[1][0] != '-') words = with_empty_values(*app.get_subcommand(argv[1]), words);
     std::vector<const char*> pointers;
     pointers.reserve(words.size());
     for (const std::string& word : words) pointers.push_back(word.c_str());

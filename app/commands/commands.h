@@ -157,17 +157,16 @@ struct LaunchArguments {
   std::vector<std::string> train_command_line;  ///< "train" and what follows, as given
 };
 
-/// convoy slurm-job run-name|newest-checkpoint CONFIG ... convoy slurm-job end EXIT_CODE CHECKPOINT_BEFORE CONFIG ...
+/// convoy slurm-job newest-checkpoint CONFIG ... convoy slurm-job end EXIT_CODE CHECKPOINT_BEFORE CONFIG ...
 /// convoy slurm-job sweep-point TASK SWEEP CONFIG ...
 /// The arguments from CONFIG on are those of train. For slurm/*.sbatch.
 enum class SlurmJobAction {
-  kRunName,           ///< prints run.name
   kNewestCheckpoint,  ///< prints the path of the newest checkpoint, an empty line if there is none
   kSweepPoint,        ///< prints run.name of the point, and its overrides, one a line
   kEnd,               ///< prints the shell commands that requeue the job, if it is to be requeued
 };
 struct SlurmJobArguments {
-  SlurmJobAction action = SlurmJobAction::kRunName;
+  SlurmJobAction action = SlurmJobAction::kNewestCheckpoint;
   int exit_code = 0;              ///< of the training
   std::string checkpoint_before;  ///< the newest checkpoint before the training
   std::int64_t task = 0;          ///< number of the point in the sweep, from 0

@@ -107,7 +107,8 @@ int pack_command(const PackArguments& arguments) {
   const PackOutput output(behind_links(arguments.output), arguments.shards);
   check_output(arguments, output);
   const StopRequest stop({"SIGINT", "SIGTERM", "SIGUSR2"}, std::nullopt);
-  const auto kind = arguments.kind.empty() ? detect_pack_kind(arguments.source) : *pack_kind(arguments.kind);
+  const auto kind = arguments.kind.empty() ? detect_pack_kind(arguments.source, "--kind names what it is")
+                                           : *pack_kind(arguments.kind);
   const PackSource source(arguments.source, kind);
   check_options(arguments, source);
   check_replaced(arguments, output);

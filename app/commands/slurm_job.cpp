@@ -9,7 +9,9 @@
 #include <cstdint>
 #include <cstdlib>
 #include <iostream>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "app/base/memory_limit.h"
 #include "app/build/read_config.h"
@@ -61,8 +63,40 @@ fi
       job);
 }
 
+// The last part of a key; all of it where another key of the sweep ends in the same.
+std::string label_of_key(const std::vector<Sweep>& sweeps, const std::string& key) {
+  const auto last = [](const std::string& of) { return of.substr(of.rfind('.') + 1); };
+  const auto same =
+      std::count_if(sweeps.begin(), sweeps.end(), [&](const Sweep& sweep) { return last(sweep.key) == last(key); });
+  return same > 1 ? key : last(key);
+}
+
+// The value as a part of a file's name.
+std::string label_of_value(const std::string& value) {
+  std::string label;
+  for (const char c : value) {
+    if (c == '"' || c == '\'') continue;
+    label += std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '+' || c == '-' ? c : '_';
+  }
+  return label;
+}
+
+// Two points with one name would be two jobs in one folder.
+void check_labels(const Sweep& sweep) {
+  std::map<std::string, std::string> values;  // by label
+  for (const std::string& value : sweep.values) {
+    const auto [other, added] = values.emplace(label_of_value(value), value);
+    if (added) continue;
+    fail_usage(
+        "slurm-job: {}: the runs of {} and {} would have one name, with \"{}\" in it (sweep one of them in a job of "
+        "its own, with another run.name)",
+        sweep.key, other->second, value, other->first);
+  }
+}
+
 // "NAME-lr-0.1-precision-bf16", then an override a line. A checkpoint.dir gets a folder for each run.
 std::string sweep_point(const SlurmJobArguments& arguments) {
+  for (const Sweep& sweep : arguments.sweeps) check_labels(sweep);
   std::int64_t points = 1;
   for (const Sweep& sweep : arguments.sweeps) points *= static_cast<std::int64_t>(sweep.values.size());
   if (arguments.task < 0 || arguments.task >= points) {
@@ -76,12 +110,7 @@ std::string sweep_point(const SlurmJobArguments& arguments) {
     stride /= static_cast<std::int64_t>(sweep.values.size());
     const std::string& value = sweep.values[static_cast<std::size_t>(rest / stride)];
     rest %= stride;
-    std::string plain;
-    for (const char c : value) {
-      if (c == '"' || c == '\'') continue;
-      plain += std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '+' || c == '-' ? c : '_';
-    }
-    name += fmt::format("-{}-{}", sweep.key.substr(sweep.key.rfind('.') + 1), plain);
+    name += fmt::format("-{}-{}", label_of_key(arguments.sweeps, sweep.key), label_of_value(value));
     overrides += fmt::format("{}={}\n", sweep.key, value);
   }
   const bool swept = std::any_of(arguments.sweeps.begin(), arguments.sweeps.end(),
@@ -97,10 +126,6 @@ std::string sweep_point(const SlurmJobArguments& arguments) {
 int slurm_job_command(const SlurmJobArguments& arguments) {
   using enum SlurmJobAction;
   switch (arguments.action) {
-    case kRunName: {
-      std::cout << read_config(arguments.train.config, arguments.train.overrides).run.name << std::endl;
-      break;
-    }
     case kNewestCheckpoint: std::cout << newest_checkpoint(arguments.train) << std::endl; break;
     case kSweepPoint: std::cout << sweep_point(arguments) << std::flush; break;
     case kEnd:

@@ -51,19 +51,23 @@ ConfigSource::ConfigSource(std::string_view text, std::string path, const std::v
     fail_usage("{}:{}:{}: this is not TOML: {}{}", path_, at.line, at.column, problem,
                value ? " (strings are written in quotes)" : "");
   }
-  for (const std::string& override : overrides) lay_over(override);
+  for (const std::string& given : overrides) {
+    const std::size_t space = given.starts_with("--") ? given.find(' ') : std::string::npos;
+    option_ = space == std::string::npos ? "--set" : given.substr(0, space);
+    lay_over(space == std::string::npos ? given : given.substr(space + 1));
+  }
 }
 
 toml::table& ConfigSource::section_of(const std::string& key, const std::string& override) {
   const std::size_t dot = key.find('.');
   if (dot == std::string::npos || dot == 0 || dot + 1 == key.size()) {
-    fail_usage("--set: \"{}\" is not an override (write section.key=value, or -section.key to leave a key out)",
+    fail_usage("{}: \"{}\" is not an override (write section.key=value, or -section.key to leave a key out)", option_,
                override);
   }
   const std::string section = key.substr(0, dot);
   if (!root_.contains(section)) {
     root_.insert(section, toml::table{});
-    overridden_.insert(section);
+    overridden_[section] = option_;
   }
   toml::table* table = root_[section].as_table();
   if (table == nullptr) {
@@ -76,9 +80,11 @@ toml::table& ConfigSource::section_of(const std::string& key, const std::string&
 void ConfigSource::leave_out(const std::string& key) {
   toml::table& table = section_of(key, "-" + key);
   const auto found = table.find(key.substr(key.find('.') + 1));
-  if (found == table.end()) fail_usage("--set: -{}: {} does not give this key (leave the override out)", key, path_);
-  table.erase(found);
-  overridden_.insert(key);
+  if (found == table.end() && !replaced_.contains(key)) {
+    fail_usage("{}: -{}: {} does not give this key (leave the override out)", option_, key, path_);
+  }
+  if (found != table.end()) table.erase(found);
+  overridden_[key] = option_;
 }
 
 void ConfigSource::lay_over(const std::string& override) {
@@ -100,13 +106,20 @@ void ConfigSource::lay_over(const std::string& override) {
     }
     table.insert_or_assign(name, std::string(text));
   } else {
-    fail_usage("--set: {}: {} is not a value (a number, true, false, a word, \"text in quotes\", or a list [a, b])",
-               key, text.substr(0, text.find('\n')));
+    fail_usage(
+        "{}: {}: {} is not a value (a number, true, false, a word, \"text in quotes\", or a list [\"a\", \"b\"])",
+        option_, key, text.substr(0, text.find('\n')));
   }
   texts_[key] = text;
-  overridden_.insert(key);
-  if (key == "train.epochs" && !overridden("train.steps")) table.erase("steps");
-  if (key == "train.steps" && !overridden("train.epochs")) table.erase("epochs");
+  overridden_[key] = option_;
+  if (key == "train.epochs") replace("train.steps");
+  if (key == "train.steps") replace("train.epochs");
+}
+
+// The file's key gives way to an override of the other one.
+void ConfigSource::replace(const std::string& key) {
+  toml::table& table = *root_["train"].as_table();
+  if (!overridden(key) && table.erase(key.substr(key.find('.') + 1)) > 0) replaced_.insert(key);
 }
 
 const std::string* ConfigSource::override_text(std::string_view key) const {
@@ -114,20 +127,25 @@ const std::string* ConfigSource::override_text(std::string_view key) const {
   return found == texts_.end() ? nullptr : &found->second;
 }
 
-bool ConfigSource::overridden(std::string_view key) const {
+const std::string* ConfigSource::option_of(std::string_view key) const {
   const std::size_t dot = key.find('.');
-  if (dot == std::string_view::npos) return overridden_.contains(key);
-  const std::size_t end = key.find_first_of(".[", dot + 1);
-  return overridden_.contains(key.substr(0, end)) || overridden_.contains(key.substr(0, dot));
+  const std::size_t end = dot == std::string_view::npos ? dot : key.find_first_of(".[", dot + 1);
+  for (const std::string_view given : {key, key.substr(0, end), key.substr(0, dot)}) {
+    if (const auto found = overridden_.find(given); found != overridden_.end()) return &found->second;
+  }
+  return nullptr;
 }
 
+bool ConfigSource::overridden(std::string_view key) const { return option_of(key) != nullptr; }
+
 std::string ConfigSource::place(std::string_view key, const toml::source_region& region) const {
-  if (overridden(key)) return "--set";
+  if (const std::string* option = option_of(key)) return *option;
   if (region.begin.line == 0) return path_ + ":1:1";  // a table that no line of the file begins
   return fmt::format("{}:{}:{}", path_, region.begin.line, region.begin.column);
 }
 
 std::string ConfigSource::place(std::string_view key) const {
+  if (const std::string* option = option_of(key)) return *option;
   for (std::string_view known = key; !known.empty();) {
     const auto node = toml::at_path(root_, known);
     if (node && (overridden(known) || node.node()->source().begin.line > 0)) return place(known, node.node()->source());
@@ -138,7 +156,7 @@ std::string ConfigSource::place(std::string_view key) const {
 }
 
 std::string ConfigSource::origin(std::string_view key) const {
-  if (overridden(key)) return "--set";
+  if (const std::string* option = option_of(key)) return *option;
   const auto node = toml::at_path(root_, key);
   return fmt::format("{}:{}", path_, node ? node.node()->source().begin.line : 1);
 }

@@ -17,7 +17,8 @@ namespace convoy {
 
 class ConfigSource {
  public:
-  /// `path` is for messages; `overrides` are "section.key=value", or "-section.key" to leave a key out.
+  /// `path` is for messages; `overrides` are "section.key=value", or "-section.key" to leave a key out. An option in
+  /// front ("--case section.key=value") is the place in messages about it, instead of --set.
   ConfigSource(std::string_view text, std::string path, const std::vector<std::string>& overrides);
 
   [[nodiscard]] const toml::table& root() const { return root_; }
@@ -37,13 +38,19 @@ class ConfigSource {
 
  private:
   void lay_over(const std::string& override);
+  void replace(const std::string& key);
+  /// The option that gave the key or its section; null for other keys.
+  [[nodiscard]] const std::string* option_of(std::string_view key) const;
   void leave_out(const std::string& key);
   toml::table& section_of(const std::string& key, const std::string& override);
 
   std::string path_;
   toml::table root_;
+  std::string option_;                                     ///< that of the override that is laid over
   std::map<std::string, std::string, std::less<>> texts_;  ///< of overridden keys
-  std::set<std::string, std::less<>> overridden_;  ///< "section.key", and "section" when the file has no such section
+  /// The options that gave "section.key", and "section" when the file has no such section.
+  std::map<std::string, std::string, std::less<>> overridden_;
+  std::set<std::string, std::less<>> replaced_;  ///< train.steps or train.epochs, where the other was given
 };
 
 /// "a string", "an integer" and so on, for messages.

@@ -14,6 +14,7 @@
 #include "app/config/toml_text.h"
 #include "io/files/lock_file.h"
 #include "layers/base/error.h"
+#include "layers/base/file_status.h"
 #include "layers/base/file_text.h"
 #include "layers/base/system_error.h"
 
@@ -69,13 +70,11 @@ std::string end_of(const fs::path& path, std::ptrdiff_t parts) {
 }  // namespace
 
 std::string metrics_path(const std::string& path) {
-  std::error_code error;
-  const fs::file_status status = fs::status(path, error);
+  const fs::file_status status = status_of(path);
   if (!fs::exists(status)) fail_usage("there is no run \"{}\" (name a run's folder, such as runs/NAME)", path);
   if (fs::is_regular_file(status)) return path;
   if (!fs::is_directory(status)) fail_usage("{} is neither a run's folder nor a file", path);
-  fs::path metrics = fs::path(path) / kMetrics;
-  if (fs::is_regular_file(metrics, error)) return metrics.string();
+  if (fs::is_regular_file(status_in(path, kMetrics))) return (fs::path(path) / kMetrics).string();
   fail_usage("{}: no {} in it (name a run's folder, such as runs/NAME)", path, kMetrics);
 }
 

@@ -41,6 +41,7 @@ bool MetricsReader::read(std::string_view line) {
     run_.end_reason = line_.text("reason");
     return true;
   }
+  if (event == "copy") return true;  // nothing is shown of it
   const bool known =
       event == "step" || event == "health" || event == "eval" || event == "checkpoint" || event == "start";
   if (!known) {

@@ -3,6 +3,7 @@
 // What belongs to a run: its folder, its checkpoints, and the data that its config names. A config that cannot be read
 // costs the data, not the rest.
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -38,9 +39,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
+bool is_listed(const std::string& folder, const std::string& path) {
+  const std::vector<CheckpointFile> files = list_checkpoints(folder);
+  return std::any_of(files.begin(), files.end(), [&](const CheckpointFile& file) { return file.path == path; });
+}
+
 std::vector<FileCheck> check_checkpoints(const std::string& folder) {
   std::vector<FileCheck> checks;
-  for (const CheckpointFile& file : list_checkpoints(folder)) checks.push_back(check_hdf5(file.path));
+  for (const CheckpointFile& file : list_checkpoints(folder)) {
+    FileCheck check = check_hdf5(file.path);
+    if (check.state == FileState::kDamaged && !is_listed(folder, file.path)) continue;  // the run has deleted it
+    checks.push_back(std::move(check));
+  }
   return checks;
 }
 
@@ -127,6 +137,33 @@ std::vector<FileCheck> check_run(const std::string& folder) {
   return checks;
 }
 
+constexpr const char* kRemedy = "name a run's folder, a checkpoint, data or a log of a run";
+
+constexpr auto kOfRun = std::to_array<const char*>({"config.toml", "metrics.jsonl", "checkpoints"});
+
+bool holds_run(const std::string& folder) {
+  std::error_code ignored;
+  return std::any_of(kOfRun.begin(), kOfRun.end(),
+                     [&](const char* name) { return fs::exists(folder + "/" + name, ignored); });
+}
+
+// Throws when `folder` is that of several runs, such as runs/ itself.
+void refuse_folder_of_runs(const std::string& folder) {
+  std::vector<std::string> runs;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    if (at->is_directory(error) && holds_run(at->path().string()))
+      runs.push_back(at->path().lexically_normal().string());
+  }
+  if (runs.empty()) return;
+  std::sort(runs.begin(), runs.end());
+  constexpr std::size_t kNamed = 5;
+  const std::size_t more = runs.size() - std::min(runs.size(), kNamed);
+  runs.resize(runs.size() - more);
+  fail_usage("{} is a folder of runs: name one of them ({}{})", folder, fmt::join(runs, ", "),
+             more > 0 ? fmt::format(" and {} more", more) : "");
+}
+
 FileCheck check_images(const std::string& source) {
   const ImageFolder images(source);
   std::atomic<std::int64_t> next{0}, broken{0};
@@ -168,7 +205,6 @@ FileCheck check_data(const std::string& kind, const std::string& source, bool tr
 }
 
 std::vector<FileCheck> check_path(const std::string& path) {
-  std::error_code error;
   if (is_shard_pattern(Hdf5Source(path).path)) {
     if (matching_shards(Hdf5Source(path).path).empty()) fail_usage("{}: no file matches", path);
     std::vector<FileCheck> checks;
@@ -179,12 +215,11 @@ std::vector<FileCheck> check_path(const std::string& path) {
   const fs::file_status status = status_of(file);
   if (!fs::exists(status)) fail_usage("there is no file or folder {}", path);
   if (fs::is_directory(status)) {
-    std::vector<FileCheck> checks =
-        is_run_folder(file) || fs::exists(file + "/metrics.jsonl", error) || fs::exists(file + "/checkpoints", error)
-            ? check_run(file)
-            : check_checkpoints(file);
+    const bool run = is_run_folder(file) || holds_run(file);  // the first throws where it may not look
+    std::vector<FileCheck> checks = run ? check_run(file) : check_checkpoints(file);
     if (!checks.empty()) return checks;
-    const PackKind kind = detect_pack_kind(file);  // throws when it is nothing that is known
+    refuse_folder_of_runs(file);
+    const PackKind kind = detect_pack_kind(file, kRemedy);  // throws when it is nothing that is known
     if (kind == PackKind::kImageFolder) return {check_data("image_folder", file, true)};
     return {check_data(kind == PackKind::kIdx ? "idx" : "cifar10", file, true)};
   }
@@ -195,7 +230,7 @@ std::vector<FileCheck> check_path(const std::string& path) {
   if (name.ends_with(".json")) return {check_json(file)};
   if (name.ends_with(".txt") || name.ends_with(".log")) return {check_text(file)};
   if (name.find(".h5") != std::string::npos || name.ends_with(".hdf5")) return {check_hdf5(file)};
-  const PackKind kind = detect_pack_kind(file);
+  const PackKind kind = detect_pack_kind(file, kRemedy);
   if (kind == PackKind::kHdf5) return {check_hdf5(file)};
   return {check_data(kind == PackKind::kIdx ? "idx" : "cifar10", file, true)};
 }

@@ -80,6 +80,13 @@ std::string evaluation_text(const EvalLine& eval) {
   return text;
 }
 
+// To at most so many bytes, and never within a character.
+void cut_utf8(std::string& text, std::size_t bytes) {
+  if (text.size() <= bytes) return;
+  while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xC0U) == 0x80U) --bytes;
+  text.resize(bytes);
+}
+
 }  // namespace
 
 WatchedRun::WatchedRun(const std::string& path)
@@ -135,9 +142,7 @@ std::vector<std::string> watch_view(const WatchedRun& run, std::size_t columns, 
     lines.push_back(fmt::format("{} ({} of {}), {}", counted(start.ranks, "rank"), counted(start.replicas, "replica"),
                                 counted(start.stages, "stage"), name_text(start.device)));
   }
-  for (std::string& line : lines) {
-    if (line.size() > columns) line.resize(columns);
-  }
+  for (std::string& line : lines) cut_utf8(line, columns);
   std::vector<PlotPoint> points;
   points.reserve(m.steps.size());
   for (const StepLine& step : m.steps) points.push_back({static_cast<double>(step.step), step.loss});

@@ -51,7 +51,7 @@ PackKind kind_of_folder(const std::string& path) {
       path);
 }
 
-PackKind kind_of_file(const std::string& path) {
+PackKind kind_of_file(const std::string& path, std::string_view remedy) {
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   std::array<char, 4> head{};
@@ -64,7 +64,7 @@ PackKind kind_of_file(const std::string& path) {
   if (start.starts_with("\x1f\x8b") || start.starts_with(std::string_view("\0\0\x08", 3))) return PackKind::kIdx;
   std::error_code error;
   if (fs::file_size(path, error) % kCifar10RecordBytes == 0 && !error) return PackKind::kCifar10;
-  fail_usage("{}: neither HDF5, nor IDX, nor a batch of CIFAR-10 (--kind names what it is)", path);
+  fail_usage("{}: neither HDF5, nor IDX, nor a batch of CIFAR-10 ({})", path, remedy);
 }
 
 struct SplitFolders {
@@ -115,11 +115,11 @@ std::optional<PackKind> pack_kind(std::string_view name) {
   return std::nullopt;
 }
 
-PackKind detect_pack_kind(const std::string& path) {
+PackKind detect_pack_kind(const std::string& path, std::string_view remedy) {
   const std::string file = Hdf5Source(shard_sources(path).front()).path;
   const fs::file_status status = status_of(file);
   if (!fs::exists(status)) fail_usage("there is no file or folder {}", path);
-  return fs::is_directory(status) ? kind_of_folder(file) : kind_of_file(file);
+  return fs::is_directory(status) ? kind_of_folder(file) : kind_of_file(file, remedy);
 }
 
 PackSource::PackSource(const std::string& path, PackKind kind) : path_(path) {

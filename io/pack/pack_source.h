@@ -22,8 +22,9 @@ enum class PackKind { kImageFolder, kIdx, kCifar10, kHdf5 };
 
 /// "image_folder", ...: as data.kind.
 [[nodiscard]] std::optional<PackKind> pack_kind(std::string_view name);
-/// Tells it by what is there. Throws an Error of bad input when there is nothing, or nothing that is known.
-[[nodiscard]] PackKind detect_pack_kind(const std::string& path);
+/// Tells it by what is there. Throws an Error of bad input when there is nothing, or nothing that is known; `remedy` is
+/// what to do about a file of no known kind.
+[[nodiscard]] PackKind detect_pack_kind(const std::string& path, std::string_view remedy);
 
 class PackSource {
  public:

@@ -21,4 +21,14 @@ namespace convoy {
   return status;
 }
 
+/// The same of `name` in `folder`, which the message names: the user has.
+[[nodiscard]] inline std::filesystem::file_status status_in(const std::filesystem::path& folder, const char* name) {
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(folder / name, error);
+  if (status.type() == std::filesystem::file_type::none) {
+    fail_system(error.value(), "cannot read {}: {}", folder.string(), error.message());
+  }
+  return status;
+}
+
 }  // namespace convoy

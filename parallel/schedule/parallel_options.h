@@ -64,8 +64,9 @@ struct ParallelOptions {
     v.key("stage_memory_gb", p.stage_memory_gb, in(at_least(0), {kModel, kPipeline}),
           "memory limit of a stage when the partition is chosen automatically, in GB; 0: the rank's share of the "
           "node's memory");
-    v.key("bucket_mb", p.bucket_mb, in(above(0), {kData, kModel, kPipeline}), "MiB of gradients reduced at a time");
-    v.key("first_bucket_mb", p.first_bucket_mb, in(above(0), {kData, kModel, kPipeline}),
+    const Rule bucket{.minimum = 0, .maximum = 1e6, .open_minimum = true};
+    v.key("bucket_mb", p.bucket_mb, in(bucket, {kData, kModel, kPipeline}), "MiB of gradients reduced at a time");
+    v.key("first_bucket_mb", p.first_bucket_mb, in(bucket, {kData, kModel, kPipeline}),
           "the same for the first bucket");
     v.key("sync_batch_norm", p.sync_batch_norm, in(anything(), {kData, kModel, kPipeline}),
           "batch norm over the microbatch of all replicas");

@@ -82,6 +82,27 @@ def test_each_run_of_a_sweep_has_a_folder_of_checkpoints(tmp_path, dir_key, expe
     assert result.stdout.splitlines() == ["run-lr-0.05", "optimizer.lr=0.05", *expected]
 
 
+def sweep_point(folder, task, sweep):
+    (folder / "run.toml").write_text("model.name = \"toy\"\ndata = {kind = \"synthetic\", features = 10, targets = 5}\n"
+                                     "[train]\nsteps = 5\nglobal_batch_size = 20\nloss = \"mse\"\n")
+    return subprocess.run([CONVOY, "slurm-job", "sweep-point", str(task), sweep, "run.toml"], capture_output=True,
+                          text=True, timeout=60, cwd=folder)
+
+
+@pytest.mark.parametrize("values", ("a/b,a_b", "a,b,'a'", "1,1"))
+def test_runs_of_a_sweep_have_names_of_their_own(tmp_path, values):
+    for task in (0, 1):
+        result = sweep_point(tmp_path, task, f"data.train={values}")
+        assert result.returncode == 2 and not result.stdout
+        assert "data.train: the runs of " in result.stderr and "would have one name" in result.stderr
+
+
+def test_sweep_of_keys_with_one_last_part(tmp_path):
+    names = [sweep_point(tmp_path, task, "model.name=toy,mlp; optimizer.name=sgd; run.seed=7").stdout.splitlines()[0]
+             for task in (0, 1)]
+    assert names == [f"run-model.name-{model}-optimizer.name-sgd-seed-7" for model in ("toy", "mlp")]
+
+
 @pytest.mark.skipif(not shutil.which("shellcheck"), reason="no shellcheck")
 def test_shellcheck():
     result = subprocess.run(["shellcheck", *PATHS], capture_output=True, text=True, timeout=120)

@@ -7,10 +7,11 @@ import os
 import random
 import shutil
 import struct
+import time
 
 import pytest
 
-from behaviour import DIGITS, FAILURE, MLP, USAGE, Folder, config, error_lines, h5py
+from behaviour import DIGITS, FAILURE, MLP, USAGE, Folder, config, error_lines, h5py, wait_or_kill
 from checksums import crc32c, trailer
 from packing import packed
 from pictures import NET, pictures
@@ -252,6 +253,64 @@ def test_missing_data_of_a_run_is_found(small):
     os.remove(folder.file("shards-00001-of-00003.h5"))
     code, rows = verify(folder, "runs/run")
     assert code == FAILURE and rows["shards-*.h5"][0] == "damaged" and "00001-of-00003" in folder.stdout, folder.stdout
+
+
+def test_checkpoint_that_goes_meanwhile_is_not_damaged(run):
+    """The run deletes a checkpoint when its folder has been listed: while an earlier one is read, here a pipe."""
+    folder = run.copy("rotated")
+    pipe, gone = (folder.file("runs", "run", "checkpoints", f"step-{step:08d}.h5") for step in (4, 8))
+    os.remove(pipe)
+    os.mkfifo(pipe)
+    process = folder.start(1, "verify", "runs/run")
+    writer = os.open(pipe, os.O_WRONLY)  # when it is opened for reading
+    os.remove(gone)
+    os.close(writer)
+    deadline = time.time() + 60
+    while process.poll() is None and time.time() < deadline:
+        try:
+            os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+        except OSError:  # nobody reads it now
+            time.sleep(0.001)
+    assert wait_or_kill(process, 0.01) == FAILURE
+    folder.read_outputs()
+    states_of = {line.split(None, 1)[1].split(": ")[0]: line.split()[0] for line in folder.stdout.splitlines()[:-1]}
+    checkpoints = {os.path.basename(path): state for path, state in states_of.items() if path.endswith(".h5") and "step-" in path}
+    assert checkpoints == {"step-00000004.h5": "damaged", "step-00000012.h5": "valid"}, folder.stdout
+    assert folder.stdout.splitlines()[-1].endswith(" 1 damaged")
+
+
+def test_folder_of_runs(run):
+    folder = run.copy("many")
+    for name in ("b", "a"):
+        shutil.copytree(folder.file("runs", "run"), folder.file("runs", name))
+    os.makedirs(folder.file("runs", "other"))
+    for words, named in ((["runs"], "runs/a, runs/b, runs/run"), (["runs/"], "runs/a, runs/b, runs/run")):
+        assert folder.run(1, "verify", *words) == USAGE
+        assert error_lines(folder.stderr) == [f"convoy: error: {words[0]} is a folder of runs: name one of them ({named})"]
+
+
+def test_file_of_no_known_kind():
+    folder = Folder("run", {})
+    with open(folder.file("env.sh"), "w") as file:
+        file.write("export A=1\n")
+    assert folder.run(1, "verify", "env.sh") == USAGE
+    assert error_lines(folder.stderr) == ["convoy: error: env.sh: neither HDF5, nor IDX, nor a batch of CIFAR-10 "
+                                          "(name a run's folder, a checkpoint, data or a log of a run)"]
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="another user's folder needs root and setpriv")
+@pytest.mark.parametrize("words", (["watch", "runs/run"], ["report", "runs/run"], ["inspect", "runs/run"], ["verify", "runs/run"],
+                                   ["inspect", "runs/run/newest"], ["eval", "runs/run"], ["predict", "runs/run", DIGITS],
+                                   ["eval", "run.toml", "--checkpoint", "runs/run"]))
+def test_run_that_another_user_may_not_read(run, words):
+    wrapper = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+    folder = run.copy("foreign")
+    if folder.run(1, "check", "run.toml", wrapper=wrapper) != 0:
+        pytest.skip("this folder cannot be used by another user: " + folder.stderr[-300:])
+    os.chmod(folder.file("runs", "run"), 0o700)
+    assert folder.run(1, *words, wrapper=wrapper) == USAGE, folder.stderr
+    assert error_lines(folder.stderr) == ["convoy: error: cannot read runs/run: Permission denied"]
 
 
 @pytest.mark.parametrize("words", (["nowhere"], ["nothing-*.h5"], ["empty"], []))

@@ -33,6 +33,16 @@ def test_watch_of_a_run_that_has_ended(finished):
     assert finished.run(1, "watch", "--once", "runs/run/metrics.jsonl") == 0 and finished.stdout == once
 
 
+def test_long_names_are_cut_between_characters(finished):
+    name = "a" + 60 * "ü"  # of two bytes each
+    os.rename(finished.file("runs", "run"), finished.file("runs", name))
+    try:
+        shown = subprocess.run([CONVOY, "watch", "runs/" + name], cwd=finished.path, capture_output=True, check=True).stdout
+    finally:
+        os.rename(finished.file("runs", name), finished.file("runs", "run"))
+    assert shown.split(b"\n")[0].decode() == "a" + 39 * "ü"
+
+
 def test_watch_of_a_run_that_goes_on_and_of_one_that_was_killed():
     folder = Folder("run", config(MLP, train={"steps": 10 ** 7, "global_batch_size": 32}, checkpoint={"every_epochs": 0}, log={"every_steps": 50}))
     process = folder.start(1)

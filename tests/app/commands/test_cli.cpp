@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
+#include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -190,6 +194,70 @@ TEST_CASE("wrong command lines") {
   }
   CHECK(refused({"bench", "a", "--sweep", "x"}) == "--sweep: \"x\" is not a sweep (write section.key=value1,value2)");
   CHECK(refused({"bench", "a", "--sweep", "x.y=1,,2"}) == "--sweep: \"x.y=1,,2\" has an empty value");
+}
+
+TEST_CASE("numbers that are none, or that no option holds, are refused") {
+  for (const char* share : {"nan", "inf", "-inf", "0", "1", "half"}) {
+    CAPTURE(share);
+    CHECK(refused({"pack", "in", "out.h5", "--validation", share}) ==
+          fmt::format("--validation: {} is not a number from 1e-09 to 0.999999999 (see convoy pack --help)", share));
+  }
+  for (const char* bandwidth : {"nan", "inf", "0"}) {
+    CAPTURE(bandwidth);
+    CHECK(refused({"bench", "c.toml", "--model-bytes", "--bandwidth", bandwidth}) ==
+          fmt::format("--bandwidth: {} is not a number from 1 to 1000000 (see convoy bench --help)", bandwidth));
+  }
+  for (const char* option : {"--seed", "--shuffle"}) {
+    for (const char* number : {"-1", "99999999999999999999", "18446744073709551616", "1.5", "1e3", "010", "x"}) {
+      CAPTURE(number);
+      CHECK(refused({"pack", "in", "out.h5", option, number}) ==
+            fmt::format("{}: {} is not an integer from 0 to 18446744073709551615 (see convoy pack --help)", option,
+                        number));
+    }
+  }
+  const auto pack = std::get<PackArguments>(
+      parse({"pack", "in", "out.h5", "--seed", "18446744073709551615", "--shuffle", "0"}).value());
+  CHECK(pack.seed == std::numeric_limits<std::uint64_t>::max());
+  CHECK(pack.shuffle == 0U);
+}
+
+TEST_CASE("an empty value is not the same as none") {
+  using Words = std::vector<const char*>;
+  const std::vector<std::pair<std::string, Words>> cases{{"--json", {"eval", "c.toml", "--json", ""}},
+                                                         {"--json", {"predict", "c.toml", "a.jpg", "--json", ""}},
+                                                         {"--json", {"verify", "runs/a", "--json", ""}},
+                                                         {"--json", {"plan", "c.toml", "--ranks", "2", "--json", ""}},
+                                                         {"--json", {"bench", "c.toml", "--json", ""}},
+                                                         {"--out", {"predict", "c.toml", "a.jpg", "--out", ""}},
+                                                         {"--confusion", {"eval", "c.toml", "--confusion", ""}},
+                                                         {"--checkpoint", {"eval", "c.toml", "--checkpoint", ""}},
+                                                         {"--machine", {"plan", "c.toml", "--machine", ""}},
+                                                         {"--without", {"plan", "c.toml", "--without", ""}},
+                                                         {"--trace", {"plan", "c.toml", "--trace", ""}},
+                                                         {"--hosts", {"launch", "--hosts", "", "--", "train", "c"}},
+                                                         {"--output", {"report", "runs/a", "-o", ""}},
+                                                         {"--set", {"train", "c.toml", "--set", ""}},
+                                                         {"RUN", {"watch", ""}},
+                                                         {"RUN", {"report", "runs/a", ""}},
+                                                         {"CONFIG", {"check", ""}},
+                                                         {"OUT", {"pack", "in", ""}},
+                                                         {"--json", {"verify", "runs/a", "--json="}},
+                                                         // The next word is not its value.
+                                                         {"--json", {"predict", "c.toml", "--json=", "a.jpg"}},
+                                                         {"--json", {"eval", "--json=", "--confusion", "x", "c"}}};
+  for (const auto& [name, words] : cases) {
+    CAPTURE(name);
+    CHECK(refused(words) == fmt::format("{}: the value is empty (see convoy {} --help)", name, words.front()));
+  }
+  CHECK(refused({"plan", "c.toml", "--machine", "m.toml", "--fit", "f", "--write-machine", ""})
+            .starts_with("--write-machine: the value is empty"));
+  const auto launch =
+      std::get<LaunchArguments>(parse({"launch", "--launcher-args", "", "--", "train", "c.toml"}).value());
+  CHECK(launch.launcher_args.empty());
+  CHECK(refused({"train", "c.toml", "--foo="}) ==
+        "train: this argument was not expected: --foo= (see convoy train --help)");
+  CHECK(std::get<TrainArguments>(parse({"train", "c.toml", "--set", "data.validation="}).value()).overrides ==
+        std::vector<std::string>{"data.validation="});
 }
 
 TEST_CASE("launch") {

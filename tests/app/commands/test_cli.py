@@ -89,7 +89,11 @@ def test_version_with_cuda(version, with_cuda):
                  ["check", DIGITS, "--set", 'model.recompute=["fc2", "fc4"]'], id="recompute_of_an_unknown_unit"),
     pytest.param('--set: model.recompute: names the unit "layer1.0" twice',
                  ["check", CONFIGS / "resnet50_synthetic.toml", "--set", 'model.recompute=["layer1", "layer1.0"]'],
-                 id="recompute_twice")))
+                 id="recompute_twice"),
+    pytest.param('--case: "foo=1" is not an override', ["bench", TOY, "--case", "foo=1"], id="case_without_a_section"),
+    pytest.param("--case: train.stepz: unknown key", ["bench", TOY, "--case", "train.stepz=1"], id="case_of_no_key"),
+    pytest.param('--sweep: "nope=1" is not an override', ["bench", TOY, "--sweep", "nope=1"], id="sweep_without_a_section"),
+    pytest.param("--set: run.name.x: unknown key", ["check", TOY, "--set", "run.name.x=1"], id="key_of_a_key")))
 def test_usage_error(start, words):
     refused(start, *words)
 

@@ -288,6 +288,18 @@ TEST_CASE("signals") {
   CHECK(signal_number("SIGKILL") == 0);
 }
 
+TEST_CASE("a key that another override has replaced may be left out, too") {
+  const std::string text =
+      "model.name = \"toy\"\ndata = {kind = \"synthetic\", features = 10, targets = 5}\n[train]\nepochs = 5\n"
+      "global_batch_size = 20\nloss = \"mse\"\n";
+  for (const std::vector<std::string>& overrides :
+       {std::vector<std::string>{"train.steps=2", "-train.epochs"}, {"-train.epochs", "train.steps=2"}}) {
+    const Config config = parse_config(text, "toy.toml", overrides);
+    CHECK(config.train.steps == 2);
+    CHECK(!config.train.epochs);
+  }
+}
+
 TEST_CASE("overrides take any text where a string is expected, and leave keys out") {
   const Config c = parse_config(kMlp, "mlp.toml", {"run.name=2024", "run.max_time=08:00:00", "run.dir=1.5"});
   CHECK(c.run.name == "2024");

@@ -281,12 +281,27 @@ TEST_CASE("overrides are as strict as the file, and say where they are from") {
   check({"train.steps=0"}, "--set: train.steps: 0 is out of range (must be an integer from 1 to 1e+15)");
   check({"train.steps="}, "--set: train.steps: is a string (must be an integer from 1 to 1e+15)");
   check({"run.stop_signals=[1"},
-        "--set: run.stop_signals: [1 is not a value (a number, true, false, a word, \"text in quotes\", or a list [a, "
-        "b])");
+        "--set: run.stop_signals: [1 is not a value (a number, true, false, a word, \"text in quotes\", or a list "
+        "[\"a\", \"b\"])");
+  check(
+      {"run.stop_signals=[SIGINT]"},
+      "--set: run.stop_signals: [SIGINT] is not a value (a number, true, false, a word, \"text in quotes\", or a list "
+      "[\"a\", \"b\"])");
   check({"-train.epochs"}, "--set: -train.epochs: cfg/a.toml does not give this key (leave the override out)");
   check({"run.name=[5]"}, "--set: run.name: is a list (must be a string)");
   check({"run.name=a\nb"},
-        "--set: run.name: a is not a value (a number, true, false, a word, \"text in quotes\", or a list [a, b])");
+        "--set: run.name: a is not a value (a number, true, false, a word, \"text in quotes\", or a list [\"a\", "
+        "\"b\"])");
+  check({"run.name.x=1"}, "--set: run.name.x: unknown key (did you mean run.name?)");
+  check({"--case steps=5"},
+        "--case: \"steps=5\" is not an override (write section.key=value, or -section.key to leave a key out)");
+  check({"--case train.steps=0"}, "--case: train.steps: 0 is out of range (must be an integer from 1 to 1e+15)");
+  check({"train.steps=5", "--sweep train.steps=0"},
+        "--sweep: train.steps: 0 is out of range (must be an integer from 1 to 1e+15)");
+  check({"parallel.bucket_mb=1e300"},
+        "--set: parallel.bucket_mb: 1e+300 is out of range (must be a number above 0 and of at most 1000000)");
+  check({"parallel.first_bucket_mb=0"},
+        "--set: parallel.first_bucket_mb: 0 is out of range (must be a number above 0 and of at most 1000000)");
   check({"optimizer.betas=[0.9,0.99]"},
         "--set: optimizer.betas: is ignored with optimizer.name = \"sgd\" (it belongs to adamw, lamb)");
   check({"optimizer.clip_norm=-1"}, "--set: optimizer.clip_norm: -1 is out of range (must be a number of at least 0)");

@@ -104,6 +104,16 @@ TEST_CASE("what is not metrics, and what is skipped") {
   CHECK(run.steps.size() == 1);
 }
 
+TEST_CASE("second copies of checkpoints are no unknown events") {
+  const RunMetrics run =
+      parse(start(0) + step(1, "1") +
+            "{\"event\":\"copy\",\"step\":1,\"path\":\"copies/step-00000001.h5\",\"seconds\":0.1}\n"
+            "{\"event\":\"copy\",\"step\":2,\"path\":\"copies/x.h5\",\"seconds\":0,\"error\":\"full\"}\n");
+  CHECK(run.unknown_events == 0);
+  CHECK(run.bad_lines == 0);
+  CHECK(run.steps.size() == 1);
+}
+
 TEST_CASE("phases add up") {
   // One rank, every second step logged: 2 steps of 0.5 s each line, an eighth of a second of data in each.
   ReportRun run;
