@@ -29,7 +29,7 @@
 #include "app/build/build_run.h"
 #include "app/commands/bench_reports.h"
 #include "app/commands/commands.h"
-#include "app/commands/result_path.h"
+#include "app/commands/write_result.h"
 #include "app/train/batch_feed.h"
 #include "app/train/stop.h"
 #include "layers/base/clock.h"

@@ -15,7 +15,6 @@
 #include "app/bench/calibrate_cpu.h"
 #include "app/bench/model_bytes.h"
 #include "app/build/read_config.h"
-#include "app/commands/result_path.h"
 #include "app/commands/write_result.h"
 #include "layers/backend/onednn/onednn_backend.h"
 #include "layers/base/counted.h"

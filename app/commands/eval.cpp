@@ -114,6 +114,9 @@ int eval_command(World& world, const EvalArguments& arguments) {
   const Dataset& data = held_out ? *run->validation : *run->train;
   const auto check = [&] {
     check_confusion(arguments, *run, data);
+    if (!run->is_root()) return;
+    check_result_path("--confusion", arguments.confusion);
+    check_result_path("--json", arguments.json);
     check_results({{"--confusion", arguments.confusion}, {"--json", arguments.json}}, of.files);
   };
   agree(*run->communicator, check, "checking the options");

@@ -23,7 +23,6 @@
 #include "app/build/build_run.h"
 #include "app/commands/commands.h"
 #include "app/commands/plan_output.h"
-#include "app/commands/result_path.h"
 #include "app/commands/write_result.h"
 #include "app/planning/calibrate.h"
 #include "app/planning/count_work.h"

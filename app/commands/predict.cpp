@@ -170,6 +170,9 @@ int predict_command(World& world, const PredictArguments& arguments) {
   Run& run = *of.run;
   const std::unique_ptr<PredictionInputs> inputs = open_inputs(arguments.inputs, run);
   const auto check = [&] {
+    if (!run.is_root()) return;
+    check_result_path("--json", arguments.json);
+    check_result_path("--out", arguments.out);
     std::vector<std::string> read = of.files;
     for (const std::string& input : arguments.inputs) read.push_back(Hdf5Source(input).path);
     check_results({{"--json", arguments.json}, {"--out", arguments.out}}, read);

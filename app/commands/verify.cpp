@@ -50,6 +50,7 @@ int verify_command(const VerifyArguments& arguments) {
     const bool folder = std::filesystem::is_directory(path, error);
     for (std::string& file : folder ? files_of_run(path) : std::vector{path}) read.push_back(std::move(file));
   }
+  check_result_path("--json", arguments.json);
   check_results({{"--json", arguments.json}}, read);
   std::vector<FileCheck> checks;
   for (const std::string& path : arguments.paths) {

@@ -25,6 +25,11 @@ bool is_open_descriptor(const std::string& path) {
   return path == "/dev/stdout" || path == "/dev/stderr" || path.starts_with("/dev/fd/") || path.starts_with("/proc/");
 }
 
+std::string folder_of(const std::string& path) {
+  const std::string parent = fs::path(path).parent_path().string();
+  return (parent.empty() ? "." : parent) + "/.";
+}
+
 void write_into(const std::string& path, std::span<const std::byte> bytes) {
   int descriptor = -1;
   do descriptor = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY);
@@ -78,8 +83,7 @@ void write_output(const std::string& path, std::span<const std::byte> bytes) {
   const bool plain = !there || S_ISREG(status.st_mode) || S_ISDIR(status.st_mode);
   if (is_open_descriptor(path) || !plain) return write_into(path, bytes);
   const std::string target = behind_links(path);
-  const std::string parent = fs::path(target).parent_path().string(), folder = parent.empty() ? "." : parent;
-  if (::access(folder.c_str(), W_OK | X_OK) != 0) {
+  if (::access(folder_of(target).c_str(), W_OK | X_OK) != 0) {
     fail_system(errno, "cannot write {}: {} (name a folder that may be written)", path, std::strerror(errno));
   }
   write_file_atomically(target, bytes);
@@ -92,6 +96,17 @@ void write_result(const char* option, const std::string& path, std::span<const s
     fail_as(error, std::string(option) + ": " + error.what());
   } catch (const Error& error) {
     fail_usage("{}: {}", option, error.what());
+  }
+}
+
+void check_result_path(const char* option, const std::string& path) {
+  if (path.empty()) return;
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (fs::is_directory(status)) fail_usage("{}: {} is a folder (name the file that is to be written)", option, path);
+  if (fs::exists(status) && !fs::is_regular_file(status)) return;  // a device or a pipe
+  if (::access(folder_of(behind_links(path)).c_str(), W_OK | X_OK) != 0) {
+    fail_system(errno, "{}: cannot write {}: {}", option, path, std::strerror(errno));
   }
 }
 

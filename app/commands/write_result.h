@@ -20,6 +20,10 @@ void write_output(const std::string& path, std::span<const std::byte> bytes);
 /// The same; errors begin with the option ("--json"). A path that is wrong is a usage Error.
 void write_result(const char* option, const std::string& path, std::span<const std::byte> bytes);
 
+/// Throws an Error that begins with the option if `path` is a folder, or its folder is not there or may not be written;
+/// for before the work that the file is to hold. An empty path is no file. Writes nothing.
+void check_result_path(const char* option, const std::string& path);
+
 /// An option and the file that it names; empty: it was not given.
 struct ResultFile {
   const char* option;

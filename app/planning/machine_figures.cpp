@@ -12,8 +12,10 @@
 #include <system_error>
 #include <vector>
 
+#include "app/base/toml_keys.h"
 #include "layers/base/did_you_mean.h"
 #include "layers/base/error.h"
+#include "layers/base/file_text.h"
 #include "layers/base/message_text.h"
 
 namespace convoy {
@@ -60,6 +62,9 @@ class FigureReader {
     std::error_code ignored;
     if (std::filesystem::is_directory(path, ignored))
       fail_at(0, "is a folder (name a TOML file of a machine's figures)");
+    if (const std::size_t line = line_of_deep_key(file_text(path).value_or("")); line > 0) {
+      fail_at(line, fmt::format("a key of more than {} parts", kMostKeyParts));
+    }
     try {
       table_ = toml::parse_file(path);
     } catch (const toml::parse_error& error) {
