@@ -29,18 +29,29 @@ double range_seconds(const UnitRange& range, const std::vector<UnitCost>& costs)
   return sum;
 }
 
-}  // namespace
-
-Layout plan_layout(const Config& config, int ranks) {
+// Whatever the batch.
+Layout layout_of(const Config& config, int ranks) {
   const ParallelOptions& p = config.parallel;
   const bool cuts = p.mode == ParallelMode::kModel || p.mode == ParallelMode::kPipeline;
   const int stages = !cuts ? 1 : p.stages > 0 ? static_cast<int>(p.stages) : ranks;
   Layout layout;
   layout.mesh = Mesh(ranks, stages);
-  const ScheduleChoice choice = schedule_choice(p, stages);
-  layout.schedule = choice.make();
-  check_batch(config.train.global_batch_size, layout.mesh.replicas(), choice.microbatches);
+  layout.schedule = schedule_choice(p, stages).make();
   return layout;
+}
+
+}  // namespace
+
+Layout plan_layout(const Config& config, int ranks) {
+  Layout layout = layout_of(config, ranks);
+  check_batch(config.train.global_batch_size, layout.mesh.replicas(), layout.schedule.microbatches);
+  return layout;
+}
+
+std::int64_t batch_for(const Config& config, int ranks) {
+  const Layout layout = layout_of(config, ranks);
+  const std::int64_t parts = std::int64_t{layout.mesh.replicas()} * layout.schedule.microbatches;
+  return (config.train.global_batch_size + parts - 1) / parts * parts;
 }
 
 std::vector<UnitCost> measure_units(const Config& config, const Dataset& data, std::int64_t samples,

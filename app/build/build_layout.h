@@ -35,6 +35,9 @@ struct Layout {
 /// when they do not suit the config. Pure.
 [[nodiscard]] Layout plan_layout(const Config& config, int ranks);
 
+/// train.global_batch_size, or the next larger batch that these ranks share in equal parts.
+[[nodiscard]] std::int64_t batch_for(const Config& config, int ranks);
+
 /// Throws an Error with exit code 75 if this rank has been told to stop while `doing` ("staging the data"). Long work
 /// calls it after each unit of it, where agree() takes it to all ranks. May be empty.
 using CheckStop = std::function<void(const std::string& doing)>;

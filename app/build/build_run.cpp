@@ -66,10 +66,11 @@ void build_basics(Run& run, const World& world, int ranks) {
   run.backend = build_backend(c, run.device);
 }
 
-void build_plan(Run& run) {
+void build_plan(Run& run, RunPurpose purpose) {
   const Config& c = run.config;
   run.plan = {run.train->size(), c.train.global_batch_size, c.data.drop_last};
-  check_plan(c, run.plan, std::int64_t{run.layout.mesh.replicas()} * run.layout.schedule.microbatches);
+  if (purpose != RunPurpose::kEvaluation)
+    check_plan(c, run.plan, std::int64_t{run.layout.mesh.replicas()} * run.layout.schedule.microbatches);
   run.total_steps = c.train.steps ? *c.train.steps : *c.train.epochs * run.plan.steps_per_epoch();
   run.lr = lr_schedule(c, run.plan.steps_per_epoch(), run.total_steps);
   if (needs_costs(run)) {  // an error in the model before it is measured
@@ -176,7 +177,7 @@ std::unique_ptr<Run> build_run(const World& world, const RankGroup& ranks, Loade
   run->validation = std::move(sets.validation.data);
   if (!sets.validation.note.empty()) run->notes.push_back(sets.validation.note);
   agree(
-      all, [&] { add_places(run->config, [&] { build_plan(*run); }); }, "planning the steps");
+      all, [&] { add_places(run->config, [&] { build_plan(*run, loaded.purpose); }); }, "planning the steps");
   check_devices(all, run->config, run->device, run->host);
   if (instrument == Instrument::kProfile) {
     run->device_backend = std::move(run->backend);

@@ -29,6 +29,7 @@ EvaluationRun evaluation_run(World& world, const std::string& command, const std
   read.augment.clear();
   read.train_sizes.clear();
   read.size_milestones.clear();
+  loaded.config.train.global_batch_size = batch_for(loaded.config, world.ranks().size());
   change(loaded);
   EvaluationRun result{build_run(world, world.ranks(), std::move(loaded)), "", {}};
   const Run& run = *result.run;

@@ -96,6 +96,13 @@ def test_every_mode_gives_the_same_bits_in_the_same_order(digits, ranks, mode):
     assert actual[1:] == expected[1:]
 
 
+def test_a_batch_of_training_need_not_divide_among_the_ranks(digits):
+    outputs, names, _, _ = predict(digits, VALIDATION)
+    others, other_names, _, _ = predict(digits, VALIDATION, "--set", "train.global_batch_size=31", ranks=2)
+    assert names == other_names and numpy.array_equal(outputs, others)
+    assert digits.run(2, "eval", "run.toml", "--checkpoint", "newest", "--set", "train.global_batch_size=31") == 0
+
+
 def test_labels_are_not_needed_and_shards_are_read(digits):
     expected = predict(digits, VALIDATION)[0]
     with h5py.File(DIGITS, "r") as file, h5py.File(digits.file("unlabelled.h5"), "w") as out:
