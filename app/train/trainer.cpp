@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <fstream>
 #include <optional>
 #include <ostream>
 #include <span>
@@ -23,6 +22,7 @@
 #include "app/train/job_end.h"
 #include "app/train/trace_run.h"
 #include "io/data/broken_files.h"
+#include "io/files/atomic_file.h"
 #include "layers/base/clock.h"
 #include "layers/base/counted.h"
 #include "layers/base/error.h"
@@ -91,9 +91,12 @@ void Trainer::open_files() {
   if (!run_.is_root()) return;
   const Config& c = run_.config;
   const std::string folder = run_folder(c), copy_warning = prepare_copies(run_, state_);
-  std::ofstream config(folder + "/config.toml");
-  config << resolved_toml(c, false) << std::flush;
-  if (!config) fail_system(errno, "run.dir: cannot write to {} (choose another folder with --set run.dir=...)", folder);
+  const std::string config = resolved_toml(c, false);
+  try {
+    write_file_atomically(folder + "/config.toml", std::as_bytes(std::span(config)));
+  } catch (const Error& error) {
+    fail_as(error, fmt::format("run.dir: {} (choose another folder with --set run.dir=...)", error.what()));
+  }
   report_ = std::make_unique<RunReport>(run_, state_);
   early_stop_.add_from(folder + "/metrics.jsonl", state_.step);  // of its own past
   for (const std::string& change : state_.changes) report_->message("differs from the checkpoint: " + change);

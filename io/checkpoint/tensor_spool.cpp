@@ -30,7 +30,7 @@ void TensorSpool::append(std::span<const float> elements) {
   if (!problem_.empty()) return;
   const std::span<const std::byte> bytes = std::as_bytes(elements);
   if (const int reason = pwrite_all(file_->descriptor(), bytes, bytes_); reason != 0) {
-    problem_ = fmt::format("cannot write {}: {}", file_->name(), std::strerror(reason));
+    problem_ = fmt::format("cannot write {}: {}{}", file_->name(), std::strerror(reason), write_remedy(reason));
     file_.reset();  // its disk space
     return;
   }

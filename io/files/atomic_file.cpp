@@ -29,20 +29,8 @@ namespace {
 constexpr std::size_t kWriteBytes = 16 << 20;   // per write(): a full disk is noticed soon
 constexpr std::size_t kDirectAlignment = 4096;  // of address, offset and size: the largest that is required in practice
 
-const char* remedy(int reason) {
-  switch (reason) {
-    case ENOSPC:
-    case EDQUOT:
-    case EFBIG: return "; free space there, or name another folder";
-    case EACCES:
-    case EPERM:
-    case EROFS: return "; name a folder that may be written";
-    default: return "";
-  }
-}
-
 [[noreturn]] void cannot(const char* what, const std::string& path, int reason) {
-  fail_io("cannot {} {}: {}{}", what, path, std::strerror(reason), remedy(reason));
+  fail_io("cannot {} {}: {}{}", what, path, std::strerror(reason), write_remedy(reason));
 }
 
 // Writes as much of `bytes` as possible at the start of the file, bypassing the page cache (O_DIRECT): this saves a
@@ -87,6 +75,18 @@ void remove_dead_temporaries(const std::string& target) {
 }
 
 }  // namespace
+
+const char* write_remedy(int reason) {
+  switch (reason) {
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG: return "; free space there, or name another folder";
+    case EACCES:
+    case EPERM:
+    case EROFS: return "; name a folder that may be written";
+    default: return "";
+  }
+}
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
   remove_dead_temporaries(path_);

@@ -19,6 +19,9 @@ inline constexpr const char* kTemporarySuffix = ".tmp";
 /// Whether `name` is that of a temporary file of `target` (both without folders): TARGET.<16 digits>.tmp.
 [[nodiscard]] bool is_temporary_of(std::string_view name, std::string_view target);
 
+/// What a user can do about this errno of a write, as the end of a message: "; free space there, ...", or nothing.
+[[nodiscard]] const char* write_remedy(int reason);
+
 /// A new file, written piece by piece under its temporary name.
 class AtomicFile {
  public:

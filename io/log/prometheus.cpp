@@ -82,11 +82,11 @@ void PrometheusFile::write() {
     ::unlink(temporary.c_str());
     throw;
   }
-  ::close(descriptor);
-  if (std::rename(temporary.c_str(), path_.c_str()) != 0) {
+  // close() may report what a network file system or a quota did to the write.
+  if (::close(descriptor) != 0 || std::rename(temporary.c_str(), path_.c_str()) != 0) {
     const int problem = errno;
     ::unlink(temporary.c_str());
-    fail_system(problem, "cannot rename {} to {}: {}", temporary, path_, std::strerror(problem));
+    fail_system(problem, "cannot write {}: {}", path_, std::strerror(problem));
   }
 }
 

@@ -44,8 +44,8 @@ void check_buffer(const Tensor& buffer, const MpiOperation& operation) {
 
 void check_reducible(const Tensor& buffer, const MpiOperation& operation) {
   check_buffer(buffer, operation);
-  if (buffer.dtype() == DType::kBF16) {
-    fail("{}: MPI cannot add bfloat16 numbers; reduce them in float32", operation.label());
+  if (buffer.dtype() == DType::kBF16 || buffer.dtype() == DType::kF16) {
+    fail("{}: MPI cannot add {} numbers; reduce them in float32", operation.label(), dtype_name(buffer.dtype()));
   }
 }
 
