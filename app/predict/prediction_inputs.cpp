@@ -77,7 +77,9 @@ class DecodedInputs final : public Dataset {
     try {
       images_->read(sample.index, own.bytes);
     } catch (const Error& error) {
-      fail_as(error, fmt::format("{}: {}", images_->name(sample.index), error.what()));
+      const std::string message = fmt::format("{}: {}", images_->name(sample.index), error.what());
+      if (is_system_fault(error)) fail_as(error, message);
+      throw Error(message, error.code());
     }
     try {
       const ImageHeader header = own.decoder.open(own.bytes);

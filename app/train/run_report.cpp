@@ -57,7 +57,9 @@ RunReport::RunReport(const Run& run, const RunState& state)
     try {
       prometheus_->write();
     } catch (const Error& error) {
-      fail_as(error, fmt::format("log.prometheus: {}", error.what()));
+      const std::string message = fmt::format("log.prometheus: {}", error.what());
+      if (is_system_fault(error)) fail_as(error, message);
+      throw Error(message, error.code());  // that rank 0 alone meets
     }
   }
   metrics_.write({{"event", "start"},

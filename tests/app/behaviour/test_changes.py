@@ -187,7 +187,7 @@ def test_results_that_nobody_gets_are_an_error_and_a_training_needs_no_reader():
     training.stdout.close()
     assert training.wait(60) == 0, training.stderr.read()
     assert len(folder.events("step")) == 60
-    for words in (["eval", "runs/run"], ["check", "run.toml"], ["schedule", "--name", "gpipe", "--stages", "2"]):
+    for words in (["eval", "runs/run"], ["check", "run.toml"], ["schedule", "--name", "gpipe", "--stages", "2", "--microbatches", "2"]):
         with open("/dev/full", "w") as full:
             done = subprocess.run([CONVOY, *words], cwd=folder.path, env=ENVIRONMENT, stdout=full,
                                   stderr=subprocess.PIPE, text=True, timeout=60)
