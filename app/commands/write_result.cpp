@@ -5,11 +5,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
-#include <utility>
 
 #include "io/files/atomic_file.h"
 #include "layers/base/system_error.h"

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
+#include <ios>
+#include <iterator>
 #include <system_error>
 #include <utility>
 

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "app/base/error_report.h"
-#include "app/build/build_data.h"
 #include "app/build/build_model.h"
 #include "app/train/confusion.h"
 #include "io/files/atomic_file.h"

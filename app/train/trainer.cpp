@@ -8,13 +8,11 @@
 #include <cstdint>
 #include <exception>
 #include <optional>
-#include <ostream>
 #include <span>
 #include <utility>
 
 #include "app/base/duration.h"
 #include "app/base/error_report.h"
-#include "app/build/build_data.h"
 #include "app/build/find_checkpoint.h"
 #include "app/build/read_config.h"
 #include "app/config/config_printer.h"

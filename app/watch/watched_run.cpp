@@ -11,13 +11,14 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <ios>
 #include <system_error>
+#include <utility>
 
 #include "app/base/duration.h"
 #include "app/report/report_run.h"
 #include "app/watch/text_plot.h"
 #include "layers/base/counted.h"
-#include "layers/base/error.h"
 #include "layers/base/median.h"
 #include "layers/base/message_text.h"
 #include "layers/base/system_error.h"

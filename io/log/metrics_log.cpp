@@ -18,7 +18,6 @@
 
 #include "io/files/atomic_file.h"
 #include "io/log/metrics_reader.h"
-#include "layers/base/error.h"
 #include "layers/base/system_error.h"
 
 namespace convoy {

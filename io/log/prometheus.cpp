@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "io/files/atomic_file.h"
-#include "layers/base/error.h"
 #include "layers/base/system_error.h"
 
 namespace convoy {
