@@ -219,7 +219,7 @@ std::optional<Supervisor::Ended> Supervisor::end_generation(const GenerationEnd&
     return ended(static_cast<int>(ExitCode::kStopped), JobStatus::kStopped,
                  "stopped after a checkpoint; run the same command again to resume");
   }
-  if (asked && kind == EndKind::kKilled && !insisted_ && !progress_.start_step()) {
+  if (asked && kind == EndKind::kKilled && !insisted_ && ends_at_start_) {
     return ended(static_cast<int>(ExitCode::kStopped), JobStatus::kStopped,
                  "was ended before it began to train; run the same command again");
   }

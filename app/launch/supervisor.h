@@ -91,6 +91,7 @@ class Supervisor {
   Clock::time_point other_since_;
   bool unsaved_ = false;  // the last attempt to write the state failed
   bool user_stop_ = false, insisted_ = false, interrupted_ = false;
+  bool ends_at_start_ = false;  // the user stops a generation that has not begun to train, as far as was seen
 };
 
 }  // namespace convoy

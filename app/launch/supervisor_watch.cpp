@@ -71,6 +71,7 @@ void Supervisor::look_at_signals(Generation& generation) {
   const std::string name = signal_name(*signal);
   if (!progress_.start_step()) {  // the launcher and the ranks may not listen yet, and there is nothing to lose
     journal_.write(fmt::format("{}: ends generation {}, which has not begun to train", name, record().number));
+    ends_at_start_ = true;
     generation.terminate(SIGTERM);
     return;
   }
