@@ -101,7 +101,7 @@ void ConfigSource::lay_over(const std::string& override) {
     parsed->get("x")->visit([&](auto& value) { table.insert_or_assign(name, std::move(value)); });
   } else if (bare_word(text)) {
     if (without_controls(text) != text) {
-      fail_usage("--set: {}: {} is not UTF-8, or has control characters (a config is text of UTF-8)", key,
+      fail_usage("{}: {}: {} is not UTF-8, or has control characters (a config is text of UTF-8)", option_, key,
                  without_controls(text));
     }
     table.insert_or_assign(name, std::string(text));

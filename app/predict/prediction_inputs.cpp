@@ -79,9 +79,7 @@ class DecodedInputs final : public Dataset {
     try {
       images_->read(sample.index, own.bytes);
     } catch (const Error& error) {
-      const std::string message = fmt::format("{}: {}", images_->name(sample.index), error.what());
-      if (is_system_fault(error)) fail_as(error, message);
-      throw Error(message, error.code());
+      fail_alone_as(error, fmt::format("{}: {}", images_->name(sample.index), error.what()));
     }
     try {
       const ImageHeader header = own.decoder.open(own.bytes);

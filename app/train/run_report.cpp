@@ -56,9 +56,7 @@ RunReport::RunReport(const Run& run, const RunState& state)
     try {
       prometheus_->write();
     } catch (const Error& error) {
-      const std::string message = fmt::format("log.prometheus: {}", error.what());
-      if (is_system_fault(error)) fail_as(error, message);
-      throw Error(message, error.code());  // that rank 0 alone meets
+      fail_alone_as(error, fmt::format("log.prometheus: {}", error.what()));
     }
   }
   metrics_.write({{"event", "start"},

@@ -44,6 +44,13 @@ class SystemError : public Error {
   throw Error(message, cause.code());
 }
 
+/// The same, but without the host where the input is at fault: one rank looks at it for all, so that the hosts of
+/// others cannot have another.
+[[noreturn]] inline void fail_alone_as(const Error& cause, const std::string& message) {
+  if (is_system_fault(cause)) fail_as(cause, message);
+  throw Error(message, cause.code());
+}
+
 /// The same with exit code 1: it happened while running, and another start may find it changed.
 [[noreturn]] inline void fail_running_as(const Error& cause, const std::string& message) {
   const std::string host = host_at_fault(cause);
