@@ -44,8 +44,7 @@ class SystemError : public Error {
   throw Error(message, cause.code());
 }
 
-/// The same, but without the host where the input is at fault: one rank looks at it for all, so that the hosts of
-/// others cannot have another.
+/// The same for what one rank looks at for all: where the input is at fault, no host is.
 [[noreturn]] inline void fail_alone_as(const Error& cause, const std::string& message) {
   if (is_system_fault(cause)) fail_as(cause, message);
   throw Error(message, cause.code());
