@@ -44,7 +44,7 @@ class SystemError : public Error {
   throw Error(message, cause.code());
 }
 
-/// The same for what one rank looks at for all: where the input is at fault, no host is.
+/// The same for what one rank alone looks at: where the input is at fault, no host is.
 [[noreturn]] inline void fail_alone_as(const Error& cause, const std::string& message) {
   if (is_system_fault(cause)) fail_as(cause, message);
   throw Error(message, cause.code());
