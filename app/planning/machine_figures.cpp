@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "app/base/toml_keys.h"
+#include "app/config/toml_text.h"
 #include "layers/base/did_you_mean.h"
 #include "layers/base/error.h"
 #include "layers/base/file_text.h"
@@ -152,20 +153,6 @@ class FigureReader {
   std::vector<std::string_view> known_;
 };
 
-std::string quoted(const std::string& text) {
-  std::string result = "\"";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f) {  // TOML wants control characters by their numbers
-      result += fmt::format("\\u{:04x}", byte);
-      continue;
-    }
-    if (c == '"' || c == '\\') result += '\\';
-    result += c;
-  }
-  return result + "\"";
-}
-
 }  // namespace
 
 std::span<const Figure> machine_figures() { return kFigures; }
@@ -175,7 +162,7 @@ MachineFigures read_figures(const std::string& path) { return FigureReader(path)
 std::string figures_toml(const MachineFigures& figures, const std::string& comment) {
   std::string text = "# ";
   for (const char c : without_controls(comment)) text += c == '\n' ? "\n# " : std::string(1, c);
-  text += fmt::format("\n\n{} = {}\n", kName, quoted(figures.name));
+  text += fmt::format("\n\n{} = {}\n", kName, toml_text(figures.name));
   std::string table;
   const auto enter = [&](std::string_view key) {
     const std::size_t dot = key.find('.');
